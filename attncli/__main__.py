@@ -23,10 +23,10 @@ if getsignal(SIGINT) is default_int_handler:  # who started us may have it ignor
 
 def main() -> int:
     """Run the command line of this process and return its exit code."""
-    from attncli.cli import main as answered
+    from attncli.cli import main as run_cli
     from attncli.errors import ExitCode
 
-    code = answered()
+    code = run_cli()
     if code == ExitCode.INTERRUPTED:
         # CPython remembers an interrupt inside an exec of text (which is how dataclasses are made) and would end
         # `python -m` by the signal in place of this code; the next exec makes it forget.

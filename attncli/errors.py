@@ -71,5 +71,5 @@ class VerdictError(AttnError):
 
 def first_sentence(error: BaseException) -> str:
     """What another library's error says first, at most 200 characters of it; its kind where it says nothing."""
-    said = str(error).strip()
-    return said.splitlines()[0].partition(". ")[0].removesuffix(".")[:200] if said else type(error).__name__
+    text = str(error).strip()
+    return text.splitlines()[0].partition(". ")[0].removesuffix(".")[:200] if text else type(error).__name__

@@ -10,7 +10,7 @@ import numpy as np
 
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.links import kinds_left_out
-from attncli.analysis.records.captured import numbered
+from attncli.analysis.records.captured import numbered_tokens
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
@@ -27,24 +27,24 @@ BUDGET = 8_000_000
 FRAME = '<iframe sandbox="allow-scripts" width="100%" height="860" style="border:0" srcdoc="{0}"></iframe>'
 
 
-def bundle(shown: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]:
+def bundle(value: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]:
     """What a notebook shows of a result, by type: always its text, and the page of one that has heads."""
-    found = {"text/plain": repr(shown)}
-    page = _page(shown)
+    formats = {"text/plain": repr(value)}
+    page = _page(value)
     if page is not None:
-        found["text/html"] = FRAME.format(escape(b"".join(page_bytes(page)).decode(), quote=True))
-    return found
+        formats["text/html"] = FRAME.format(escape(b"".join(page_bytes(page)).decode(), quote=True))
+    return formats
 
 
-def _page(shown: AttentionTrace[Any] | LayerTrace | Document) -> Page | None:
-    match shown:
+def _page(value: AttentionTrace[Any] | LayerTrace | Document) -> Page | None:
+    match value:
         case AttentionTrace():
-            stages = {name: getattr(shown, name) for name in ("weights", "masked", "capped", "biased")}
+            stages = {name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")}
             record = _of_stages(stages, 0, None, ())
         case LayerTrace():
-            record = _of_stages(shown.stages, shown.layer, _scale(shown), shown.tokens)
+            record = _of_stages(value.stages, value.layer, _scale(value), value.tokens)
         case _:
-            return page_of(shown, budget=BUDGET)
+            return page_of(value, budget=BUDGET)
     return None if record is None else Page(record.text, [record], budget=BUDGET)
 
 
@@ -68,14 +68,14 @@ def _of_stages(
         return None
     backend = backend_of(weights)
     rows, columns = map(int, weights.shape[-2:])
-    known = len(tokens) == rows
-    queries = list(tokens) if known else numbered(rows)
+    has_tokens = len(tokens) == rows
+    queries = list(tokens) if has_tokens else numbered_tokens(rows)
     # learned keys come after those of the tokens; keys of earlier tokens before them
-    alone = known and tokens[0].index == 0 and columns > rows
-    keys = queries if rows == columns or alone else numbered(columns)
+    alone = has_tokens and tokens[0].index == 0 and columns > rows
+    keys = queries if rows == columns or alone else numbered_tokens(columns)
     sides = Sides(queries, keys)
-    text = " ".join(token.text for token in queries if not token.special) if known else ""
-    name = f"layer {layer}" if known else f"attention of {rows} queries and {columns} keys"
+    text = " ".join(token.text for token in queries if not token.special) if has_tokens else ""
+    name = f"layer {layer}" if has_tokens else f"attention of {rows} queries and {columns} keys"
     return RunRecord(name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides))
 
 
@@ -83,12 +83,14 @@ def _heads(
     backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
 ) -> Iterator[HeadRecord]:
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
-    for at, place in enumerate(np.ndindex(*lead)):
+    for number, place in enumerate(np.ndindex(*lead)):
         here = {name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)}
         # special tokens are a trained model's: of its links those that say little do not count
-        leave_out = kinds_left_out(sides.queries, learned=any(token.special for token in sides.queries))
-        made = LayerRecords(backend, layer + at, sides, range(int(here["weights"].shape[0])), leave_out=leave_out)
-        feed_whole(backend, made, here, None)
-        softcapped = "capped" in here and here["capped"] is not here.get("scaled")
-        known = scale is not None and not lead and not softcapped
-        yield from made.records(arithmetic(backend, here, scale or 1.0, None) if known else None)
+        leave_out = kinds_left_out(sides.queries, is_learned=any(token.special for token in sides.queries))
+        records = LayerRecords(
+            backend, layer + number, sides, range(int(here["weights"].shape[0])), leave_out=leave_out
+        )
+        feed_whole(backend, records, here, None)
+        is_softcapped = "capped" in here and here["capped"] is not here.get("scaled")
+        has_recipe = scale is not None and not lead and not is_softcapped
+        yield from records.records(arithmetic(backend, here, scale or 1.0, None) if has_recipe else None)

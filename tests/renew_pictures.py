@@ -13,7 +13,7 @@ from walking import pressed
 
 import attncli
 from attncli.analysis.records.run import run_record
-from attncli.explore.source import Live
+from attncli.explore.source import LiveSource
 from attncli.explore.state import State
 from attncli.guide import FOLDER
 from attncli.models.model import Model
@@ -41,7 +41,7 @@ def main() -> None:
 
 def explored(model: Model) -> Lines:
     """The explorer at layer 5 head 11, where "it" looks at "animal"."""
-    source = Live.of(model, SENTENCE)
+    source = LiveSource.of(model, SENTENCE)
     words = [token.text for token in source.tokens]
     start = State(layer=5, head=11, query=words.index("it"), key=words.index("animal"))
     app, _ = pressed(source, size=SIZE, view=View(color=True, light=True), start=start)

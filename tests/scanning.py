@@ -13,7 +13,7 @@ from unittest.mock import patch
 import attncli
 from attncli.models.model import Model
 from attncli.scan import plan, plan_making
-from attncli.scan.engines.engine import Ended, Job
+from attncli.scan.engines.engine import Job, ShardOutcome
 from attncli.scan.worker import Worker
 
 
@@ -23,24 +23,24 @@ def loaded(model: str) -> Model:
     return attncli.load(model, backend="torch")
 
 
-def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.Plan:
+def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.ScanPlan:
     """The plan of a scan, of two metrics without labels where nothing else is wanted, in its folder."""
     usual = {"metrics": ("entropy", "sink"), "shard": 6, "top": 3, "labels": False}
-    asked = plan_making.Wanted((str(corpus),), **{**usual, **wanted})
+    asked = plan_making.ScanRequest((str(corpus),), **{**usual, **wanted})
     return plan.write(plan_making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
 
 
 class Inside:
     """An engine without processes: the worker of this very process computes the shards, the last one first."""
 
-    def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+    def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         worker = Worker(job.plan, job.folder, loaded(job.model), part=job.part)
         for shard in reversed(shards):
             counts = worker.shard(shard, job.progress)
-            yield Ended(shard, "", counts["texts"], counts["tokens"])
+            yield ShardOutcome(shard, "", counts["texts"], counts["tokens"])
 
 
 def inside() -> AbstractContextManager[Any]:
     """A block in which `attn scan` computes in this process: that its workers find the same is tested where they are
     what is tested, and each takes seconds to start."""
-    return patch("attncli.scan.engines.here.Here", lambda workers: Inside())
+    return patch("attncli.scan.engines.here.LocalWorkers", lambda workers: Inside())

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.mechanism.attend import EVERY_STAGE
 from attncli.models.model import Model
-from attncli.models.transformers_reference import Side
+from attncli.models.transformers_reference import ReferenceSide
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Pair:
 
 def both_sides(
     model: Model, ids: Sequence[int], target: Sequence[int] | None, keep: Collection[str] = EVERY_STAGE
-) -> tuple[Side, ...]:
+) -> tuple[ReferenceSide, ...]:
     """What the model makes of the tokens, as the reference tells it. target: a decoder's; None for one side alone.
 
     keep: the stages asked for, weights among them; few of them take shorter ways.
@@ -41,7 +41,7 @@ def both_sides(
     return first, one_side(model.decoder(tokens), model.tokenizer.ids_to_tokens(target), keep)
 
 
-def one_side(model: Model, tokens: list, keep: Collection[str] = EVERY_STAGE) -> Side:
+def one_side(model: Model, tokens: list, keep: Collection[str] = EVERY_STAGE) -> ReferenceSide:
     """One stack of layers, run."""
     plain = model.backend.numpy
     traces = list(model.trace(tokens, keep=keep))
@@ -51,10 +51,10 @@ def one_side(model: Model, tokens: list, keep: Collection[str] = EVERY_STAGE) ->
         plain(model.finish(traces[-1].after)),
     ]
     cross = [plain(trace.cross.stages["weights"]) for trace in traces if trace.cross is not None]
-    return Side(tuple(hidden), tuple(plain(trace.stages["weights"]) for trace in traces), tuple(cross))
+    return ReferenceSide(tuple(hidden), tuple(plain(trace.stages["weights"]) for trace in traces), tuple(cross))
 
 
-def side_by_side(ours: tuple[Side, ...], theirs: tuple[Side, ...]) -> Iterator[Pair]:
+def side_by_side(ours: tuple[ReferenceSide, ...], theirs: tuple[ReferenceSide, ...]) -> Iterator[Pair]:
     """Every head's weights and every layer's vectors, with the reference's."""
     for side, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         for kind in ("weights", "cross"):

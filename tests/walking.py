@@ -13,7 +13,7 @@ import induction_model
 
 from attncli.explore.actions import act
 from attncli.explore.app import Explorer
-from attncli.explore.source import Live, Source
+from attncli.explore.source import LiveSource, Source
 from attncli.explore.state import State
 from attncli.models.load import load
 from attncli.models.model import Model
@@ -34,9 +34,9 @@ def other(name: str) -> Model:
     return load(seed=0, d_model=15 if name == "three heads" else 16, heads=3 if name == "three heads" else 8)
 
 
-def decoder() -> Live:
+def decoder() -> LiveSource:
     """Two layers of three heads that continue "abcab" with c."""
-    return Live.of(induction_model.model(), "abcab")
+    return LiveSource.of(induction_model.model(), "abcab")
 
 
 def pressed(
@@ -54,7 +54,7 @@ def pressed(
     `resize80,24` is another size. each: is called after every key, last: at the end.
     """
     how = View(width=size[0], color=True) if view is None else view
-    found = Live.of(seeded(), source) if isinstance(source, str) else source
+    found = LiveSource.of(seeded(), source) if isinstance(source, str) else source
     app = Explorer(found, how, start=start, models=lambda: ["eight heads", "three heads"], load=other)
 
     async def walk() -> list[str]:
@@ -107,7 +107,7 @@ async def _settled(app: Explorer, pilot: object) -> None:
     assert isinstance(pilot, Pilot)
     await pilot.pause()
     for _ in range(6000):
-        if app.failure is not None or (app.walk.held is not None and app.walk.work is None):
+        if app.failure is not None or (app.walk.loaded_run is not None and app.walk.work is None):
             break
         await asyncio.sleep(0.01)
     await pilot.pause()

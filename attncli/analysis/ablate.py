@@ -11,9 +11,9 @@ from msgspec import UNSET
 from attncli.analysis.document import header, notes
 from attncli.analysis.documents.ablate import AblateDocument, EffectRow
 from attncli.analysis.documents.effects import LinkPlace, Looks, Measures, TokenPlace, VectorChange
-from attncli.analysis.effects.ablation import Effect, Removal, ranked, remove
-from attncli.analysis.effects.changes import Link
-from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.ablation import Effect, Removal, rank_effects, remove
+from attncli.analysis.effects.changes import CutLink
+from attncli.analysis.effects.measures import MeasureRequest
 from attncli.analysis.target import target_token
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -24,44 +24,44 @@ def ablate_document(
     text: str,
     tokens: Sequence[Token],
     removal: Removal,
-    asked: Asked,
+    request: MeasureRequest,
     *,
     memory: int | None = None,
-    told: Callable[[float], None] = lambda share: None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
     """Take heads away, or cut a link, and return the `attn.ablate/1` document. Arguments, errors: as `remove`."""
-    found = remove(model, tokens, removal, asked, memory=memory, told=told)
-    predicts = "logprob" in asked.measures or "kl" in asked.measures
-    about = found.target is not None and "logprob" in asked.measures and not asked.every
+    removed_effects = remove(model, tokens, removal, request, memory=memory, progress=progress)
+    predicts = "logprob" in request.measures or "kl" in request.measures
+    about = removed_effects.target is not None and "logprob" in request.measures and not request.every
     return AblateDocument(
-        **header(model, text, tokens, computing=found.backend),
+        **header(model, text, tokens, computing=removed_effects.backend),
         by=removal.by.name if removal.link is None else "knockout",
-        measures=list(asked.measures),
-        place="mean" if len(asked.at) == len(tokens) and len(tokens) > 1 else place_of(asked.at),
-        every=asked.every,
-        position=asked.position if predicts else None,
-        target=target_token(model, found.target) if about and found.target is not None else None,
-        link=None if removal.link is None else _cut(removal.link, model),
-        effects=[_row(found.effects[at]) for at in ranked(found.effects)],
-        together=Measures(**measured(found.together)),
+        measures=list(request.measures),
+        place="mean" if len(request.positions) == len(tokens) and len(tokens) > 1 else place_of(request.positions),
+        every=request.every,
+        position=request.position if predicts else None,
+        target=target_token(model, removed_effects.target) if about and removed_effects.target is not None else None,
+        link=None if removal.link is None else _link_place(removal.link, model),
+        effects=[_row(removed_effects.effects[index]) for index in rank_effects(removed_effects.effects)],
+        together=Measures(**reading_fields(removed_effects.together)),
         warnings=notes(model, text, tokens),
     )
 
 
-def place_of(at: Sequence[int]) -> TokenPlace:
+def place_of(places: Sequence[int]) -> TokenPlace:
     """A token, or a span."""
-    return TokenPlace(token=at[0], last=UNSET if len(at) == 1 else at[-1])
+    return TokenPlace(token=places[0], last=UNSET if len(places) == 1 else places[-1])
 
 
-def _cut(link: Link, model: Model) -> LinkPlace:
-    query, key = _one(link.queries), _one(link.keys)
+def _link_place(link: CutLink, model: Model) -> LinkPlace:
+    query, key = _single_or_list(link.queries), _single_or_list(link.keys)
     if link.kind == "self":
         return LinkPlace(query=query, key=key)
     text = " ".join(model.source[key].text for key in link.keys) if model.source else UNSET
     return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 
-def _one(places: Sequence[int]) -> int | list[int]:
+def _single_or_list(places: Sequence[int]) -> int | list[int]:
     return places[0] if len(places) == 1 else list(places)
 
 
@@ -70,17 +70,17 @@ def _row(effect: Effect) -> EffectRow:
         attention=effect.place.kind,
         layer=effect.place.layer,
         head=effect.place.head,
-        **measured(effect.readings),
+        **reading_fields(effect.readings),
         weight=effect.weight,
         looks=None if effect.looks is None else Looks(key=effect.looks[0], weight=effect.looks[1]),
-        random=None if effect.random is None else Measures(**measured(effect.random)),
+        random=None if effect.random is None else Measures(**reading_fields(effect.random)),
     )
 
 
-def measured(readings: Mapping[str, float]) -> dict[str, Any]:
+def reading_fields(readings: Mapping[str, float]) -> dict[str, Any]:
     """Readings as documents tell them: those that are undefined are null."""
     number = {name: None if math.isnan(value) else value for name, value in readings.items()}
-    found: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
+    fields: dict[str, Any] = {name: number[name] for name in ("logprob", "kl") if name in number}
     if "cosine" in number:
-        found["vector"] = VectorChange(cosine=number["cosine"], norm=number["norm"])
-    return found
+        fields["vector"] = VectorChange(cosine=number["cosine"], norm=number["norm"])
+    return fields

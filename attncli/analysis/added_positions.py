@@ -14,7 +14,7 @@ from attncli.models.model import Model
 from attncli.models.one_layer import OneLayerStore
 
 
-def embedded(model: Model, tokens: Sequence[Token]) -> tuple[Numbers, Numbers] | None:
+def split_embedding(model: Model, tokens: Sequence[Token]) -> tuple[Numbers, Numbers] | None:
     """E and P, both [token, d_model] in float64, where positions are added to weights of our own; None elsewhere: a
     checkpoint may scale and norm them too."""
     embedding = model.spec.embedding
@@ -22,5 +22,7 @@ def embedded(model: Model, tokens: Sequence[Token]) -> tuple[Numbers, Numbers] |
         return None
     bare = replace(model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None)))
     exact = numpy_backend("float64")
-    found, held = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
-    return found, held - found
+    without_positions, with_positions = (
+        np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store)
+    )
+    return without_positions, with_positions - without_positions

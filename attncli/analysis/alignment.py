@@ -35,10 +35,15 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
         return Alignment(everything, everything, (), ())
     if Counter(a) == Counter(b):
         places: defaultdict[str, list[int]] = defaultdict(list)
-        for at in range(len(b) - 1, -1, -1):
-            places[b[at]].append(at)
+        for index in range(len(b) - 1, -1, -1):
+            places[b[index]].append(index)
         return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
-    found = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
-    pairs = [(block.a + at, block.b + at) for block in found for at in range(block.size)]
-    left, right = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    return Alignment(left, right, tuple(sorted({*range(len(a))} - {*left})), tuple(sorted({*range(len(b))} - {*right})))
+    blocks = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
+    pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
+    indices_a, indices_b = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    return Alignment(
+        indices_a,
+        indices_b,
+        tuple(sorted({*range(len(a))} - {*indices_a})),
+        tuple(sorted({*range(len(b))} - {*indices_b})),
+    )

@@ -41,63 +41,69 @@ def flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
     count = len(layers[0])
     check_size(count, len(layers), len(queries))
     steps = [residual(layer) for layer in reversed(layers)]
-    found = np.zeros((len(queries), count))
+    flows = np.zeros((len(queries), count))
     for row, query in enumerate(queries):
         for key in range(count):
-            found[row, key] = _most(steps, query, key)
-    sums = found.sum(-1, keepdims=True)
-    scaled: Floats = found / np.where(sums > 0, sums, 1)
+            flows[row, key] = _most(steps, query, key)
+    sums = flows.sum(-1, keepdims=True)
+    scaled: Floats = flows / np.where(sums > 0, sums, 1)
     return scaled
 
 
 def _most(steps: Sequence[Floats], source: int, sink: int) -> float:
     """The maximum flow from position `source` above the last layer down to `sink` at the input (Dinic, 1970)."""
     count, depth = len(steps[0]), len(steps)
-    left = np.zeros((depth + 1, count, count))  # what is left from [depth, i] down to [depth + 1, j]
-    left[:depth] = steps
-    back = np.zeros_like(left)  # what can be sent back up from [depth + 1, j] to [depth, i]
+    capacity = np.zeros((depth + 1, count, count))  # what is left from [depth, i] down to [depth + 1, j]
+    capacity[:depth] = steps
+    back = np.zeros_like(capacity)  # what can be sent back up from [depth + 1, j] to [depth, i]
     total = 0.0
     while True:
-        levels = _levels(left, back, depth, count, source)
+        levels = _levels(capacity, back, depth, count, source)
         if levels[depth][sink] < 0:
             return total
-        while (sent := _send(left, back, levels, (0, source), (depth, sink), np.inf)) > TINY:
-            total += sent
+        while (amount := _send(capacity, back, levels, (0, source), (depth, sink), np.inf)) > TINY:
+            total += amount
 
 
-def _levels(left: Floats, back: Floats, depth: int, count: int, source: int) -> list[list[int]]:
+def _levels(capacity: Floats, back: Floats, depth: int, count: int, source: int) -> list[list[int]]:
     levels = [[-1] * count for _ in range(depth + 1)]
     levels[0][source] = 0
     waiting = deque([(0, source)])
     while waiting:
-        at, node = waiting.popleft()
-        for step, ends in ((1, left[at, node] if at < depth else ()), (-1, back[at - 1, :, node] if at > 0 else ())):
-            for other, room in enumerate(ends):
-                if room > TINY and levels[at + step][other] < 0:
-                    levels[at + step][other] = levels[at][node] + 1
-                    waiting.append((at + step, other))
+        depth_here, node = waiting.popleft()
+        for step, ends in (
+            (1, capacity[depth_here, node] if depth_here < depth else ()),
+            (-1, back[depth_here - 1, :, node] if depth_here > 0 else ()),
+        ):
+            for neighbour, room in enumerate(ends):
+                if room > TINY and levels[depth_here + step][neighbour] < 0:
+                    levels[depth_here + step][neighbour] = levels[depth_here][node] + 1
+                    waiting.append((depth_here + step, neighbour))
     return levels
 
 
 def _send(
-    left: Floats, back: Floats, levels: list[list[int]], here: tuple[int, int], goal: tuple[int, int], room: float
+    capacity: Floats, back: Floats, levels: list[list[int]], here: tuple[int, int], goal: tuple[int, int], room: float
 ) -> float:
     """Send as much as fits along one path of rising levels; a dead end is taken off the levels."""
     if here == goal:
         return room
-    at, node = here
+    depth_here, node = here
     depth = goal[0]
-    for step, ends in ((1, left[at, node] if at < depth else ()), (-1, back[at - 1, :, node] if at > 0 else ())):
-        for other, free in enumerate(ends):
-            if free > TINY and levels[at + step][other] == levels[at][node] + 1:
-                sent = _send(left, back, levels, (at + step, other), goal, min(room, float(free)))
-                if sent > TINY:
+    for step, ends in (
+        (1, capacity[depth_here, node] if depth_here < depth else ()),
+        (-1, back[depth_here - 1, :, node] if depth_here > 0 else ()),
+    ):
+        for neighbour, free in enumerate(ends):
+            if free > TINY and levels[depth_here + step][neighbour] == levels[depth_here][node] + 1:
+                amount = _send(capacity, back, levels, (depth_here + step, neighbour), goal, min(room, float(free)))
+                if amount > TINY:
                     if step == 1:
-                        left[at, node, other] -= sent
-                        back[at, node, other] += sent
+                        capacity[depth_here, node, neighbour] -= amount
+                        back[depth_here, node, neighbour] += amount
                     else:
-                        back[at - 1, other, node] -= sent
-                        left[at - 1, other, node] += sent
-                    return sent
-    levels[at][node] = -1
+                        back[depth_here - 1, neighbour, node] -= amount
+                        capacity[depth_here - 1, neighbour, node] += amount
+                    return amount
+    levels[depth_here][node] = -1
     return 0.0

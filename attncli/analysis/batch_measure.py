@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.linear_forms import Coefficients, FormRows, Summed, coefficients
-from attncli.analysis.measure import known, uniform_rows
+from attncli.analysis.linear_forms import Coefficients, FormRows, FormSum, coefficients
+from attncli.analysis.measure import metric_of, uniform_rows
 from attncli.analysis.metrics import Metric, PerRow
-from attncli.analysis.row_facts import About, WeightRows
-from attncli.analysis.visible_keys import Bools, Floats, Sight, of_mask, sight
+from attncli.analysis.row_facts import TokenFacts, WeightRows
+from attncli.analysis.visible_keys import Bools, Floats, Sight, find_sight, of_mask
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.mask import Mask, visible
 
@@ -37,7 +37,7 @@ class Sums(Struct, frozen=True, eq=False):
     baseline: Floats
 
 
-class Length:
+class LengthTally:
     """The coefficients of metrics for texts of `count` tokens under one mask.
 
     Metrics that need no tokens are prepared once for all such texts. Raises UsageError for an unknown metric.
@@ -46,20 +46,20 @@ class Length:
     def __init__(self, names: Sequence[str], mask: Mask, count: int) -> None:
         self.names, self.count = tuple(names), count
         self.i = np.arange(count)
-        self.see = sight_of(mask, count)
-        rows = FormRows(self.i, self.see, About(), count)
-        self.shared: dict[int, Coefficients] = {}
+        self.sight = sight_of(mask, count)
+        rows = FormRows(self.i, self.sight, TokenFacts(), count)
+        self.by_coefficients: dict[int, Coefficients] = {}
         self.by_row: dict[int, Metric] = {}
         self.by_text: dict[int, Metric] = {}
-        for at, metric in enumerate(map(known, names)):
+        for index, metric in enumerate(map(metric_of, names)):
             if metric.needs:
-                self.by_text[at] = metric
+                self.by_text[index] = metric
                 continue
-            found = coefficients(metric, rows)
-            if found is None:
-                self.by_row[at] = metric
+            form = coefficients(metric, rows)
+            if form is None:
+                self.by_row[index] = metric
             else:
-                self.shared[at] = found
+                self.by_coefficients[index] = form
         self.of_special: dict[int, tuple[bytes, Coefficients]] = {}
         """By metric: which tokens were special in the last text, and its coefficients."""
         self._columns: dict[tuple[str, str], Array] = {}
@@ -69,18 +69,22 @@ class Length:
         names_of_facts = dict.fromkeys(name for part in parts for name in part.facts)
         zero = np.zeros(count)
         self.facts = {name: np.stack([part.facts.get(name, zero) for part in parts], -1) for name in names_of_facts}
-        even = uniform_rows(self.i, self.see, About())
+        even = uniform_rows(self.i, self.sight, TokenFacts())
         self.baseline = np.full(len(names), np.nan)
         self.rows = np.zeros(len(names), np.int64)
-        for at, metric in enumerate(map(known, names)):
+        for index, metric in enumerate(map(metric_of, names)):
             if metric.needs:
                 continue
-            held = metric.of(even)
-            used = np.broadcast_to(held.used, np.shape(held.value))[0]
-            value = np.broadcast_to(held.value, (1, count))[0][used].sum()
-            norm = used.sum() if held.weight is None else np.broadcast_to(held.weight, (1, count))[0][used].sum()
-            self.baseline[at] = value / norm if norm > 0 else np.nan
-            self.rows[at] = used.sum()
+            per_row = metric.of(even)
+            used_rows = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
+            value = np.broadcast_to(per_row.value, (1, count))[0][used_rows].sum()
+            norm = (
+                used_rows.sum()
+                if per_row.weight is None
+                else np.broadcast_to(per_row.weight, (1, count))[0][used_rows].sum()
+            )
+            self.baseline[index] = value / norm if norm > 0 else np.nan
+            self.rows[index] = used_rows.sum()
 
     @staticmethod
     def fits(names: Sequence[str], count: int) -> bool:
@@ -90,85 +94,94 @@ class Length:
     def columns(self, backend: Backend, dtype: str) -> Array:
         """The shared coefficients, [query · key, column]; the columns of each metric's value and norm in order."""
         if (backend.name, dtype) not in self._columns:
-            stacked = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
+            columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
             kind = np.float64 if dtype == "float64" else np.float32
             none = np.zeros((self.count * self.count, 0))
-            held = np.stack(stacked, -1, dtype=kind, casting="same_kind") if stacked else none
-            self._columns[backend.name, dtype] = backend.cast(backend.keep(held), dtype)
+            matrix = np.stack(columns, -1, dtype=kind, casting="same_kind") if columns else none
+            self._columns[backend.name, dtype] = backend.cast(backend.keep(matrix), dtype)
         return self._columns[backend.name, dtype]
 
-    def parts(self) -> list[Summed]:
+    def parts(self) -> list[FormSum]:
         """Values and norms of the shared metrics, in the order of `columns`."""
-        return [part for one in self.shared.values() for part in (one.value, one.norm) if part is not None]
+        return [
+            part
+            for coefficients_of_metric in self.by_coefficients.values()
+            for part in (coefficients_of_metric.value, coefficients_of_metric.norm)
+            if part is not None
+        ]
 
 
 def sight_of(mask: Mask, count: int) -> Sight:
     """What each of `count` queries sees of as many keys under a mask that is known by position."""
     i = np.arange(count)
-    found = of_mask(mask, i, count)
-    if found is not None:
-        return found
+    closed_form = of_mask(mask, i, count)
+    if closed_form is not None:
+        return closed_form
     numpy = numpy_backend("float64")
-    seen: Bools = np.asarray(visible(mask, i[:, None], i[None, :], keys=count, backend=numpy))
-    return sight(np.broadcast_to(seen, (*seen.shape[:-2], count, count)), count, 0, count)
+    visibility: Bools = np.asarray(visible(mask, i[:, None], i[None, :], keys=count, backend=numpy))
+    return find_sight(np.broadcast_to(visibility, (*visibility.shape[:-2], count, count)), count, 0, count)
 
 
-def about_coefficients(length: Length, about: About) -> dict[int, Coefficients]:
+def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
     """The coefficients of the metrics that depend on a text's tokens. about: all of it known."""
-    rows = FormRows(length.i, length.see, about, length.count)
-    found = {}
-    for at, metric in length.by_text.items():
-        told = about.special.tobytes() if metric.needs == "special" and about.special is not None else b""
-        last = length.of_special.get(at)
-        if told and last is not None and last[0] == told:  # most texts of one length have their special tokens alike
-            found[at] = last[1]
+    rows = FormRows(length.i, length.sight, about, length.count)
+    by_metric = {}
+    for index, metric in length.by_text.items():
+        special_bytes = about.special.tobytes() if metric.needs == "special" and about.special is not None else b""
+        last = length.of_special.get(index)
+        if (
+            special_bytes and last is not None and last[0] == special_bytes
+        ):  # most texts of one length have their special tokens alike
+            by_metric[index] = last[1]
             continue
-        one = coefficients(metric, rows)
-        if one is not None:
-            found[at] = one
-            if told:
-                length.of_special[at] = (told, one)
-    return found
+        form = coefficients(metric, rows)
+        if form is not None:
+            by_metric[index] = form
+            if special_bytes:
+                length.of_special[index] = (special_bytes, form)
+    return by_metric
 
 
-class Texts:
+class TextBatch:
     """The coefficients of some texts of one length. abouts: what is known of each text's tokens."""
 
-    def __init__(self, length: Length, abouts: Sequence[About]) -> None:
+    def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
         self.length, self._abouts = length, abouts
-        self.own = [about_coefficients(length, about) for about in abouts]
-        even = length.see.spread() if length.see.seen is not None else None
+        self.text_coefficients = [about_coefficients(length, about) for about in abouts]
+        even = length.sight.spread() if length.sight.visibility is not None else None
         if even is None:
             j = length.i
-            shown = (j >= length.see.first[..., None]) & (j <= length.see.last[..., None])
-            even = shown / np.maximum(length.see.count, 1)[..., None]
+            visibility = (j >= length.sight.first[..., None]) & (j <= length.sight.last[..., None])
+            even = visibility / np.maximum(length.sight.count, 1)[..., None]
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
         self.rows = length.rows.copy()
-        known: dict[int, float] = {}  # most texts have some coefficients alike
-        for text, own in enumerate(self.own):
-            for at, one in own.items():
-                if id(one) not in known:
-                    norm = one.rows if one.norm is None else _of(one.norm, even[0])
-                    known[id(one)] = _of(one.value, even[0]) / norm if norm > 0 else np.nan
-                self.baseline[text, at], self.rows[at] = known[id(one)], one.rows
-            for at in length.by_text.keys() - own.keys():
-                held = length.by_text[at].of(uniform_rows(length.i, length.see, abouts[text]))
-                summed, weight, self.rows[at] = _added_up(held, 1, length.count)
-                self.baseline[text, at] = summed[0] / weight[0] if weight[0] > 0 else np.nan
+        even_values: dict[int, float] = {}  # most texts have some coefficients alike
+        for text, of_text in enumerate(self.text_coefficients):
+            for index, form in of_text.items():
+                if id(form) not in even_values:
+                    norm = form.rows if form.norm is None else _of(form.norm, even[0])
+                    even_values[id(form)] = _of(form.value, even[0]) / norm if norm > 0 else np.nan
+                self.baseline[text, index], self.rows[index] = even_values[id(form)], form.rows
+            for index in length.by_text.keys() - of_text.keys():
+                per_row = length.by_text[index].of(uniform_rows(length.i, length.sight, abouts[text]))
+                value_sums, weight, self.rows[index] = _row_sums(per_row, 1, length.count)
+                self.baseline[text, index] = value_sums[0] / weight[0] if weight[0] > 0 else np.nan
         self._columns: dict[tuple[str, str], Array] = {}
 
     def columns(self, backend: Backend, dtype: str) -> Array:
         """The texts' own coefficients, [text, query · key, column]; values and norms in the order of the metrics."""
         if (backend.name, dtype) not in self._columns:
-            held = np.zeros((len(self.own), 2 * len(self.length.by_text), self.length.count**2), np.float32)
-            for text, own in enumerate(self.own):
-                for place, at in enumerate(self.length.by_text):
-                    if at not in own:
+            matrix = np.zeros(
+                (len(self.text_coefficients), 2 * len(self.length.by_text), self.length.count**2), np.float32
+            )
+            for text, of_text in enumerate(self.text_coefficients):
+                for place, index in enumerate(self.length.by_text):
+                    if index not in of_text:
                         continue
-                    for side, part in enumerate((own[at].value, own[at].norm)):
+                    for side, part in enumerate((of_text[index].value, of_text[index].norm)):
                         if part is not None and part.keys is not None:
-                            held[text, 2 * place + side] = part.keys.reshape(-1)
-            self._columns[backend.name, dtype] = backend.transpose(backend.cast(backend.keep(held), dtype))
+                            matrix[text, 2 * place + side] = part.keys.reshape(-1)
+            self._columns[backend.name, dtype] = backend.transpose(backend.cast(backend.keep(matrix), dtype))
         return self._columns[backend.name, dtype]
 
     def sums(self, backend: Backend, weights: Array, entropy: Array | None) -> Sums:
@@ -180,80 +193,86 @@ class Texts:
         flat = weights.reshape((texts, heads, count * count))
         value = np.zeros((texts, heads, len(length.names)))
         norm = np.zeros_like(value)
-        facts = _Facts(backend, weights, entropy)
+        facts = _BatchFacts(backend, weights, entropy)
         products = _float(backend, backend.matmul(flat, length.columns(backend, dtype)))
         totals = np.zeros((texts, heads, length.constant.size)) + length.constant
         totals[..., length.keyed] += products
         for name, coefficients_of in length.facts.items():
             totals += facts.of(name) @ coefficients_of
         column = 0
-        for at, one in length.shared.items():
-            value[..., at], column = totals[..., column], column + 1
-            if one.norm is None:
-                norm[..., at] = one.rows
+        for index, form in length.by_coefficients.items():
+            value[..., index], column = totals[..., column], column + 1
+            if form.norm is None:
+                norm[..., index] = form.rows
             else:
-                norm[..., at], column = totals[..., column], column + 1
+                norm[..., index], column = totals[..., column], column + 1
         if length.by_text:
             products = _float(backend, backend.matmul(flat, self.columns(backend, dtype)))
-            for place, at in enumerate(length.by_text):
-                for text, own in enumerate(self.own):
-                    if at not in own:  # not linear: row by row, as everywhere
-                        told = None if entropy is None else entropy[text]
-                        rows = self._rows(backend, weights[text], self._abouts[text], told)
-                        value[text, :, at], norm[text, :, at], _ = _added_up(length.by_text[at].of(rows), heads, count)
+            for place, index in enumerate(length.by_text):
+                for text, of_text in enumerate(self.text_coefficients):
+                    if index not in of_text:  # not linear: row by row, as everywhere
+                        text_entropy = None if entropy is None else entropy[text]
+                        rows = self._rows(backend, weights[text], self._abouts[text], text_entropy)
+                        value[text, :, index], norm[text, :, index], _ = _row_sums(
+                            length.by_text[index].of(rows), heads, count
+                        )
                         continue
-                    one = own[at]
-                    value[text, :, at] = one.value.constant + products[text, :, 2 * place]
-                    norm[text, :, at] = one.rows if one.norm is None else products[text, :, 2 * place + 1]
+                    form = of_text[index]
+                    value[text, :, index] = form.value.constant + products[text, :, 2 * place]
+                    norm[text, :, index] = form.rows if form.norm is None else products[text, :, 2 * place + 1]
         if length.by_row:
-            told = None if entropy is None else entropy.reshape((texts * heads, count))
-            rows = self._rows(backend, weights.reshape((texts * heads, count, count)), About(), told)
-            for at, metric in length.by_row.items():
-                summed, weight, _ = _added_up(metric.of(rows), texts * heads, count)
-                value[..., at], norm[..., at] = summed.reshape((texts, heads)), weight.reshape((texts, heads))
+            text_entropy = None if entropy is None else entropy.reshape((texts * heads, count))
+            rows = self._rows(backend, weights.reshape((texts * heads, count, count)), TokenFacts(), text_entropy)
+            for index, metric in length.by_row.items():
+                value_sums, weight, _ = _row_sums(metric.of(rows), texts * heads, count)
+                value[..., index], norm[..., index] = value_sums.reshape((texts, heads)), weight.reshape((texts, heads))
         return Sums(value, norm, self.rows, self.baseline)
 
-    def _rows(self, backend: Backend, weights: Array, about: About, entropy: Array | None) -> WeightRows:
-        told = {} if entropy is None else {"entropy": entropy}
-        return WeightRows(backend, weights, self.length.i, 0, self.length.see, about, told)
+    def _rows(self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None) -> WeightRows:
+        facts = {} if entropy is None else {"entropy": entropy}
+        return WeightRows(backend, weights, self.length.i, 0, self.length.sight, about, facts)
 
 
-class _Facts:
+class _BatchFacts:
     """Facts of rows that are not linear in the weights, each computed when a metric needs it."""
 
     def __init__(self, backend: Backend, weights: Array, entropy: Array | None) -> None:
         self._backend, self._weights = backend, weights
-        self._known = {} if entropy is None else {"entropy": _float(backend, entropy)}
+        self._values = {} if entropy is None else {"entropy": _float(backend, entropy)}
 
     def of(self, name: str) -> Floats:
         """A fact of each row, [text, head, query]."""
-        if name not in self._known:
+        if name not in self._values:
             backend, weights = self._backend, self._weights
             match name:
                 case "entropy":
-                    self._known[name] = _float(backend, backend.entropy(weights))
+                    self._values[name] = _float(backend, backend.entropy(weights))
                 case "peak":
-                    self._known[name] = np.maximum(self.of("peak_beyond_first"), _float(backend, weights[..., 0]))
+                    self._values[name] = np.maximum(self.of("peak_beyond_first"), _float(backend, weights[..., 0]))
                 case _:
                     beyond = weights[..., 1:]
-                    found = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
-                    self._known[name] = _float(backend, found)
-        return self._known[name]
+                    peaks = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
+                    self._values[name] = _float(backend, peaks)
+        return self._values[name]
 
 
-def _added_up(found: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
+def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
     """A metric's value and norm of each head, and how many rows it uses."""
-    used = np.broadcast_to(found.used, (heads, count))
-    value = np.where(used, np.broadcast_to(found.value, used.shape), 0.0).sum(-1)
-    norm = used if found.weight is None else np.where(used, np.broadcast_to(found.weight, used.shape), 0.0)
-    return value, norm.sum(-1).astype(np.float64), int(used[0].sum())
+    used_rows = np.broadcast_to(per_row.used_rows, (heads, count))
+    value = np.where(used_rows, np.broadcast_to(per_row.value, used_rows.shape), 0.0).sum(-1)
+    norm = (
+        used_rows
+        if per_row.weight is None
+        else np.where(used_rows, np.broadcast_to(per_row.weight, used_rows.shape), 0.0)
+    )
+    return value, norm.sum(-1).astype(np.float64), int(used_rows[0].sum())
 
 
-def _of(part: Summed, even: Floats) -> float:
+def _of(part: FormSum, even: Floats) -> float:
     """A summed form of uniform weights [query, key]; metrics that need tokens use no facts but weights."""
     return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
 
 
 def _float(backend: Backend, array: Array) -> Floats:
-    found: Floats = np.asarray(backend.numpy(array), np.float64)
-    return found
+    floats: Floats = np.asarray(backend.numpy(array), np.float64)
+    return floats

@@ -18,7 +18,7 @@ from attncli.mechanism.random_streams import normal
 DRAWS = 4
 
 
-class Head(Struct, frozen=True, eq=False):
+class HeadMatrices(Struct, frozen=True, eq=False):
     """The weights of one head, applied to row vectors: q = x·w_q.
 
     w_q, w_k: [width, dim]. w_v: [width, v_dim]. w_o: [v_dim, width]. scale: of the scores.
@@ -33,7 +33,7 @@ class Head(Struct, frozen=True, eq=False):
     scale: float = 1.0
 
 
-def copying(head: Head) -> float:
+def copying(head: HeadMatrices) -> float:
     """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates; NaN for a zero
     matrix.
 
@@ -44,12 +44,12 @@ def copying(head: Head) -> float:
     return float(values.sum().real / size) if size > 0 else float("nan")
 
 
-def norms(head: Head) -> tuple[float, float]:
+def norms(head: HeadMatrices) -> tuple[float, float]:
     """Frobenius norms of W_QK and W_OV."""
     return head.scale * _norm(head.w_q, head.w_k.T), _norm(head.w_v, head.w_o)
 
 
-def composition(before: Head, after: Head) -> dict[str, float]:
+def composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
     """How strongly a later head reads what an earlier one writes, through its queries, keys and values: "q", "k", "v".
 
     ‖W_OV·M‖ / (‖W_OV‖‖M‖), M being W_QK, W_QKᵀ and W_OV of the later head: 0 to 1. NaN for a zero matrix.
@@ -62,23 +62,23 @@ def composition(before: Head, after: Head) -> dict[str, float]:
     }
 
 
-def random_composition(before: Head, after: Head) -> dict[str, float]:
+def random_composition(before: HeadMatrices, after: HeadMatrices) -> dict[str, float]:
     """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws: what chance
     gives."""
-    found = []
+    compositions_found = []
     for draw in range(DRAWS):
-        drawn = [_drawn(head, draw, name) for name, head in (("before", before), ("after", after))]
-        found.append(composition(*drawn))
-    return {way: float(np.mean([one[way] for one in found])) for way in ("q", "k", "v")}
+        random_heads = [_random_head(head, draw, name) for name, head in (("before", before), ("after", after))]
+        compositions_found.append(composition(*random_heads))
+    return {way: float(np.mean([strengths[way] for strengths in compositions_found])) for way in ("q", "k", "v")}
 
 
-def _drawn(head: Head, seed: int, name: str) -> Head:
+def _random_head(head: HeadMatrices, seed: int, name: str) -> HeadMatrices:
     """Standard normal matrices of the shapes of a head's."""
 
     def like(part: str, matrix: Floats) -> Floats:
         return normal(seed, f"circuits\0{name}\0{part}", matrix.shape).astype(np.float64)
 
-    return Head(
+    return HeadMatrices(
         head.layer,
         head.head,
         like("w_q", head.w_q),
@@ -88,7 +88,7 @@ def _drawn(head: Head, seed: int, name: str) -> Head:
     )
 
 
-def compositions(heads: Sequence[Head]) -> list[tuple[int, int, dict[str, float]]]:
+def compositions(heads: Sequence[HeadMatrices]) -> list[tuple[int, int, dict[str, float]]]:
     """The composition of every pair of heads of which one is in an earlier layer: places in `heads`, earlier first."""
     return [
         (a, b, composition(before, after))

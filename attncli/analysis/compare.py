@@ -35,7 +35,7 @@ from attncli.analysis.similarity import row_divergences
 from attncli.analysis.visible_keys import Bools, Floats, Ints
 from attncli.errors import InputError
 
-Head = tuple[int, RunHead]
+LayerHead = tuple[int, RunHead]
 """A layer's number, and the part of one of its heads."""
 
 
@@ -80,9 +80,11 @@ def compare_document(
         )
     rows = _rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
-    leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), learned=learned)
-    counted = _counted(a, b, pairs, leave_out)[rows]
-    heads = [compare_heads(left, right, pairs, rows, counted) for left, right in zip(heads_a, heads_b, strict=True)]
+    leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
+    count_mask = _count_mask(a, b, pairs, leave_out)[rows]
+    heads = [
+        compare_heads(head_a, head_b, pairs, rows, count_mask) for head_a, head_b in zip(heads_a, heads_b, strict=True)
+    ]
     return CompareDocument(
         version=__version__,
         a=_side(a, names[0]),
@@ -94,8 +96,8 @@ def compare_document(
         heads=heads,
         summary=_summary(heads),
         links_leave_out=list(leave_out) or UNSET,
-        moved=moved(heads, pairs, rows, counted, top),
-        warnings=[*a.warnings, *(said for said in b.warnings if said not in a.warnings)],
+        moved=largest_moves(heads, pairs, rows, count_mask, top),
+        warnings=[*a.warnings, *(warning for warning in b.warnings if warning not in a.warnings)],
     )
 
 
@@ -103,16 +105,16 @@ def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints
     """Which of the aligned queries are measured. Raises InputError for a query that B lacks."""
     if query is None:
         return np.arange(len(pairs.a))
-    for at in query:
-        if at not in pairs.a:
+    for token in query:
+        if token not in pairs.a:
             raise InputError(
-                f"{a.tokens[at].text!r} (token {at}) is only in A, so there is nothing to compare its row with",
+                f"{a.tokens[token].text!r} (token {token}) is only in A, so there is nothing to compare its row with",
                 expected="a token that both texts have",
             )
-    return np.asarray([pairs.a.index(at) for at in query])
+    return np.asarray([pairs.a.index(token) for token in query])
 
 
-def _counted(a: RunDocument, b: RunDocument, pairs: Alignment, leave_out: Sequence[str]) -> Bools:
+def _count_mask(a: RunDocument, b: RunDocument, pairs: Alignment, leave_out: Sequence[str]) -> Bools:
     """Which aligned pairs [query, key] count among the links that moved: those left out on neither side."""
     out = np.zeros((len(pairs.a), len(pairs.a)), bool)
     for side, places in ((a, pairs.a), (b, pairs.b)):
@@ -120,14 +122,14 @@ def _counted(a: RunDocument, b: RunDocument, pairs: Alignment, leave_out: Sequen
     return ~out
 
 
-def _heads(document: RunDocument) -> list[Head]:
+def _heads(document: RunDocument) -> list[LayerHead]:
     """The heads of a run, each with whole weights."""
     if document.queries is not UNSET:
         raise InputError("this run holds only some queries", expected="a run without --query")
-    found = [(layer.layer, head) for layer in document.layers for head in layer.heads]
-    if not found or any(head.weights is UNSET for _, head in found):
+    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
+    if not heads or any(head.weights is UNSET for _, head in heads):
         raise InputError("this run holds no weights", expected="a run saved with them: attn run TEXT --json")
-    return found
+    return heads
 
 
 def _side(document: RunDocument, name: str) -> CompareSide:
@@ -136,29 +138,29 @@ def _side(document: RunDocument, name: str) -> CompareSide:
     )
 
 
-def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[Head], heads_b: Sequence[Head]) -> list[str]:
+def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads_b: Sequence[LayerHead]) -> list[str]:
     """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
-    found = ["text"] if a.text != b.text else []
-    found += ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not found else []
+    names = ["text"] if a.text != b.text else []
+    names += ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names else []
     identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
-    found += ["weights"] if any(getattr(a.model, name) != getattr(b.model, name) for name in identity) else []
-    found += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
-    found += ["head"] if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)) else []
+    names += ["weights"] if any(getattr(a.model, name) != getattr(b.model, name) for name in identity) else []
+    names += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
+    names += ["head"] if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)) else []
     sides = [dict(members(side.attention)) for side in (a, b)]
-    return found + [name for name in dict.fromkeys((*sides[0], *sides[1])) if sides[0].get(name) != sides[1].get(name)]
+    return names + [name for name in dict.fromkeys((*sides[0], *sides[1])) if sides[0].get(name) != sides[1].get(name)]
 
 
 def _matrix(values: Any) -> Floats:
     """Numbers, with NaN for null and for −∞."""
-    found = np.asarray(values, np.float64)
-    return np.where(np.isfinite(found), found, np.nan)
+    matrix = np.asarray(values, np.float64)
+    return np.where(np.isfinite(matrix), matrix, np.nan)
 
 
-def compare_heads(a: Head, b: Head, pairs: Alignment, measured: Ints, counted: Bools) -> ComparedHead:
+def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Ints, count_mask: Bools) -> ComparedHead:
     """One pair of heads. Weights are compared on aligned queries and keys.
 
-    measured: the rows [row] of the aligned queries that everything but the matrices is about.
-    counted: which of their pairs [row, aligned key] may be the link.
+    row_indices: the rows [row] of the aligned queries that everything but the matrices is about.
+    count_mask: which of their pairs [row, aligned key] may be the link.
     max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
     mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to ln 2,
     over `js_rows` rows that see something on both sides; null without any. outside: mean weight on
@@ -168,10 +170,10 @@ def compare_heads(a: Head, b: Head, pairs: Alignment, measured: Ints, counted: B
     (layer_a, part_a), (layer_b, part_b) = a, b
     weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
-    common = [found[np.ix_(at, at)] for found, at in zip(weights, places, strict=True)]
+    common = [matrix[np.ix_(place, place)] for matrix, place in zip(weights, places, strict=True)]
     outside = [
-        np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None)
-        for found, cut, at in zip(weights, common, places, strict=True)
+        np.clip(matrix[list(place)].sum(axis=1) - part.sum(axis=1), 0.0, None)
+        for matrix, part, place in zip(weights, common, places, strict=True)
     ]
     difference = common[1] - common[0]
     if np.isnan(difference).all():
@@ -180,41 +182,43 @@ def compare_heads(a: Head, b: Head, pairs: Alignment, measured: Ints, counted: B
             f"numbers on both sides",
             expected="numbers that their type can hold",
         )
-    sizes = np.abs(difference[measured])
-    at = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)
-    filled = [found[list(rows)].sum(axis=1) > 0 for found, rows in zip(weights, places, strict=True)]
-    rows = measured[(filled[0] & filled[1])[measured]]
-    js = row_divergences(*(np.column_stack([cut, rest])[rows] for cut, rest in zip(common, outside, strict=True)))
-    queries = [[places[at] for at in measured] for places in (pairs.a, pairs.b)]
+    sizes = np.abs(difference[row_indices])
+    place = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)
+    has_weight = [matrix[list(rows)].sum(axis=1) > 0 for matrix, rows in zip(weights, places, strict=True)]
+    rows = row_indices[(has_weight[0] & has_weight[1])[row_indices]]
+    js = row_divergences(*(np.column_stack([part, rest])[rows] for part, rest in zip(common, outside, strict=True)))
+    queries = [[places[place] for place in row_indices] for places in (pairs.a, pairs.b)]
     return ComparedHead(
         a=HeadPlace(layer=layer_a, head=part_a.head),
         b=HeadPlace(layer=layer_b, head=part_b.head),
-        max_difference=_signed(difference, measured, pairs, at),
-        link=_largest(difference, measured, pairs, counted),
+        max_difference=_signed_difference(difference, row_indices, pairs, place),
+        link=_largest(difference, row_indices, pairs, count_mask),
         mean_difference=float(np.nanmean(sizes)),
         js=float(js.mean()) if rows.size else None,
         js_rows=rows.size,
-        outside=BothNumbers(a=float(outside[0][measured].mean()), b=float(outside[1][measured].mean())),
-        pairs=_visible_pairs(part_a, part_b, queries if len(measured) < len(difference) else None),
-        kept=_kept(common[0][measured], part_b, queries[1], pairs),
+        outside=BothNumbers(a=float(outside[0][row_indices].mean()), b=float(outside[1][row_indices].mean())),
+        pairs=_visible_pairs(part_a, part_b, queries if len(row_indices) < len(difference) else None),
+        kept=_visible_share(common[0][row_indices], part_b, queries[1], pairs),
         output_error=_output_error(part_a, part_b, queries),
-        weights_a=_shown(common[0], part_a, pairs.a),
-        weights_b=_shown(common[1], part_b, pairs.b),
+        weights_a=_visible_weights(common[0], part_a, pairs.a),
+        weights_b=_visible_weights(common[1], part_b, pairs.b),
         difference=difference,
     )
 
 
-def _signed(difference: Floats, measured: Ints, pairs: Alignment, at: tuple[Any, ...]) -> SignedDifference:
+def _signed_difference(
+    difference: Floats, row_indices: Ints, pairs: Alignment, place: tuple[Any, ...]
+) -> SignedDifference:
     """The difference at a place [row, aligned key] among the measured rows, by positions in A."""
-    row, key = int(measured[at[0]]), int(at[1])
+    row, key = int(row_indices[place[0]]), int(place[1])
     return SignedDifference(value=float(difference[row, key]), query=pairs.a[row], key=pairs.a[key])
 
 
-def _largest(difference: Floats, measured: Ints, pairs: Alignment, counted: Bools) -> SignedDifference | None:
+def _largest(difference: Floats, row_indices: Ints, pairs: Alignment, count_mask: Bools) -> SignedDifference | None:
     """The largest difference that counts; None where none does."""
-    sizes = np.where(counted, np.nan_to_num(np.abs(difference[measured])), -1.0)
-    at = np.unravel_index(int(sizes.argmax()), sizes.shape)
-    return _signed(difference, measured, pairs, at) if sizes[at] >= 0 else None
+    sizes = np.where(count_mask, np.nan_to_num(np.abs(difference[row_indices])), -1.0)
+    place = np.unravel_index(int(sizes.argmax()), sizes.shape)
+    return _signed_difference(difference, row_indices, pairs, place) if sizes[place] >= 0 else None
 
 
 def _visible(part: RunHead) -> np.ndarray[Any, Any] | None:
@@ -222,29 +226,32 @@ def _visible(part: RunHead) -> np.ndarray[Any, Any] | None:
     return None if part.scores is UNSET else np.isfinite(np.asarray(part.scores, np.float64))
 
 
-def _shown(weights: Floats, part: RunHead, at: Sequence[int]) -> Floats:
+def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> Floats:
     """The weights with NaN where they are hidden, which is not the same as 0."""
-    seen = _visible(part)
-    return weights if seen is None else np.where(seen[np.ix_(at, at)], weights, np.nan)
+    visibility = _visible(part)
+    return weights if visibility is None else np.where(visibility[np.ix_(tokens, tokens)], weights, np.nan)
 
 
 def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None) -> BothCounts | None:
     """How many pairs each side computes, of these queries of either side alone where there are any; null without
     scores."""
-    seen = [_visible(part) for part in (a, b)]
-    if seen[0] is None or seen[1] is None:
+    visibility = [_visible(part) for part in (a, b)]
+    if visibility[0] is None or visibility[1] is None:
         return None
-    rows = [visible if queries is None else visible[queries[at]] for at, visible in enumerate((seen[0], seen[1]))]
+    rows = [
+        visible if queries is None else visible[queries[side]]
+        for side, visible in enumerate((visibility[0], visibility[1]))
+    ]
     return BothCounts(a=int(rows[0].sum()), b=int(rows[1].sum()))
 
 
-def _kept(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
+def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
     """The share of these weights of A [query, aligned key] on keys that B's queries see; None where nothing tells."""
-    seen = _visible(b)
-    if seen is None:
+    visibility = _visible(b)
+    if visibility is None:
         return None
     total = np.nansum(weights)
-    return float(np.nansum(np.where(seen[np.ix_(queries, pairs.b)], weights, 0.0)) / total) if total > 0 else None
+    return float(np.nansum(np.where(visibility[np.ix_(queries, pairs.b)], weights, 0.0)) / total) if total > 0 else None
 
 
 def _output_error(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]]) -> float | None:
@@ -268,19 +275,19 @@ def _summary(heads: Sequence[ComparedHead]) -> CompareSummary:
     )
 
 
-def moved(
-    heads: Sequence[ComparedHead], pairs: Alignment, measured: Ints, counted: Bools, top: int
+def largest_moves(
+    heads: Sequence[ComparedHead], pairs: Alignment, row_indices: Ints, count_mask: Bools, top: int
 ) -> list[MovedWeight]:
     """The weights that differ most of those counted [measured row, aligned key], largest first; layer and head are A's,
     query and key positions in A. Equal weights are left out."""
-    found = []
+    moves = []
     for head in heads:
-        sizes = np.where(counted, np.nan_to_num(np.abs(np.asarray(head.difference)[measured])), 0.0)
-        for at in np.argsort(-sizes, axis=None, kind="stable")[:top]:
-            row, key = (int(place) for place in np.unravel_index(int(at), sizes.shape))
-            query = int(measured[row])
+        sizes = np.where(count_mask, np.nan_to_num(np.abs(np.asarray(head.difference)[row_indices])), 0.0)
+        for flat_index in np.argsort(-sizes, axis=None, kind="stable")[:top]:
+            row, key = (int(place) for place in np.unravel_index(int(flat_index), sizes.shape))
+            query = int(row_indices[row])
             if sizes[row, key] > 0:
-                found.append(
+                moves.append(
                     MovedWeight(
                         layer=head.a.layer,
                         head=head.a.head,
@@ -291,4 +298,4 @@ def moved(
                         difference=float(head.difference[query, key]),
                     )
                 )
-    return sorted(found, key=lambda one: -abs(one.difference))[:top]
+    return sorted(moves, key=lambda move: -abs(move.difference))[:top]

@@ -68,16 +68,16 @@ def variants(sizes: Sizes) -> list[Variant]:
     (or steps) information between the two most distant tokens must go, None where chance decides.
     """
     n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
-    named: list[tuple[VariantName, Mask]] = [
+    masks: list[tuple[VariantName, Mask]] = [
         ("full", Everywhere()),
         ("causal", Causal()),
         ("window", Window(sizes.window - 1, 0)),
     ]
-    named += [("mask", mask) for mask in sizes.masks]
-    found = []
-    for name, mask in named:
+    masks += [("mask", mask) for mask in sizes.masks]
+    rows = []
+    for name, mask in masks:
         pairs = pairs_of(mask, n)
-        found.append(
+        rows.append(
             Variant(
                 name=name,
                 spec=spec_text(mask),
@@ -91,7 +91,7 @@ def variants(sizes: Sizes) -> list[Variant]:
                 grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
             )
         )
-    return [*found, _hashed(sizes), _recurrent(sizes)]
+    return [*rows, _hash_variant(sizes), _recurrent(sizes)]
 
 
 def reach(mask: Mask, n: int, rows: int) -> int:
@@ -105,7 +105,7 @@ def reach(mask: Mask, n: int, rows: int) -> int:
     return max(high - low for low, high in ends)
 
 
-def _hashed(sizes: Sizes) -> Variant:
+def _hash_variant(sizes: Sizes) -> Variant:
     """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one
     before."""
     n, item = sizes.n, ITEM[sizes.dtype]
@@ -150,17 +150,17 @@ def growth(sizes: Sizes) -> list[GrowthRow]:
     """Multiply-adds and score bytes of every variant with a formula at several lengths."""
     rows = []
     for n in lengths(sizes.n):
-        found = variants(replace(sizes, n=n, masks=()))
-        rows.append(GrowthRow(n=n, multiply_adds={variant.name: variant.multiply_adds for variant in found}))
+        variant_rows = variants(replace(sizes, n=n, masks=()))
+        rows.append(GrowthRow(n=n, multiply_adds={variant.name: variant.multiply_adds for variant in variant_rows}))
     return rows
 
 
-def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> LayerCost:
+def layer_cost(layer: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> LayerCost:
     """The cost of one attention layer of a model. Projections are those to queries, keys, values and back."""
     pairs, item = pairs_of(spec.mask, n), ITEM[dtype]
     wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
     return LayerCost(
-        layer=at,
+        layer=layer,
         mask=spec_text(spec.mask),
         position=position_name(spec.position),
         heads=spec.heads,
@@ -177,8 +177,8 @@ def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str, rows:
 def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalCost]:
     """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
     layers = [
-        layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
-        for at, block in enumerate(model.spec.blocks)
+        layer_cost(number, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
+        for number, block in enumerate(model.spec.blocks)
     ]
     return layers, TotalCost(
         multiply_adds=sum(layer.multiply_adds for layer in layers),
@@ -189,8 +189,8 @@ def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalC
     )
 
 
-def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequence[Timing] = ()) -> CostDocument:
-    """`attn.cost/1`. measured: times from `timing.measure`. Raises UsageError for sizes below 1."""
+def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()) -> CostDocument:
+    """`attn.cost/1`. timings: times from `timing.measure`. Raises UsageError for sizes below 1."""
     check(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
     return CostDocument(
@@ -211,6 +211,6 @@ def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequenc
         model=None if model is None else model_part(model),
         layers=layers,
         total=total,
-        measured=list(measured),
+        measured=list(timings),
         warnings=[ENCODER] if model is not None and model.spec.decoder is not None else [],
     )

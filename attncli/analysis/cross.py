@@ -14,11 +14,11 @@ from attncli.analysis.document import attention_part, empty_rows, model_part, sh
 from attncli.analysis.documents.cross import Aligned, CrossDocument, CrossHead, CrossLayer
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
-from attncli.analysis.links import Links, kinds_left_out
+from attncli.analysis.links import LinkCollector, kinds_left_out
 from attncli.analysis.visible_keys import Floats
 from attncli.analysis.words import unknown_notes
 from attncli.arrays.backend import SCORE_ITEM, Backend
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attend
@@ -40,7 +40,7 @@ SHIFTED = (
 )
 
 
-class Texts(Struct, frozen=True):
+class CrossTexts(Struct, frozen=True):
     """The texts of a cross-attention with their tokens. values: None where they are the keys' own."""
 
     query: str
@@ -57,7 +57,7 @@ def states(count: int) -> list[Token]:
 
 
 def cross_traces(
-    model: Model, texts: Texts, layers: Selection, heads: Selection
+    model: Model, texts: CrossTexts, layers: Selection, heads: Selection
 ) -> Iterator[tuple[Attention, LayerTrace]]:
     """The cross-attention of each layer with its Spec.
 
@@ -74,11 +74,11 @@ def cross_traces(
             yield spec, trace.cross
         return
     spec = model.spec.blocks[0].attention
-    trace = _projected(model, spec, texts)
+    trace = _attend_to_text(model, spec, texts)
     yield spec, trace if heads is EVERY else choose_heads(trace, sorted(heads), spec.heads // spec.kv_heads)
 
 
-def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
+def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:
     """One cross-attention of a model without an encoder."""
     if spec.hashing is not None:
         raise UnsupportedError("hash attention is within one text", expected="--attention dense")
@@ -94,24 +94,24 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
                 expected="one value for every key",
             )
         v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
-    found = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
-    joined = join_heads(backend, found.mixed)
-    out = linear_if_any(backend, weights, "attn.o", joined)
+    block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
+    concat = join_heads(backend, block.mixed)
+    out = linear_if_any(backend, weights, "attn.o", concat)
     stages = {
         "hidden": x,
         "q": parts.q,
         "k": parts.k,
         "v": v,
-        "masked": found.stages["masked"],
-        "weights": found.stages["weights"],
-        "mixed": found.mixed,
+        "masked": block.stages["masked"],
+        "weights": block.stages["weights"],
+        "mixed": block.mixed,
     }
-    stages |= {"out": joined} if out is None else {"concat": joined, "out": out}
-    return LayerTrace(0, stages, found.empty, x, lambda: stages["out"])
+    stages |= {"out": concat} if out is None else {"concat": concat, "out": out}
+    return LayerTrace(0, stages, block.empty, x, lambda: stages["out"])
 
 
 def cross_document(
-    model: Model, texts: Texts, *, layers: Selection, heads: Selection, top: int, all_links: bool = True
+    model: Model, texts: CrossTexts, *, layers: Selection, heads: Selection, top: int, all_links: bool = True
 ) -> CrossDocument:
     """`attn.cross/1`. layers, heads: which. top: how many links. all_links: also those that say little,
     as to special tokens.
@@ -119,24 +119,24 @@ def cross_document(
     `alignment` names for every query the key with the largest mean weight over the layers and heads shown;
     null where a query sees nothing.
     """
-    learned = model.identity.source == "checkpoint"
-    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), learned=learned)
-    links = Links(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
+    is_learned = model.identity.source == "checkpoint"
+    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
+    links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
     parts: list[CrossLayer] = []
     shapes: list[ShapeRow] = []
     empty: list[EmptyRow] = []
     specs: list[Attention] = []
     total: Floats = np.zeros((len(texts.queries), len(texts.keys)))
     for spec, trace in cross_traces(model, texts, layers, heads):
-        chosen = sorted(selected(heads, spec.heads))
+        head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
         shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
-        parts.append(_layer(model.backend, trace, chosen))
-        empty += empty_rows(model.backend, trace, chosen)
-        links.add(trace.layer, chosen, list(weights))
+        parts.append(_layer(model.backend, trace, head_numbers))
+        empty += empty_rows(model.backend, trace, head_numbers)
+        links.add(trace.layer, head_numbers, list(weights))
         total = total + weights[..., : len(texts.keys)].sum(axis=0)
         specs.append(spec)
-    shown = replace(model, spec=_as_model(model.spec, specs))
+    cross_model = replace(model, spec=_as_model(model.spec, specs))
     computing = replace(model, spec=model.spec.decoder or model.spec).computing(len(texts.queries))
     mean = total / sum(len(part.heads) for part in parts)
     return CrossDocument(
@@ -146,12 +146,12 @@ def cross_document(
         value_text=texts.value,
         queries=token_rows(texts.queries),
         keys=token_rows(texts.keys),
-        model=replace(model_part(shown), layers=_depth(model)),
-        attention=attention_part(shown, computing),
+        model=replace(model_part(cross_model), layers=_depth(model)),
+        attention=attention_part(cross_model, computing),
         shapes=shapes,
         layers=parts,
         alignment=alignment(mean),
-        links=links.found(),
+        links=links.strongest(),
         empty_rows=empty,
         warnings=list(
             dict.fromkeys(
@@ -178,10 +178,10 @@ def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLa
 
 def _shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
     """The shape trace with the second text as Y, which keys and values come from."""
-    other = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
-    told = [replace(row, formula=other.get(row.step, row.formula)) for row in rows]
+    formulas = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
+    renamed_rows = [replace(row, formula=formulas.get(row.step, row.formula)) for row in rows]
     memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
-    return [*told[:1], memory, *told[1:]]
+    return [*renamed_rows[:1], memory, *renamed_rows[1:]]
 
 
 def alignment(mean: Numbers) -> list[Aligned]:
@@ -203,29 +203,29 @@ def _depth(model: Model) -> int:
     return len(model.spec.blocks if decoder is None else decoder.blocks)
 
 
-def cross_memory(model: Model, texts: Texts, layers: Selection, heads: Selection) -> int:
+def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:
     """About how many bytes this takes at the peak, estimated before it starts: each side's own run, and the pairs of
     both."""
     queries, keys = len(texts.queries), len(texts.keys)
     spec = model.spec.decoder or model.spec
     most = max((block.cross or block.attention).heads for block in spec.blocks)
-    computed = "float64" if "float64" in (model.computing(count).dtype for count in (queries, keys)) else "float32"
+    compute_dtype = "float64" if "float64" in (model.computing(count).dtype for count in (queries, keys)) else "float32"
     pairs = queries * keys
     sides = 0
     if model.spec.decoder is not None:
         pairs += queries * queries  # the decoder's attention to its own text
-        read = estimate(model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=computed).peak
-        sides = max(read, estimate(spec, queries, layers=layers, kept=0, dtype=computed).peak)
+        encoder_peak = estimate(model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=compute_dtype).peak
+        sides = max(encoder_peak, estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype).peak)
     vectors = (queries + keys) * most * 2 * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
     numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
-    return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[computed]
+    return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[compute_dtype]
 
 
-def cross_numbers(model: Model, texts: Texts, layers: Selection, heads: Selection) -> list[tuple[int, ...]]:
+def cross_numbers(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> list[tuple[int, ...]]:
     """Shapes of the arrays that the document will hold, to estimate its size before it is built."""
     spec = model.spec.decoder or model.spec
     attention = spec.blocks[0].cross or spec.blocks[0].attention
-    count = len(selected(layers, len(spec.blocks))) * len(selected(heads, attention.heads))
+    count = len(numbers_of(layers, len(spec.blocks))) * len(numbers_of(heads, attention.heads))
     return [
         (2 * count, len(texts.queries), len(texts.keys)),
         (count, len(texts.queries), attention.v_dim),

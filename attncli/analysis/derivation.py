@@ -48,16 +48,18 @@ def derivation_document(
     if spec.hashing is not None:
         raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
-    found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
-    if "hidden" not in found:
+    stages = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
+    if "hidden" not in stages:
         raise UnsupportedError(
             f"the attention of layer {layer} reads vectors of another width than the layer's",
             expected="an attention whose queries come from what enters its layer",
             hint="attn run shows its scores and weights",
         )
-    if not np.isfinite(found["mixed"][0, query]).all():
+    if not np.isfinite(stages["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
-    steps = steps_of(_own(found, spec, query), spec.scale, spec.softcap, _sink(model, spec, layer, head), query)
+    steps = steps_of(
+        _with_global_projections(stages, spec, query), spec.scale, spec.softcap, _sink(model, spec, layer, head), query
+    )
     steps[0] = _with_column(model, steps[0], layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
@@ -71,35 +73,35 @@ def derivation_document(
         layer=layer,
         head=head,
         query=query,
-        extra_keys=found["k"].shape[-2] - len(tokens),
+        extra_keys=stages["k"].shape[-2] - len(tokens),
         rotated=isinstance(spec.position, Rope),
         shapes=shape_rows(trace, spec),
         steps=steps,
         matrices=Matrices(
-            x=found["hidden"],
-            raw=found["raw"][0],
-            scaled=found["scaled"][0],
-            scores=found["masked"][0],
-            weights=found["weights"][0],
-            output=found["mixed"][0],
+            x=stages["hidden"],
+            raw=stages["raw"][0],
+            scaled=stages["scaled"][0],
+            scores=stages["masked"][0],
+            weights=stages["weights"][0],
+            output=stages["mixed"][0],
         ),
         projections={**head_projections(model, layer, head), **layer_projections(model, layer)}
         if projections
         else UNSET,
-        after=_after(model, layer, trace.before, found, query),
-        agreement=agreement(steps, found, query),
+        after=_after(model, layer, trace.before, stages, query),
+        agreement=agreement(steps, stages, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
         warnings=[*model.warnings, *trace.notes, *unknown_notes(text, tokens)],
     )
 
 
-def _own(found: dict[str, Floats], spec: Attention, query: int) -> dict[str, Floats]:
+def _with_global_projections(stages: dict[str, Floats], spec: Attention, query: int) -> dict[str, Floats]:
     """The stages with the query, keys and values that a global token has to itself in their places."""
     if query not in (spec.own_global or ()):
-        return found
-    q = np.array(found["q"])
-    q[:, query] = found["global_q"][:, (spec.own_global or ()).index(query)]
-    return {**found, "q": q, "k": found["global_k"], "v": found["global_v"]}
+        return stages
+    q = np.array(stages["q"])
+    q[:, query] = stages["global_q"][:, (spec.own_global or ()).index(query)]
+    return {**stages, "q": q, "k": stages["global_k"], "v": stages["global_v"]}
 
 
 def _wide(array: Array) -> Floats:
@@ -120,51 +122,51 @@ def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
     if not model.own_layers:  # the weights are not to be had by role
         return step
     weights = model.store.layer(model.backend, layer)
-    matrix, added = weights("attn.q.weight"), weights("attn.q.bias")
+    matrix, bias_vector = weights("attn.q.weight"), weights("attn.q.bias")
     row = head * len(np.asarray(step.q))
     if matrix is None:
         return step
     column = _wide(model.backend.numpy(matrix))[row]
-    bias = None if added is None else float(_wide(model.backend.numpy(added))[row])
-    worked = float(np.asarray(step.x) @ column) + (bias or 0.0) if column.shape == np.shape(step.x) else np.nan
-    if not np.isclose(worked, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
+    bias = None if bias_vector is None else float(_wide(model.backend.numpy(bias_vector))[row])
+    first_entry = float(np.asarray(step.x) @ column) + (bias or 0.0) if column.shape == np.shape(step.x) else np.nan
+    if not np.isclose(first_entry, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
         return step
     return replace(step, column=column, bias=UNSET if bias is None else bias)
 
 
-def _after(model: Model, layer: int, before: Array, found: dict[str, Floats], query: int) -> After:
+def _after(model: Model, layer: int, before: Array, stages: dict[str, Floats], query: int) -> After:
     """The query's row of what follows the heads, each head's part of it where there are several, and the norm.
 
     x: what entered the layer, before any norm.
     """
-    rows = {name: found[name][query] for name in ("sum", "norm") if name in found}
+    rows = {name: stages[name][query] for name in ("sum", "norm") if name in stages}
     heads: Floats | UnsetType = UNSET
     bias: Floats | UnsetType = UNSET
     spec = model.spec.blocks[layer].attention
-    if "concat" in found and spec.heads > 1:
-        shared = head_shares(model, layer, found["concat"][query].reshape(spec.heads, spec.v_dim))
-        if shared is not None:
-            heads, bias = shared.shares, UNSET if shared.bias is None else shared.bias
+    if "concat" in stages and spec.heads > 1:
+        split = head_shares(model, layer, stages["concat"][query].reshape(spec.heads, spec.v_dim))
+        if split is not None:
+            heads, bias = split.shares, UNSET if split.bias is None else split.bias
     x = _wide(model.backend.numpy(before))[query]
-    return After(x=x, heads=heads, bias=bias, out=found["out"][query], **rows)
+    return After(x=x, heads=heads, bias=bias, out=stages["out"][query], **rows)
 
 
 def steps_of(
-    found: Mapping[str, Floats], scale: float, softcap: float | None, sink: float | None, query: int
+    stages: Mapping[str, Floats], scale: float, softcap: float | None, sink: float | None, query: int
 ) -> list[Step]:
     """The steps of one query from one head's stages: hidden, q, k, v, capped, biased, masked. sink: its logit."""
-    x, q, k, v = found["hidden"][query], found["q"][0, query], found["k"][0], found["v"][0]
+    x, q, k, v = stages["hidden"][query], stages["q"][0, query], stages["k"][0], stages["v"][0]
     products = q * k
     raw = products.sum(axis=1)
     scaled = raw * scale
     capped = scaled if softcap is None else np.tanh(scaled / softcap) * softcap
-    bias = _bias(found, query)
+    bias = _bias(stages, query)
     scores = capped if bias is None else capped + bias
-    visible = ~(np.isneginf(found["masked"][0, query]) & ~np.isneginf(found["biased"][0, query]))
-    worked = softmax_steps(
-        [float(score) if seen else None for score, seen in zip(scores, visible, strict=True)], sink=sink
+    visible = ~(np.isneginf(stages["masked"][0, query]) & ~np.isneginf(stages["biased"][0, query]))
+    softmax = softmax_steps(
+        [float(score) if is_visible else None for score, is_visible in zip(scores, visible, strict=True)], sink=sink
     )
-    weights = np.asarray(worked.weights)
+    weights = np.asarray(softmax.weights)
     # a hidden value may be anything, even NaN: it has no part in the sum
     terms = np.where(weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0)
     return [
@@ -178,41 +180,41 @@ def steps_of(
             capped=None if softcap is None else capped,
             bias=bias,
             visible=visible.tolist(),
-            scores=list(worked.scores),
+            scores=list(softmax.scores),
         ),
         SoftmaxRow(
             formula="w_j = exp(s_j − max) / Σ_j exp(s_j − max)",
-            highest=worked.highest,
-            shifted=list(worked.shifted),
-            exponentials=list(worked.exponentials),
-            sink=worked.sink,
-            sum=worked.total,
+            highest=softmax.highest,
+            shifted=list(softmax.shifted_scores),
+            exponentials=list(softmax.exponentials),
+            sink=softmax.sink,
+            sum=softmax.total,
             weights=weights,
         ),
         OutputSum(formula="o = Σ_j w_j·v_j", terms=terms, output=terms.sum(axis=0)),
     ]
 
 
-def _bias(found: Mapping[str, Floats], query: int) -> Floats | None:
+def _bias(stages: Mapping[str, Floats], query: int) -> Floats | None:
     """What the position encoding adds to this query's scores; None if nothing does."""
-    before, after = found["capped"][0, query], found["biased"][0, query]
+    before, after = stages["capped"][0, query], stages["biased"][0, query]
     if np.array_equal(before, after, equal_nan=True):
         return None
     with np.errstate(invalid="ignore"):
         return after - before
 
 
-def agreement(steps: list[Step], found: Mapping[str, Floats], query: int) -> float:
+def agreement(steps: list[Step], stages: Mapping[str, Floats], query: int) -> float:
     """The largest absolute difference between the worked numbers and the run's own."""
     differences: list[Floats] = []
     for step in steps:
         match step:
             case Products(raw=raw):
-                differences.append(np.abs(raw - found["raw"][0, query]))
+                differences.append(np.abs(raw - stages["raw"][0, query]))
             case SoftmaxRow(weights=weights):
-                differences.append(np.abs(weights - found["weights"][0, query]))
+                differences.append(np.abs(weights - stages["weights"][0, query]))
             case OutputSum(output=output):
-                differences.append(np.abs(output - found["mixed"][0, query]))
+                differences.append(np.abs(output - stages["mixed"][0, query]))
             case Projections() | Scores():
                 pass
             case _:

@@ -27,7 +27,7 @@ from attncli.mechanism.spec import (
     RelativeSines,
     Rope,
 )
-from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, ordered, shapes_of
+from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, order_stages, shapes_of
 from attncli.models.model import Model
 
 
@@ -136,13 +136,13 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
     numbers = model.spec.attending()
     layers = [model.spec.blocks[number].attention for number in numbers]
     first = layers[0]
-    added = model.spec.embedding.positions
+    input_positions = model.spec.embedding.positions
     return AttentionPart(
         scale=first.scale,
         softcap=first.softcap,
         mask=_by_layer([spec_text(layer.mask) for layer in layers], numbers),
-        mask_says=_says([layer.mask for layer in layers], numbers),
-        position=added or _by_layer([position_name(layer.position) for layer in layers], numbers),
+        mask_says=_mask_text([layer.mask for layer in layers], numbers),
+        position=input_positions or _by_layer([position_name(layer.position) for layer in layers], numbers),
         backend=model.backend.name,
         dtype=model.backend.dtype,
         compute_dtype=UNSET if computing.dtype == model.backend.dtype else computing.dtype,
@@ -158,18 +158,28 @@ def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
     if len(set(texts)) == 1:
         return texts[0]
     return ", ".join(
-        f"{text} ({ranges([at for at, one in zip(numbers, texts, strict=True) if one == text])})"
+        f"{text} ({ranges([number for number, layer_text in zip(numbers, texts, strict=True) if layer_text == text])})"
         for text in dict.fromkeys(texts)
     )
 
 
-def _says(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
+def _mask_text(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     """What all layers' masks show, in words, or each mask with its layers."""
     texts = [describe(mask) for mask in masks]
     if len(set(texts)) == 1:
         return texts[0]
-    places = {text: [at for at, one in zip(numbers, texts, strict=True) if one == text] for text in texts}
-    return "; ".join(f"{'layer' if len(at) == 1 else 'layers'} {ranges(at)}: {text}" for text, at in places.items())
+    places = {
+        text: [
+            numbers_with_text
+            for numbers_with_text, layer_text in zip(numbers, texts, strict=True)
+            if layer_text == text
+        ]
+        for text in texts
+    }
+    return "; ".join(
+        f"{'layer' if len(numbers_with_text) == 1 else 'layers'} {ranges(numbers_with_text)}: {text}"
+        for text, numbers_with_text in places.items()
+    )
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -180,7 +190,7 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ", ".join(str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in runs)
 
 
 def position_name(position: Position) -> str:
@@ -211,7 +221,7 @@ def position_stages(position: Position) -> tuple[str, ...]:
     if not isinstance(position, Disentangled):
         return ()
     there = {"content_position": position.asks, "position_content": position.answers}
-    return tuple(name for name, found in there.items() if found)
+    return tuple(name for name, is_present in there.items() if is_present)
 
 
 def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
@@ -222,7 +232,7 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
-    told = {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": "−∞ where not compared"}
+    formulas = {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": "−∞ where not compared"}
     # all stages with a number per pair have the shape of the weights
     queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
     square = dict.fromkeys(
@@ -230,7 +240,7 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
         np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)),
     )  # takes no memory
     stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
-    return [shape_row(row, told.get(row.step)) for row in shapes_of(stages, leading=leading)]
+    return [shape_row(row, formulas.get(row.step)) for row in shapes_of(stages, leading=leading)]
 
 
 def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
@@ -244,17 +254,19 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
     `scores` are the values that enter the softmax, null where hidden. stages: whether to add
     every stage by name.
     """
-    shown = trace.stages if stages else {name: trace.stages[name] for name in SHOWN if name in trace.stages}
-    found = {name: backend.numpy(array) for name, array in shown.items()}
+    arrays = trace.stages if stages else {name: trace.stages[name] for name in SHOWN if name in trace.stages}
+    values = {name: backend.numpy(array) for name, array in arrays.items()}
     parts = [
         RunHead(
             head=head,
-            scores=found["masked"][place] if "masked" in found else UNSET,
-            weights=found["weights"][place] if "weights" in found else UNSET,
-            output=found["mixed"][place],
+            scores=values["masked"][place] if "masked" in values else UNSET,
+            weights=values["weights"][place] if "weights" in values else UNSET,
+            output=values["mixed"][place],
             # heads that share keys and values show the ones they share
             stages={
-                name: found[name][place * len(found[name]) // len(heads)] for name in ordered(found) if _per_head(name)
+                name: values[name][place * len(values[name]) // len(heads)]
+                for name in order_stages(values)
+                if _per_head(name)
             }
             if stages
             else UNSET,
@@ -264,8 +276,8 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
     return RunLayer(
         layer=trace.layer,
         heads=parts,
-        output=found["out"],
-        stages={name: found[name] for name in ordered(found) if not _per_head(name)} if stages else UNSET,
+        output=values["out"],
+        stages={name: values[name] for name in order_stages(values) if not _per_head(name)} if stages else UNSET,
         hidden=backend.numpy(trace.after) if stages else UNSET,
     )
 
@@ -276,10 +288,10 @@ def _per_head(name: str) -> bool:
 
 def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[EmptyRow]:
     """The queries that see nothing, one entry per layer, head and query."""
-    found = backend.numpy(trace.empty_rows)
+    is_empty = backend.numpy(trace.empty_rows)
     return [
         EmptyRow(layer=trace.layer, head=heads[int(place)], query=int(query))
-        for place, query in zip(*np.nonzero(found), strict=True)
+        for place, query in zip(*np.nonzero(is_empty), strict=True)
     ]
 
 

@@ -47,17 +47,17 @@ class Exclusion(Struct, frozen=True, eq=False):
 
         A row of which nothing is left is 0, renormalised or not.
         """
-        left: np.ndarray[Any, Any] = np.where(self.rows(i)[:, low : low + weights.shape[-1]], 0.0, weights)
+        weights_left: np.ndarray[Any, Any] = np.where(self.rows(i)[:, low : low + weights.shape[-1]], 0.0, weights)
         if self.renormalise:
-            sums = left.sum(-1, keepdims=True, dtype=np.float64)
-            left = left / np.where(sums > 0, sums, 1.0)
-        return left
+            sums = weights_left.sum(-1, keepdims=True, dtype=np.float64)
+            weights_left = weights_left / np.where(sums > 0, sums, 1.0)
+        return weights_left
 
 
 def parse(text: str) -> tuple[str, ...]:
     """The names in an `--exclude` value such as "first,special", in the order of `KINDS`. Raises UsageError."""
-    named = [name.strip() for name in text.split(",") if name.strip()]
-    for name in named:
+    words = [name.strip() for name in text.split(",") if name.strip()]
+    for name in words:
         if name not in KINDS:
             from difflib import get_close_matches
 
@@ -67,9 +67,9 @@ def parse(text: str) -> tuple[str, ...]:
                 expected=", ".join(KINDS),
                 hint=f"--exclude {near[0]}" if near else "",
             )
-    if not named:
+    if not words:
         raise UsageError("--exclude names nothing", expected=", ".join(KINDS))
-    return tuple(name for name in KINDS if name in named)
+    return tuple(name for name in KINDS if name in words)
 
 
 def exclusion(

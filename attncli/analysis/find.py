@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from attncli.analysis.document import header, notes, overflow
 from attncli.analysis.documents.find import FindDocument, FoundHead, Reverse
 from attncli.analysis.effects.ablation import Removal, remove
-from attncli.analysis.effects.changes import Link
-from attncli.analysis.effects.measures import Asked
-from attncli.analysis.effects.places import Chosen, everything
+from attncli.analysis.effects.changes import CutLink
+from attncli.analysis.effects.measures import MeasureRequest
+from attncli.analysis.effects.places import HeadSelection, everything
 from attncli.analysis.row_consumers import share
 from attncli.analysis.words import Words
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
-class Sought(Struct, frozen=True):
+class SearchRequest(Struct, frozen=True):
     """What to look for: the weight from the query `start` to the key `end`, in these layers and heads."""
 
     start: int
@@ -37,47 +37,51 @@ class Sought(Struct, frozen=True):
     heads: Selection = EVERY
 
 
-class Cutting(Struct, frozen=True):
+class CutOptions(Struct, frozen=True):
     """That the effect of cutting the link is wanted. memory: bytes there may be. told: the share done."""
 
     memory: int
-    told: Callable[[float], None]
+    progress: Callable[[float], None]
 
 
-class _Ends:
+class _EndRows:
     """The rows of two queries, kept while blocks of a layer go by."""
 
     def __init__(self, model: Model, queries: Sequence[int], keys: int) -> None:
         self._model, self._queries, self._keys = model, queries, keys
         self.rows: dict[int, np.ndarray[Any, Any]] = {}
-        self.seen: dict[int, np.ndarray[Any, Any]] = {}
+        self.visibility: dict[int, np.ndarray[Any, Any]] = {}
 
-    def see(self, layer: int, kind: str, block: RowBlock) -> None:
+    def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
         if kind != "self":
             return
         backend, every = self._model.backend, self._model.spec.blocks[layer].attention.heads
         high = min(block.high, self._keys)  # learned keys stand after the tokens
-        for query in (one for one in self._queries if block.start <= one < block.stop):
-            for kept, kind_of in ((self.rows, np.float64), (self.seen, np.bool_)):
-                kept.setdefault(query, np.zeros((every, self._keys), kind_of))
+        for query in (number for number in self._queries if block.start <= number < block.stop):
+            for arrays, kind_of in ((self.rows, np.float64), (self.visibility, np.bool_)):
+                arrays.setdefault(query, np.zeros((every, self._keys), kind_of))
             weights = backend.numpy(block.stages["weights"][..., query - block.start, : high - block.low])
-            own = slice(block.first_head, block.first_head + len(weights))
-            self.rows[query][own, block.low : high] = weights
-            if block.seen is None:
-                self.seen[query][own, block.low : high] = True
+            block_heads = slice(block.first_head, block.first_head + len(weights))
+            self.rows[query][block_heads, block.low : high] = weights
+            if block.visibility is None:
+                self.visibility[query][block_heads, block.low : high] = True
             else:
-                seen = backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
-                self.seen[query][own, block.low : high] = seen[..., : high - block.low] if seen.shape[-1] > 1 else seen
+                block_visibility = backend.numpy(
+                    block.visibility[..., min(query - block.start, block.visibility.shape[-2] - 1), :]
+                )
+                self.visibility[query][block_heads, block.low : high] = (
+                    block_visibility[..., : high - block.low] if block_visibility.shape[-1] > 1 else block_visibility
+                )
 
 
 def find_document(
     model: Model,
     text: str,
     tokens: Sequence[Token],
-    sought: Sought,
+    request: SearchRequest,
     *,
     words: Words | None = None,
-    cutting: Cutting | None = None,
+    cutting: CutOptions | None = None,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
 ) -> FindDocument:
@@ -89,32 +93,32 @@ def find_document(
     Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
     is left.
     """
-    ends = [list(_pieces(words, at)) for at in (sought.start, sought.end)]
+    ends = [list(_pieces(words, word)) for word in (request.start, request.end)]
     queries = sorted({*ends[0], *ends[1]})
-    layers = model.spec.attending(sought.layers)
-    kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
-    found: list[FoundHead] = []
+    layers = model.spec.attending(request.layers)
+    end_rows = {layer: _EndRows(model, queries, len(tokens)) for layer in layers}
+    heads: list[FoundHead] = []
     warnings = notes(model, text, tokens)
 
-    def see(layer: int, kind: str, block: RowBlock) -> None:
-        kept[layer].see(layer, kind, block)
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        end_rows[layer].on_block(layer, kind, block)
         if progress is not None and kind == "self":
-            done = share(block, model.spec.blocks[layer].attention.heads, len(tokens))
-            progress((layer + done) / (max(layers) + 1))
+            layer_share = share(block, model.spec.blocks[layer].attention.heads, len(tokens))
+            progress((layer + layer_share) / (max(layers) + 1))
 
     for trace in (recording or model).trace(
-        tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
-        see=see,
+        tokens, layers=request.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
+        on_block=on_block,
     ):  # fmt: skip
-        held = kept.pop(trace.layer)
+        layer_rows = end_rows.pop(trace.layer)
         warnings += overflow(model.backend, trace)
-        forward, seen = _row(held, ends[0], words)
-        back, seen_back = _row(held, ends[1], words)
-        for head in selected(sought.heads, forward.shape[0]):
+        forward, visibility = _row(layer_rows, ends[0], words)
+        back, seen_back = _row(layer_rows, ends[1], words)
+        for head in numbers_of(request.heads, forward.shape[0]):
             if np.isnan((forward[head], back[head])).any():
                 continue
-            there = _place(forward[head], seen[head], sought.end)
-            found.append(
+            there = _place(forward[head], visibility[head], request.end)
+            heads.append(
                 FoundHead(
                     layer=trace.layer,
                     head=head,
@@ -122,10 +126,10 @@ def find_document(
                     rank=there.rank,
                     visible=there.visible,
                     top_key=there.top_key,
-                    reverse=_place(back[head], seen_back[head], sought.start),
+                    reverse=_place(back[head], seen_back[head], request.start),
                 )
             )
-    if not found:
+    if not heads:
         raise InputError(
             "no head has weights that are finite numbers",
             expected="numbers that their type can hold",
@@ -133,14 +137,14 @@ def find_document(
         )
     together: float | UnsetType | None = UNSET
     if cutting is not None:
-        found, together = _with_effects(model, tokens, sought, ends, found, cutting)
-    found.sort(key=lambda row: (-row.weight, row.layer, row.head))
+        heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
+    heads.sort(key=lambda row: (-row.weight, row.layer, row.head))
     return FindDocument(
         **header(model, text, tokens, words),
-        query=sought.start,
-        key=sought.end,
+        query=request.start,
+        key=request.end,
         words=words is not None,
-        heads=found,
+        heads=heads,
         effect_together=together,
         warnings=warnings,
     )
@@ -149,53 +153,63 @@ def find_document(
 def _with_effects(
     model: Model,
     tokens: Sequence[Token],
-    sought: Sought,
+    request: SearchRequest,
     ends: Sequence[Sequence[int]],
-    found: Sequence[FoundHead],
-    cutting: Cutting,
+    heads: Sequence[FoundHead],
+    cutting: CutOptions,
 ) -> tuple[list[FoundHead], float | None]:
     """The heads with what cutting the link in each alone changes, and what cutting it in all of them does."""
     every = everything(model.spec)
-    chosen = Chosen(
-        every.layers if sought.layers is EVERY else sought.layers,
-        every.heads if sought.heads is EVERY else sought.heads,
+    selection = HeadSelection(
+        every.layers if request.layers is EVERY else request.layers,
+        every.heads if request.heads is EVERY else request.heads,
     )
-    link = Link(tuple(ends[0]), tuple(ends[1]))
-    removed = remove(
-        model, tokens, Removal(chosen, link=link, baseline="none"), Asked(("vector",), link.queries, link.queries[-1]),
-        memory=cutting.memory, told=cutting.told,
+    link = CutLink(tuple(ends[0]), tuple(ends[1]))
+    removal = remove(
+        model, tokens, Removal(selection, link=link, baseline="none"), MeasureRequest(("vector",), link.queries, link.queries[-1]),
+        memory=cutting.memory, progress=cutting.progress,
     )  # fmt: skip
-    turned = {(one.place.layer, one.place.head): _defined(one.readings["cosine"]) for one in removed.effects}
-    with_effect = [replace(one, effect=turned.get((one.layer, one.head))) for one in found]
-    return with_effect, _defined(removed.together["cosine"])
+    cosines = {
+        (head_effect.place.layer, head_effect.place.head): _finite_or_none(head_effect.readings["cosine"])
+        for head_effect in removal.effects
+    }
+    with_effect = [
+        replace(head_effect, effect=cosines.get((head_effect.layer, head_effect.head))) for head_effect in heads
+    ]
+    return with_effect, _finite_or_none(removal.together["cosine"])
 
 
-def _defined(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def _pieces(words: Words | None, at: int) -> range:
+def _pieces(words: Words | None, word: int) -> range:
     if words is None:
-        return range(at, at + 1)
-    return range(int(words.starts[at]), int(words.starts[at] + words.sizes[at]))
+        return range(word, word + 1)
+    return range(int(words.starts[word]), int(words.starts[word] + words.sizes[word]))
 
 
-def _row(held: _Ends, queries: Sequence[int], words: Words | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _row(
+    end_rows: _EndRows, queries: Sequence[int], words: Words | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The row of one token, or of a word: the mean over its pieces, keys summed by word."""
-    row, seen = np.stack([held.rows[q] for q in queries], 1), np.stack([held.seen[q] for q in queries], 1)
+    row, visibility = (
+        np.stack([end_rows.rows[q] for q in queries], 1),
+        np.stack([end_rows.visibility[q] for q in queries], 1),
+    )
     if words is None:
-        return row[:, 0], seen[:, 0]
+        return row[:, 0], visibility[:, 0]
     looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
-    shown: np.ndarray[Any, Any] = np.add.reduceat(seen.any(1), words.starts, axis=-1) > 0
-    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, shown
+    word_visibility: np.ndarray[Any, Any] = np.add.reduceat(visibility.any(1), words.starts, axis=-1) > 0
+    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, word_visibility
 
 
-def _place(row: np.ndarray[Any, Any], seen: np.ndarray[Any, Any], key: int) -> Reverse:
+def _place(row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int) -> Reverse:
     weight = float(row[key])
     top = int(np.argmax(row))
     return Reverse(
         weight=weight,
-        rank=int((row > weight).sum()) + 1 if seen[key] else None,
-        visible=int(seen.sum()),
+        rank=int((row > weight).sum()) + 1 if visibility[key] else None,
+        visible=int(visibility.sum()),
         top_key=top if row[top] > 0 else None,
     )

@@ -12,7 +12,7 @@ from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import SCORE_ITEM, Array
-from attncli.arrays.selection import EVERY, Selection, is_selected, selected
+from attncli.arrays.selection import EVERY, Selection, is_selected, numbers_of
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.key_range import span
@@ -24,7 +24,7 @@ NEAR = 16
 """Tokens before one that tell how it is joined to them: more than make one character."""
 
 
-class Continuing(Struct, frozen=True):
+class GenerateRequest(Struct, frozen=True):
     """How a text is continued.
 
     count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
@@ -44,7 +44,7 @@ def generated_document(
     model: Model,
     text: str,
     tokens: Sequence[Token],
-    wanted: Continuing,
+    request: GenerateRequest,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> GenerateDocument:
@@ -60,62 +60,64 @@ def generated_document(
     token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
     tokens than it has positions.
     """
-    _check(model, len(tokens), wanted.count)
+    _check(model, len(tokens), request.count)
     past: dict[int, tuple[Array, Array]] = {}
-    logits = _step(model, tokens, past, None, wanted)
+    logits = _step(model, tokens, past, None, request)
     steps: list[GenerateStep] = []
     new: list[Token] = []
-    ended = False
-    for number in range(wanted.count):
-        token, probability = _chosen(model, logits, len(tokens) + number, wanted)
+    has_ended = False
+    for number in range(request.count):
+        token, probability = _choose_token(model, logits, len(tokens) + number, request)
         new.append(token)
         heads: list[StepHead] = []
-        logits = _step(model, [token], past, heads, wanted, prompt=len(tokens))
+        logits = _step(model, [token], past, heads, request, prompt=len(tokens))
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
-        context, generated, per_key = (float(value) for value in np.mean(means, 0))
+        context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
         steps.append(
             GenerateStep(
                 token=token.index,
                 probability=probability,
                 heads=heads,
                 context=context,
-                generated=generated,
-                lookback=_share(context, generated),
+                generated=generated_share,
+                lookback=_share(context, generated_share),
                 lookback_per_key=per_key,
             )
         )
         if progress is not None:
-            progress((number + 1) / wanted.count)
+            progress((number + 1) / request.count)
         if token.id in model.ends if model.ends else token.special:
-            ended = True
+            has_ended = True
             break
-    said, spans = continued(model, tokens, new)
+    continuation, spans = continuation_text(model, tokens, new)
     return GenerateDocument(
         **header(model, text, tokens),
         generated=token_rows(
             replace(token, start=len(text) + start, end=len(text) + end) if start < end else token
             for token, (start, end) in zip(new, spans, strict=True)
         ),
-        continuation=said,
-        temperature=wanted.temperature,
-        sample_seed=wanted.seed if wanted.temperature > 0 else None,
-        ended=ended,
+        continuation=continuation,
+        temperature=request.temperature,
+        sample_seed=request.seed if request.temperature > 0 else None,
+        ended=has_ended,
         steps=steps,
         warnings=notes(model, text, tokens),
     )
 
 
-def memory(model: Model, prompt: int, wanted: Continuing) -> int:
+def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
     """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
-    spec, longest = model.spec, prompt + wanted.count
-    computed = model.computing(prompt).dtype
-    kept = sum(block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks)
-    heads = sum(block.attention.heads for block in spec.blocks) if wanted.rows else 0
-    asked = estimate(spec, prompt, kept=0, dtype=computed).peak
+    spec, longest = model.spec, prompt + request.count
+    compute_dtype = model.computing(prompt).dtype
+    cache_width = sum(
+        block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks
+    )
+    heads = sum(block.attention.heads for block in spec.blocks) if request.rows else 0
+    prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
     return (
-        asked
-        + (longest * kept + spec.vocabulary * (spec.d_model + 2) + wanted.count * longest * heads)
-        * SCORE_ITEM[computed]
+        prompt_bytes
+        + (longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads)
+        * SCORE_ITEM[compute_dtype]
     )
 
 
@@ -140,7 +142,7 @@ def _step(
     tokens: Sequence[Token],
     past: dict[int, tuple[Array, Array]],
     heads: list[StepHead] | None,
-    wanted: Continuing,
+    request: GenerateRequest,
     *,
     prompt: int = 0,
 ) -> Floats:
@@ -149,10 +151,10 @@ def _step(
     last = len(model.spec.blocks) - 1
     after: Array | None = None
     for trace in model.trace(list(tokens), past=past, keep=("weights",) if heads is not None else ()):
-        if heads is not None and is_selected(wanted.layers, trace.layer):
+        if heads is not None and is_selected(request.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
-            chosen = selected(wanted.heads, weights.shape[0])
-            heads += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
+            head_numbers = numbers_of(request.heads, weights.shape[0])
+            heads += [_head(trace.layer, head, weights[head], prompt, request.rows) for head in head_numbers]
         if trace.layer == last:
             after = trace.after
     assert after is not None
@@ -160,55 +162,58 @@ def _step(
 
 
 def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> StepHead:
-    context, generated = float(row[:prompt].sum()), float(row[prompt:].sum())
+    context, generated_share = float(row[:prompt].sum()), float(row[prompt:].sum())
     key = int(row.argmax())
     return StepHead(
         layer=layer,
         head=head,
         context=context,
-        generated=generated,
-        lookback=_share(context, generated),
-        lookback_per_key=_share(context / prompt, generated / max(row.size - prompt, 1)),
+        generated=generated_share,
+        lookback=_share(context, generated_share),
+        lookback_per_key=_share(context / prompt, generated_share / max(row.size - prompt, 1)),
         top=TopKey(key=key, weight=float(row[key])),
         weights=row if rows else UNSET,
     )
 
 
-def _share(context: float, generated: float) -> float:
-    return context / (context + generated) if context + generated > 0 else 0.0
+def _share(context: float, generated_share: float) -> float:
+    return context / (context + generated_share) if context + generated_share > 0 else 0.0
 
 
-def _chosen(model: Model, logits: Floats, position: int, wanted: Continuing) -> tuple[Token, float]:
+def _choose_token(model: Model, logits: Floats, position: int, request: GenerateRequest) -> tuple[Token, float]:
     """The next token and its probability at temperature 1, or at the one asked for."""
-    scaled = logits / (wanted.temperature or 1.0)
-    raised = np.exp(scaled - scaled.max())
-    shares = raised / raised.sum()
-    if wanted.temperature > 0:
-        draw = (float(integers(wanted.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
-        chosen = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)
+    scaled = logits / (request.temperature or 1.0)
+    exponentials = np.exp(scaled - scaled.max())
+    shares = exponentials / exponentials.sum()
+    if request.temperature > 0:
+        draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
+        token_id = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)
     else:
-        chosen = int(logits.argmax())
-    (found,) = model.tokenizer.ids_to_tokens([chosen])
-    return Token(position, found.text, chosen, None, None, found.special), float(shares[chosen])
+        token_id = int(logits.argmax())
+    (entry,) = model.tokenizer.ids_to_tokens([token_id])
+    return Token(position, entry.text, token_id, None, None, entry.special), float(shares[token_id])
 
 
-def _alike(a: str, b: str) -> int:
+def _common_length(a: str, b: str) -> int:
     """How many characters both begin with."""
-    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+    return next(
+        (index for index, (letter_a, letter_b) in enumerate(zip(a, b, strict=False)) if letter_a != letter_b),
+        min(len(a), len(b)),
+    )
 
 
-def continued(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
+def continuation_text(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
     """What the new tokens say after the prompt, blanks included, and which characters of that each stands for: none
     for a special token; of a character made of several, each of them that one."""
     ids = [token.id for token in (*prompt, *new) if token.id is not None]
-    said, spans = "", []
-    for at, token in enumerate(new, len(ids) - len(new)):
-        near = ids[max(at - NEAR, 0) : at]
-        before, now = model.tokenizer.text_of(near), model.tokenizer.text_of([*near, ids[at]])
-        kept = _alike(before, now)  # a character's last byte takes the place of U+FFFD
-        said = said[: max(len(said) - len(before) + kept, 0)]
-        start = len(said)
-        said += now[kept:]
-        inside = not token.special and start == len(said) and said.endswith("\ufffd")
-        spans.append((start - inside, len(said)))
-    return said, spans
+    text, spans = "", []
+    for index, token in enumerate(new, len(ids) - len(new)):
+        near = ids[max(index - NEAR, 0) : index]
+        before, now = model.tokenizer.text_of(near), model.tokenizer.text_of([*near, ids[index]])
+        common = _common_length(before, now)  # a character's last byte takes the place of U+FFFD
+        text = text[: max(len(text) - len(before) + common, 0)]
+        start = len(text)
+        text += now[common:]
+        inside = not token.special and start == len(text) and text.endswith("\ufffd")
+        spans.append((start - inside, len(text)))
+    return text, spans

@@ -24,7 +24,7 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     if not model.own_layers:
         return None
     weights = model.store.layer(model.backend, layer)
-    matrix, added = weights("attn.o.weight"), weights("attn.o.bias")
+    matrix, bias = weights("attn.o.weight"), weights("attn.o.bias")
     if matrix is None:
         return None
     projection = np.asarray(model.backend.numpy(matrix), np.float64)  # [width, head · v_dim]
@@ -32,4 +32,4 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     if projection.shape[1] != heads * dim:
         return None
     shares = np.einsum("hd,whd->hw", outputs, projection.reshape(len(projection), heads, dim))
-    return HeadShares(shares, None if added is None else np.asarray(model.backend.numpy(added), np.float64))
+    return HeadShares(shares, None if bias is None else np.asarray(model.backend.numpy(bias), np.float64))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from msgspec import UNSET, Struct
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as struct_replace
 
-from attncli.analysis.across_heads import Across
+from attncli.analysis.across_heads import AcrossHeads
 from attncli.analysis.document import empty_rows, header, notes, overflow
 from attncli.analysis.documents.heads import (
     AverageHead,
@@ -24,20 +24,20 @@ from attncli.analysis.documents.heads import (
 from attncli.analysis.documents.parts import EmptyRow, LeftOutKind
 from attncli.analysis.exclusion import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
-from attncli.analysis.links import Links, kinds_left_out
+from attncli.analysis.links import LinkCollector, kinds_left_out
 from attncli.analysis.long_run import SIDE
-from attncli.analysis.measure import Measured, Tally, known
+from attncli.analysis.measure import Measured, Tally, metric_of
 from attncli.analysis.metrics import DEFAULT
-from attncli.analysis.pairs import Pairs
+from attncli.analysis.pairs import TokenPairs
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.random_repeats import Scores
-from attncli.analysis.row_consumers import Watch, share
-from attncli.analysis.row_facts import About
+from attncli.analysis.random_repeats import RepeatScores
+from attncli.analysis.row_consumers import RowFeeder, share
+from attncli.analysis.row_facts import TokenFacts
 from attncli.analysis.similarity import row_entropy
 from attncli.analysis.value_norms import shares, sizes_by_query
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.analysis.words import Words, identities, merged_words
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
-class Compared(Struct, frozen=True):
+class HeadsRequest(Struct, frozen=True):
     """What of a comparison goes into its document.
 
     layers, heads: which. metrics: names. maps: whether the weights themselves are held.
@@ -78,71 +78,75 @@ class Compared(Struct, frozen=True):
         return self.words or self.moved or bool(self.across)
 
 
-class _Layer:
+class _LayerTally:
     """What one layer's heads add up to."""
 
     def __init__(
         self,
         model: Model,
         tokens: Sequence[Token],
-        pairs: Pairs,
-        wanted: Compared,
+        pairs: TokenPairs,
+        request: HeadsRequest,
         layer: int,
         heads: Sequence[int],
         *,
         side: int | None,
     ) -> None:
         self.layer, self.heads = layer, heads
-        about = About(
+        about = TokenFacts(
             pairs, np.array([token.special for token in tokens]), np.array([is_punctuation(token) for token in tokens])
         )
         names = dict.fromkeys(
-            (*wanted.metrics, *((wanted.sort,) if wanted.sort else ()), *(NEEDED if wanted.labels else ()))
+            (*request.metrics, *((request.sort,) if request.sort else ()), *(NEEDED if request.labels else ()))
         )
         self.tally = Tally(len(heads), tuple(names), about)
-        links = Links(tokens, top=1, leave_out=_leave_out(model, tokens, wanted))
+        links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
         self.links = links
         self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
         consumers = [self.tally, links.consumer(layer, heads), *(() if self.maps is None else (self.maps,))]
         left_out: Exclusion | None = None
-        if wanted.exclude:
-            left_out = exclusion(wanted.exclude, tokens, renormalise=wanted.renormalise)
-        self.watch = Watch(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
+        if request.exclude:
+            left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
+        self.feeder = RowFeeder(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
 
-    def parts(self, wanted: Compared, repeats: Scores | None) -> list[HeadMetrics]:
+    def parts(self, request: HeadsRequest, repeats: RepeatScores | None) -> list[HeadMetrics]:
         """One part of the document for each head."""
-        measured = self.tally.result()
-        shown = {name: measured[name] for name in wanted.metrics}
-        found = []
+        results = self.tally.result()
+        metric_results = {name: results[name] for name in request.metrics}
+        rows_found = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
-            earned = []
-            if wanted.labels:
-                earned = labels_of(measured, head=place, repeats=None if repeats is None else repeats[self.layer, head])
-            by = wanted.sort
-            found.append(
+            earned_labels = []
+            if request.labels:
+                earned_labels = labels_of(
+                    results, head=place, repeats=None if repeats is None else repeats[self.layer, head]
+                )
+            by = request.sort
+            rows_found.append(
                 HeadMetrics(
                     layer=self.layer,
                     head=head,
-                    metrics=numbers(shown, place, "value"),
-                    baseline=numbers(shown, place, "baseline"),
+                    metrics=numbers(metric_results, place, "value"),
+                    baseline=numbers(metric_results, place, "baseline"),
                     top_link=top.link,
-                    sorted_by=UNSET if by is None else numbers({by: measured[by]}, place, "value")[by].value,
-                    labels=[f"{one.name} {one.detail}".rstrip() for one in earned] if wanted.labels else UNSET,
-                    label_scores=rows(earned) if wanted.labels else UNSET,
+                    sorted_by=UNSET if by is None else numbers({by: results[by]}, place, "value")[by].value,
+                    labels=[f"{earned_label.name} {earned_label.detail}".rstrip() for earned_label in earned_labels]
+                    if request.labels
+                    else UNSET,
+                    label_scores=rows(earned_labels) if request.labels else UNSET,
                     pool=UNSET if self.maps is None else self.maps.pool,
                     weights=UNSET if self.maps is None else self.maps.values[place],
                 )
             )
-        return found
+        return rows_found
 
 
 def heads_document(
     model: Model,
     text: str,
     tokens: Sequence[Token],
-    wanted: Compared,
+    request: HeadsRequest,
     *,
-    repeats: Scores | None = None,
+    repeats: RepeatScores | None = None,
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
@@ -153,94 +157,102 @@ def heads_document(
     scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
     n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
     """
-    for name in (*wanted.metrics, *((wanted.sort,) if wanted.sort else ())):
-        known(name)
-    words = merged_words(tokens, text) if wanted.words else None
-    shown: Sequence[Token] = tokens if words is None else words.words
-    pairs = Pairs(identities(tokens, words))
-    layers = model.spec.attending(wanted.layers)
-    across = Across(wanted.across, len(shown), len(layers)) if wanted.across else None
-    side = SIDE if rows is not None and wanted.maps else None
-    kept: dict[int, _Layer] = {}
+    for name in (*request.metrics, *((request.sort,) if request.sort else ())):
+        metric_of(name)
+    words = merged_words(tokens, text) if request.words else None
+    row_tokens: Sequence[Token] = tokens if words is None else words.words
+    pairs = TokenPairs(identities(tokens, words))
+    layers = model.spec.attending(request.layers)
+    across = AcrossHeads(request.across, len(row_tokens), len(layers)) if request.across else None
+    side = SIDE if rows is not None and request.maps else None
+    tallies: dict[int, _LayerTally] = {}
 
-    def layer_of(layer: int) -> _Layer:
-        if layer not in kept:
-            kept[layer] = _Layer(model, shown, pairs, wanted, layer, _chosen(model, wanted, layer), side=side)
-        return kept[layer]
+    def layer_of(layer: int) -> _LayerTally:
+        if layer not in tallies:
+            tallies[layer] = _LayerTally(
+                model, row_tokens, pairs, request, layer, _select_heads(model, request, layer), side=side
+            )
+        return tallies[layer]
 
-    def see(layer: int, kind: str, block: RowBlock) -> None:
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
         if kind == "self":
-            layer_of(layer).watch.see(block)
+            layer_of(layer).feeder.on_block(block)
             if progress is not None:
                 heads = model.spec.blocks[layer].attention.heads
                 progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
-    found, empty = list[HeadMetrics](), list[EmptyRow]()
+    head_rows, empty = list[HeadMetrics](), list[EmptyRow]()
     warnings: list[str] = notes(model, text, tokens)
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
     keep = ("weights", "entropy", "peak") if rows is not None else ("masked", "weights")
     source = recording or model
-    for trace in source.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
-        heads = _chosen(model, wanted, trace.layer)
+    for trace in source.trace(tokens, layers=layers, keep=keep, rows=rows, on_block=None if rows is None else on_block):
+        heads = _select_heads(model, request, trace.layer)
         now = layer_of(trace.layer)
-        moved: list[MovedMetrics] | None = None
+        moved_metrics: list[MovedMetrics] | None = None
         if rows is None:
             weights, visible = _whole(model, trace, heads, words, len(tokens))
-            now.watch.whole(weights, visible)
+            now.feeder.whole(weights, visible)
             if across is not None:
                 across.add(trace.layer, heads, weights, visible)
-            if wanted.exclude:
-                left_out = exclusion(wanted.exclude, shown, renormalise=wanted.renormalise)
-                weights = left_out.without(weights, np.arange(len(shown)))
+            if request.exclude:
+                left_out = exclusion(request.exclude, row_tokens, renormalise=request.renormalise)
+                weights = left_out.without(weights, np.arange(len(row_tokens)))
             elif words is None:
                 # a learned extra key keeps its column
                 weights = _of(heads, model.backend.numpy(trace.stages["weights"]))
             average = weights.mean(0)
-            spread = [_entropy(each) for each in (average, *weights)] if wanted.maps else []
-            moved = _moved(model, trace, shown, pairs, wanted, heads, words) if wanted.moved else None
+            spread = [_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
+            moved_metrics = (
+                _moved_metrics(model, trace, row_tokens, pairs, request, heads, words) if request.moved else None
+            )
         warnings += overflow(model.backend, trace)
-        parts = now.parts(wanted, repeats)
-        if rows is None and wanted.maps:
-            parts = [changed(part, weights=weights[place]) for place, part in enumerate(parts)]
-        if moved is not None:
-            parts = [changed(part, moved=other) for part, other in zip(parts, moved, strict=True)]
-        found += parts
+        parts = now.parts(request, repeats)
+        if rows is None and request.maps:
+            parts = [struct_replace(part, weights=weights[place]) for place, part in enumerate(parts)]
+        if moved_metrics is not None:
+            parts = [
+                struct_replace(part, moved=head_moved) for part, head_moved in zip(parts, moved_metrics, strict=True)
+            ]
+        head_rows += parts
         empty += [
             row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row.head in heads
         ]
-    if wanted.sort is not None:
-        found.sort(key=lambda part: _order(None if part.sorted_by is UNSET else part.sorted_by, rising=wanted.rising))
-    held = None
-    if wanted.maps and spread and average is not None:
-        held = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
-    excluded = [kind for kind in get_args(ExcludedKind) if kind in wanted.exclude]
+    if request.sort is not None:
+        head_rows.sort(
+            key=lambda part: _order(None if part.sorted_by is UNSET else part.sorted_by, rising=request.rising)
+        )
+    average_head = None
+    if request.maps and spread and average is not None:
+        average_head = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
+    excluded_kinds = [kind for kind in get_args(ExcludedKind) if kind in request.exclude]
     document = HeadsDocument(
         **header(model, text, tokens, words),
-        heads=found,
-        average=held,
+        heads=head_rows,
+        average=average_head,
         empty_rows=empty,
         warnings=warnings,
-        links_leave_out=list(_leave_out(model, shown, wanted)) or UNSET,
-        excluded=Excluded(names=excluded, renormalised=wanted.renormalise) if wanted.exclude else UNSET,
-        sort=UNSET if wanted.sort is None else Order(metric=wanted.sort, rising=wanted.rising),
+        links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
+        excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
+        sort=UNSET if request.sort is None else Order(metric=request.sort, rising=request.rising),
     )
-    return document if across is None else across.added(document, model, list(layers), wanted.heads)
+    return document if across is None else across.add_parts(document, model, list(layers), request.heads)
 
 
-def _leave_out(model: Model, tokens: Sequence[Token], wanted: Compared) -> tuple[LeftOutKind, ...]:
-    return () if wanted.all_links else kinds_left_out(tokens, learned=model.identity.source == "checkpoint")
+def _leave_out(model: Model, tokens: Sequence[Token], request: HeadsRequest) -> tuple[LeftOutKind, ...]:
+    return () if request.all_links else kinds_left_out(tokens, is_learned=model.identity.source == "checkpoint")
 
 
 def _entropy(weights: np.ndarray[Any, Any]) -> float:
     """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
-    found = np.asarray(weights, np.float64)
-    rows = found.sum(-1) > 0
-    return float(row_entropy(found)[rows].mean()) + 0.0 if rows.any() else 0.0
+    matrix = np.asarray(weights, np.float64)
+    rows = matrix.sum(-1) > 0
+    return float(row_entropy(matrix)[rows].mean()) + 0.0 if rows.any() else 0.0
 
 
-def _chosen(model: Model, wanted: Compared, layer: int) -> list[int]:
-    return sorted(set(selected(wanted.heads, model.spec.blocks[layer].attention.heads)))
+def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
+    return sorted(set(numbers_of(request.heads, model.spec.blocks[layer].attention.heads)))
 
 
 def _of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -259,30 +271,30 @@ def _whole(
     return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))
 
 
-def _moved(
+def _moved_metrics(
     model: Model,
     trace: LayerTrace,
     tokens: Sequence[Token],
-    pairs: Pairs,
-    wanted: Compared,
+    pairs: TokenPairs,
+    request: HeadsRequest,
     heads: Sequence[int],
     words: Words | None,
 ) -> list[MovedMetrics]:
     """The metrics and strongest link of each head by what is moved in place of weights."""
     count = trace.stages["weights"].shape[-2]
     weights, visible = _whole(model, trace, heads, None, count)
-    moved = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
+    moved_weights = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
     if words is not None:
-        moved, visible = words.merge(moved), words.merge_visible(visible)
-    bare = Compared(
-        metrics=wanted.metrics,
-        all_links=wanted.all_links,
-        exclude=wanted.exclude,
-        renormalise=wanted.renormalise,
+        moved_weights, visible = words.merge(moved_weights), words.merge_visible(visible)
+    bare = HeadsRequest(
+        metrics=request.metrics,
+        all_links=request.all_links,
+        exclude=request.exclude,
+        renormalise=request.renormalise,
         maps=False,
     )
-    layer = _Layer(model, tokens, pairs, bare, trace.layer, heads, side=None)
-    layer.watch.whole(moved, visible)
+    layer = _LayerTally(model, tokens, pairs, bare, trace.layer, heads, side=None)
+    layer.feeder.whole(moved_weights, visible)
     return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in layer.parts(bare, None)]
 
 
@@ -290,11 +302,12 @@ def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
     return value is None, 0.0 if value is None else value if rising else -value
 
 
-def numbers(measured: dict[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
+def numbers(results: dict[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
     """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
     return {
         name: MetricValue(
-            value=None if np.isnan(number := float(getattr(one, which)[place])) else number, rows=int(one.rows[place])
+            value=None if np.isnan(number := float(getattr(result, which)[place])) else number,
+            rows=int(result.rows[place]),
         )
-        for name, one in measured.items()
+        for name, result in results.items()
     }

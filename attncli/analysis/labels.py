@@ -53,7 +53,7 @@ NEEDED = ("previous", "next", "self", "sink", "special", "punctuation", "normali
 """The metrics that labels are made from."""
 
 
-class Labelled(Struct, frozen=True):
+class EarnedLabel(Struct, frozen=True):
     """A label that a head has earned. detail: such as the offset of a positional head, else ""."""
 
     name: str
@@ -67,7 +67,7 @@ class Decision(Struct, frozen=True, eq=False):
     `OFFSETS` a positional head has, integers [...]; None for the other labels."""
 
     score: Floats
-    earned: Bools
+    is_earned: Bools
     offset: Ints | None = None
 
 
@@ -76,45 +76,51 @@ def decide(
 ) -> Decision:
     """Decide a label that is made from metrics: `value`, `baseline` and `rows` by metric, arrays of one shape [...]."""
     names = tuple(OFFSETS) if label.score == "positional" else (label.score,)
-    known = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
-    place = np.where(np.isnan(known), -np.inf, known).argmax(0)
-    score = np.take_along_axis(known, place[None], 0)[0]
+    values = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
+    place = np.where(np.isnan(values), -np.inf, values).argmax(0)
+    score = np.take_along_axis(values, place[None], 0)[0]
     spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
     even = np.take_along_axis(spread, place[None], 0)[0]
     above = score >= label.threshold
-    earned = above if label.name == "broad" else above & (score >= MARGIN * even)
-    return Decision(score, earned, place if label.score == "positional" else None)
+    is_earned = above if label.name == "broad" else above & (score >= MARGIN * even)
+    return Decision(score, is_earned, place if label.score == "positional" else None)
 
 
 def labels_of(
-    measured: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None
-) -> list[Labelled]:
+    results: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None
+) -> list[EarnedLabel]:
     """The labels of one head, in the order of `LABELS`.
 
-    measured: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
+    results: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
     `repeats_induction` (see `random_repeats.scores`), None where random repeats were not run.
     A score that is not known (NaN) earns nothing.
     """
-    value = {name: one.value[head] for name, one in measured.items()}
-    baseline = {name: one.baseline[head] for name, one in measured.items()}
-    rows = {name: one.rows[head] for name, one in measured.items()}
-    found = []
+    value = {name: result.value[head] for name, result in results.items()}
+    baseline = {name: result.baseline[head] for name, result in results.items()}
+    rows = {name: result.rows[head] for name, result in results.items()}
+    earned_labels = []
     for label in LABELS.values():
         if label.score.startswith("repeats_"):
             score = (repeats or {}).get(label.score, np.nan)
             if score >= label.threshold:
-                found.append(Labelled(label.name, score, label.threshold))
+                earned_labels.append(EarnedLabel(label.name, score, label.threshold))
             continue
         decision = decide(label, value, baseline, rows)
-        if decision.earned:
+        if decision.is_earned:
             offset = None if decision.offset is None else tuple(OFFSETS)[int(decision.offset)]
             detail = "" if offset is None else offset.removeprefix("offset")
-            found.append(Labelled(label.name, float(decision.score), label.threshold, detail))
-    return found
+            earned_labels.append(EarnedLabel(label.name, float(decision.score), label.threshold, detail))
+    return earned_labels
 
 
-def rows(labels: Sequence[Labelled]) -> list[LabelScore]:
+def rows(labels: Sequence[EarnedLabel]) -> list[LabelScore]:
     """Labels as documents hold them."""
     return [
-        LabelScore(name=one.name, score=one.score, threshold=one.threshold, detail=one.detail or None) for one in labels
+        LabelScore(
+            name=earned_label.name,
+            score=earned_label.score,
+            threshold=earned_label.threshold,
+            detail=earned_label.detail or None,
+        )
+        for earned_label in labels
     ]

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.analysis.metrics import Metric
-from attncli.analysis.row_facts import About
+from attncli.analysis.row_facts import TokenFacts
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
 
 
@@ -34,19 +34,19 @@ class LinearForm:
 
     def _row(self, value: Any) -> Floats:
         """Numbers as [row], or [1] for all rows."""
-        found = np.asarray(value, np.float64)
-        if found.ndim == 2 and found.shape[0] != 1:
+        values = np.asarray(value, np.float64)
+        if values.ndim == 2 and values.shape[0] != 1:
             raise TypeError("coefficients that differ between heads have no common form")
-        return found.reshape(-1)
+        return values.reshape(-1)
 
-    def __add__(self, other: Any) -> LinearForm:
-        if not isinstance(other, LinearForm):
-            return LinearForm(self.constant + self._row(other), self.keys, self.facts)
-        keys = self.keys if other.keys is None else other.keys if self.keys is None else self.keys + other.keys
-        names = dict.fromkeys((*self.facts, *other.facts))
+    def __add__(self, addend: Any) -> LinearForm:
+        if not isinstance(addend, LinearForm):
+            return LinearForm(self.constant + self._row(addend), self.keys, self.facts)
+        keys = self.keys if addend.keys is None else addend.keys if self.keys is None else self.keys + addend.keys
+        names = dict.fromkeys((*self.facts, *addend.facts))
         zero = np.zeros_like(self.constant)
-        facts = {name: self.facts.get(name, zero) + other.facts.get(name, zero) for name in names}
-        return LinearForm(self.constant + other.constant, keys, facts)
+        facts = {name: self.facts.get(name, zero) + addend.facts.get(name, zero) for name in names}
+        return LinearForm(self.constant + addend.constant, keys, facts)
 
     __radd__ = __add__
 
@@ -67,11 +67,11 @@ class LinearForm:
     def __neg__(self) -> LinearForm:
         return self * -1.0
 
-    def __sub__(self, other: Any) -> LinearForm:
-        return self + (-other)
+    def __sub__(self, subtrahend: Any) -> LinearForm:
+        return self + (-subtrahend)
 
-    def __rsub__(self, other: Any) -> LinearForm:
-        return -self + other
+    def __rsub__(self, minuend: Any) -> LinearForm:
+        return -self + minuend
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], settings: Mapping[str, Any]
@@ -80,8 +80,8 @@ class LinearForm:
         del types
         if function is not np.where or len(args) != 3 or settings:
             raise TypeError(f"{function.__name__} is not linear")
-        chosen = self._row(args[0])
-        return self._form(args[1]) * chosen + self._form(args[2]) * (1.0 - chosen)
+        condition = self._row(args[0])
+        return self._form(args[1]) * condition + self._form(args[2]) * (1.0 - condition)
 
     def _form(self, value: Any) -> LinearForm:
         return value if isinstance(value, LinearForm) else LinearForm(self._row(value), None, {})
@@ -92,8 +92,8 @@ class FormRows:
 
     heads = 1
 
-    def __init__(self, i: Ints, see: Sight, about: About, keys: int) -> None:
-        self.i, self.see, self.about, self._j = i, see, about, np.arange(keys)
+    def __init__(self, i: Ints, sight: Sight, about: TokenFacts, keys: int) -> None:
+        self.i, self.sight, self.about, self._j = i, sight, about, np.arange(keys)
 
     def _of(self, coefficients: Any) -> Any:
         return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})
@@ -126,24 +126,24 @@ class FormRows:
     def rest(self) -> Any:
         return self._of((self._j[None, :] != self.i[:, None]) & (self._j != 0))
 
-    def at(self, offset: int) -> Any:
+    def at_offset(self, offset: int) -> Any:
         return self._of(self._j[None, :] == self.i[:, None] + offset)
 
     def key(self, k: int) -> Any:
         return self._of(np.broadcast_to(self._j == k, (self.i.size, self._j.size)))
 
-    def mass(self, chosen: Bools) -> Any:
-        return self._of(np.broadcast_to(chosen[: self._j.size], (self.i.size, self._j.size)))
+    def mass(self, key_mask: Bools) -> Any:
+        return self._of(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
 
     def same(self, after: int) -> Any:
         assert self.about.pairs is not None
         rows, keys = self.about.pairs.of(self.i, after)
-        found = np.zeros((self.i.size, self._j.size))
-        np.add.at(found, (rows, keys), 1.0)
-        return self._of(found)
+        matrix = np.zeros((self.i.size, self._j.size))
+        np.add.at(matrix, (rows, keys), 1.0)
+        return self._of(matrix)
 
 
-class Summed(Struct, frozen=True, eq=False):
+class FormSum(Struct, frozen=True, eq=False):
     """A form added up over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i facts_f,i f_i."""
 
     constant: float
@@ -154,27 +154,27 @@ class Summed(Struct, frozen=True, eq=False):
 class Coefficients(Struct, frozen=True, eq=False):
     """A metric as a quotient: value / norm. norm: None for the number of rows. rows: how many rows it uses."""
 
-    value: Summed
-    norm: Summed | None
+    value: FormSum
+    norm: FormSum | None
     rows: int
 
 
 def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
     """What the metric's own formula gives to each weight; None for a metric that is not linear in weights and facts."""
     try:
-        found = metric.of(rows)
-        used = np.asarray(found.used)
-        if used.ndim == 2 and used.shape[0] != 1:
+        per_row = metric.of(rows)
+        used_rows = np.asarray(per_row.used_rows)
+        if used_rows.ndim == 2 and used_rows.shape[0] != 1:
             return None
-        kept = np.broadcast_to(used.reshape(-1), rows.i.shape).astype(np.float64)
+        row_mask = np.broadcast_to(used_rows.reshape(-1), rows.i.shape).astype(np.float64)
         zero = LinearForm(np.zeros(rows.i.size), None, {})
-        value = _summed(zero + found.value, kept)
-        norm = None if found.weight is None else _summed(zero + found.weight, kept)
+        value = _sum_rows(zero + per_row.value, row_mask)
+        norm = None if per_row.weight is None else _sum_rows(zero + per_row.weight, row_mask)
     except TypeError:
         return None
-    return Coefficients(value, norm, int(kept.sum()))
+    return Coefficients(value, norm, int(row_mask.sum()))
 
 
-def _summed(form: LinearForm, used: Floats) -> Summed:
-    kept = form * used
-    return Summed(float(kept.constant.sum()), kept.keys, kept.facts)
+def _sum_rows(form: LinearForm, row_mask: Floats) -> FormSum:
+    kept_form = form * row_mask
+    return FormSum(float(kept_form.constant.sum()), kept_form.keys, kept_form.facts)

@@ -22,14 +22,14 @@ LEFT_OUT: Final[tuple[LeftOutKind, ...]] = ("special", "self", "neighbours", "fi
 tokens beside it, and to the first token, where heads rest when they have nothing to say."""
 
 
-def kinds_left_out(tokens: Iterable[Token], *, learned: bool) -> tuple[LeftOutKind, ...]:
+def kinds_left_out(tokens: Iterable[Token], *, is_learned: bool) -> tuple[LeftOutKind, ...]:
     """What the strongest links of a text leave out: `LEFT_OUT` for trained weights, and always words that the model
     does not know, where there are any."""
-    unknown: tuple[LeftOutKind, ...] = ("unknown",) if any(token.unknown for token in tokens) else ()
-    return (*(LEFT_OUT if learned else ()), *unknown)
+    unknown_kinds: tuple[LeftOutKind, ...] = ("unknown",) if any(token.unknown for token in tokens) else ()
+    return (*(LEFT_OUT if is_learned else ()), *unknown_kinds)
 
 
-class Links:
+class LinkCollector:
     """The `top` strongest links of every head, layer by layer, and of all of them together.
 
     tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
@@ -56,43 +56,43 @@ class Links:
     def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:
         """A consumer for the rows of one layer's heads; what it takes counts from then on."""
         idle = not self._out.names and not self._out.queries.any()
-        made = TopLinks(len(heads), self.top, None if idle else self._out)
-        self._layers.append((layer, heads, made))
-        return made
+        collector = TopLinks(len(heads), self.top, None if idle else self._out)
+        self._layers.append((layer, heads, collector))
+        return collector
 
     def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
         """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are
         ignored."""
-        taken, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
+        collector, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
         for _, row in portions(1, count, self._keys):
             i = np.arange(row.start, row.stop)
-            for head, one in enumerate(weights):
-                rows = one[row, : self._keys]
-                taken.add_whole(head, rows, i, self._counting(row, rows.dtype))
+            for head, matrix in enumerate(weights):
+                rows = matrix[row, : self._keys]
+                collector.add_whole(head, rows, i, self._counting(row, rows.dtype))
 
     def _counting(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
         """1 for each pair of these queries that counts and 0 for the others; None where all count."""
         if not self._out.names and not self._out.queries.any():
             return None
-        asked = (row.start, row.stop, dtype)
-        if self._last is None or self._last[0] != asked:  # every head of every layer asks for the same
-            self._last = asked, (~self._out.rows(np.arange(row.start, row.stop))).astype(dtype)
+        request = (row.start, row.stop, dtype)
+        if self._last is None or self._last[0] != request:  # every head of every layer asks for the same
+            self._last = request, (~self._out.rows(np.arange(row.start, row.stop))).astype(dtype)
         return self._last[1]
 
     def overview(self) -> list[StrongestLink]:
         """Each head's strongest link, None for a head that has none."""
         return [
             StrongestLink(layer=layer, head=head, link=_link(links[0]) if links else None)
-            for layer, heads, taken in self._layers
-            for head, links in zip(heads, taken.found(), strict=True)
+            for layer, heads, collector in self._layers
+            for head, links in zip(heads, collector.sorted_links(), strict=True)
         ]
 
-    def found(self) -> list[LinkRow]:
+    def strongest(self) -> list[LinkRow]:
         """The links of all layers and heads together, strongest first, as documents hold them."""
         every = [
             (-link[2], layer, head, link)
-            for layer, heads, taken in self._layers
-            for head, links in zip(heads, taken.found(), strict=True)
+            for layer, heads, collector in self._layers
+            for head, links in zip(heads, collector.sorted_links(), strict=True)
             for link in links
         ]
         return [
@@ -101,6 +101,6 @@ class Links:
         ]
 
 
-def _link(found: tuple[int, int, float]) -> TopLink:
-    query, key, weight = found
+def _link(link: tuple[int, int, float]) -> TopLink:
+    query, key, weight = link
     return TopLink(query=query, key=key, weight=weight)

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from attncli.analysis.document import header, notes
 from attncli.analysis.documents.effects import Looks
 from attncli.analysis.documents.logits import LogitPart, LogitsDocument
-from attncli.analysis.effects.ablation import ready, refuse_foreign
+from attncli.analysis.effects.ablation import choose_backend, refuse_foreign
 from attncli.analysis.effects.attribution import attribute
 from attncli.analysis.target import target_token
 from attncli.inputs.token import Token
@@ -21,16 +21,16 @@ def logits_document(
 ) -> LogitsDocument:
     """Split a logit into its parts and return the `attn.logits/1` document. Arguments, errors: as `attribute`."""
     refuse_foreign(model)
-    running = ready(model, tokens, [])
-    found = attribute(running, position, target, versus)
+    running = choose_backend(model, tokens, [])
+    attribution = attribute(running, position, target, versus)
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
         position=position,
-        target=target_token(model, found.target),
+        target=target_token(model, attribution.target),
         versus=None if versus is None else target_token(model, versus),
-        softcap=found.softcap,
-        logit=found.logit,
-        sum=sum(value for _, value in found.parts),
+        softcap=attribution.softcap,
+        logit=attribution.logit,
+        sum=sum(value for _, value in attribution.parts),
         parts=[
             LogitPart(
                 part=part.kind,
@@ -38,9 +38,11 @@ def logits_document(
                 layer=part.layer,
                 head=part.head,
                 value=value,
-                looks=Looks(key=found.looks[part][0], weight=found.looks[part][1]) if part in found.looks else UNSET,
+                looks=Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
+                if part in attribution.looks
+                else UNSET,
             )
-            for part, value in found.parts
+            for part, value in attribution.parts
         ],
         warnings=notes(model, text, tokens),
     )

@@ -66,8 +66,8 @@ def _layers(model: Model) -> list[LayerMask]:
     """Which mask and positions each layer of a model has."""
     layers = [block.attention for block in model.spec.blocks]
     return [
-        LayerMask(layer=at, mask=spec_text(layer.mask), position=position_name(layer.position))
-        for at, layer in enumerate(layers)
+        LayerMask(layer=number, mask=spec_text(layer.mask), position=position_name(layer.position))
+        for number, layer in enumerate(layers)
     ]
 
 
@@ -98,8 +98,8 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
 def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     """The bias that a model's layer adds to the scores of a head; None where its positions are not a bias."""
     spec = model.spec.blocks[layer].attention
-    added = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
-    if added is None:
+    bias_function = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
+    if bias_function is None:
         return None
     if not 0 <= head < spec.heads:
         raise InputError(
@@ -107,7 +107,9 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
         )
     j = np.arange(-reach, reach + 1)
     values = np.asarray(
-        model.backend.numpy(added(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))),
+        model.backend.numpy(
+            bias_function(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))
+        ),
         np.float64,
     )
     slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor if isinstance(spec.position, Alibi) else None
@@ -119,10 +121,10 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     reach = (len(bias.values) - 1) // 2
     if reach < n - 1:
         raise UnsupportedError(f"the bias is known up to distance {reach}, and {n} positions need {n - 1}")
-    told = [0]
-    while 2 * (told[-1] or 0.5) < n:
-        told.append(int(2 * (told[-1] or 0.5)))
-    told = sorted({*told, n - 1})
+    distances = [0]
+    while 2 * (distances[-1] or 0.5) < n:
+        distances.append(int(2 * (distances[-1] or 0.5)))
+    distances = sorted({*distances, n - 1})
     part = BiasPart(
         name=bias.name,
         head=bias.head,
@@ -131,7 +133,7 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
         buckets=bias.buckets,
         by_distance=[
             BiasAt(distance=distance, value=float(bias.values[reach + distance]))
-            for distance in sorted({*told, *(-at for at in told)})
+            for distance in sorted({*distances, *(-number for number in distances)})
         ],
         before=None,
         after=None,
@@ -142,21 +144,23 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
         return part
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     matrix = bias.values[j - i + reach]
-    seen = np.zeros((n, n), bool)
+    visibility = np.zeros((n, n), bool)
     for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
-        seen[start : start + len(rows), low:high] = rows
-    part = replace(part, before=matrix, after=np.where(seen, matrix, np.nan))
+        visibility[start : start + len(rows), low:high] = rows
+    part = replace(part, before=matrix, after=np.where(visibility, matrix, np.nan))
     if bias.buckets:
         return part
-    return replace(part, weights_before=_weights(matrix, np.ones_like(seen)), weights_after=_weights(matrix, seen))
+    return replace(
+        part, weights_before=_weights(matrix, np.ones_like(visibility)), weights_after=_weights(matrix, visibility)
+    )
 
 
-def _weights(bias: Floats, seen: np.ndarray[Any, Any]) -> Floats:
+def _weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
     """The weights of queries and keys that are all alike, so that only bias and mask decide; null where hidden."""
     n = len(bias)
     same = np.zeros((1, n, 1))
-    found = attention(same, same, same, bias=bias[None], mask=seen[None]).weights
-    return np.where(seen, np.asarray(found[0], np.float64), np.nan)
+    weights = attention(same, same, same, bias=bias[None], mask=visibility[None]).weights
+    return np.where(visibility, np.asarray(weights[0], np.float64), np.nan)
 
 
 def check_n(n: int) -> None:

@@ -35,7 +35,7 @@ def mask_topic_document(
     )
     before = row_softmax(scores)
     lost = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
-    batch = _padded(model, [(text, tokens), *others], layer, head) if others else UNSET
+    batch = _padded_texts(model, [(text, tokens), *others], layer, head) if others else UNSET
     return MaskTopic(
         **header(model, text, tokens),
         topic="mask",
@@ -52,24 +52,26 @@ def mask_topic_document(
     )
 
 
-def _padded(model: Model, texts: Sequence[tuple[str, Sequence[Token]]], layer: int, head: int) -> list[PaddedText]:
+def _padded_texts(
+    model: Model, texts: Sequence[tuple[str, Sequence[Token]]], layer: int, head: int
+) -> list[PaddedText]:
     """The texts in one batch, each padded to the longest: the row of its last token, beside the one that it has
     alone."""
-    tokens = [held for _, held in texts]
+    tokens = [text_tokens for _, text_tokens in texts]
     longest = max(map(len, tokens))
     trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
     together = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, 0]
     rows = []
-    for entry, (text, held) in enumerate(texts):
-        lone = next(iter(model.trace(held, layers=[layer], heads=[head], keep=("weights",))))
-        alone = np.asarray(model.backend.numpy(lone.stages["weights"])[0, -1], np.float64)[: len(held)]
-        found = together[entry, len(held) - 1, :longest]
+    for entry, (text, text_tokens) in enumerate(texts):
+        lone = next(iter(model.trace(text_tokens, layers=[layer], heads=[head], keep=("weights",))))
+        alone = np.asarray(model.backend.numpy(lone.stages["weights"])[0, -1], np.float64)[: len(text_tokens)]
+        row = together[entry, len(text_tokens) - 1, :longest]
         rows.append(
             PaddedText(
                 text=text,
-                tokens=token_rows(held),
-                weights=found,
-                agreement=float(np.abs(found[: len(held)] - alone).max(initial=0.0)),
+                tokens=token_rows(text_tokens),
+                weights=row,
+                agreement=float(np.abs(row[: len(text_tokens)] - alone).max(initial=0.0)),
             )
         )
     return rows

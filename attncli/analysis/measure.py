@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.analysis.metrics import DEFAULT, METRICS, OFFSETS, Metric
-from attncli.analysis.pairs import Pairs
-from attncli.analysis.row_facts import About, Rows, WeightRows
+from attncli.analysis.pairs import TokenPairs
+from attncli.analysis.row_facts import AttentionRows, TokenFacts, WeightRows
 from attncli.analysis.uniform_rows import UniformRows
-from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, sight
+from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, find_sight
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
 
@@ -44,8 +44,8 @@ class Tally:
     need what is not known give NaN over 0 rows. Raises UsageError for an unknown name.
     """
 
-    def __init__(self, heads: int, metrics: Sequence[str], about: About) -> None:
-        self._metrics = [known(name) for name in metrics]
+    def __init__(self, heads: int, metrics: Sequence[str], about: TokenFacts) -> None:
+        self._metrics = [metric_of(name) for name in metrics]
         self.about = about
         self._sums = np.zeros((2, len(metrics), heads))
         self._norms = np.zeros((2, len(metrics), heads))
@@ -58,32 +58,32 @@ class Tally:
         real: booleans [row] or [head, row], False for padding, which is left out.
         """
         heads = slice(first_head, first_head + rows.weights.shape[0])
-        sums, norms, used = self._summed(rows, real)
+        sums, norms, row_counts = self._sum_rows(rows, real)
         self._sums[0, :, heads] += sums
         self._norms[0, :, heads] += norms
-        self._rows[:, heads] += used
-        if self._even is None or self._even[0] is not rows.see or real is not None:
-            even = self._summed(uniform_rows(rows.i, rows.see, rows.about), real)
-            self._even = (rows.see, even[0], even[1])
+        self._rows[:, heads] += row_counts
+        if self._even is None or self._even[0] is not rows.sight or real is not None:
+            even = self._sum_rows(uniform_rows(rows.i, rows.sight, rows.about), real)
+            self._even = (rows.sight, even[0], even[1])
         self._sums[1, :, heads] += self._even[1]
         self._norms[1, :, heads] += self._even[2]
 
-    def _summed(self, rows: Rows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
+    def _sum_rows(self, rows: AttentionRows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
         """Σ value, Σ weight and the number of rows used of each metric, [metric, head or 1]."""
         heads = rows.heads
         sums, norms = np.zeros((2, len(self._metrics), heads))
         counts = np.zeros((len(self._metrics), heads), np.int64)
-        for at, metric in enumerate(self._metrics):
+        for index, metric in enumerate(self._metrics):
             if not _answerable(metric, self.about):
                 continue
-            found = metric.of(rows)
-            used = found.used if real is None else found.used & real
-            counts[at] = used.sum(-1)
-            sums[at] = _sum(found.value, used)
-            norms[at] = counts[at] if found.weight is None else _sum(found.weight, used)
+            per_row = metric.of(rows)
+            used_rows = per_row.used_rows if real is None else per_row.used_rows & real
+            counts[index] = used_rows.sum(-1)
+            sums[index] = _sum(per_row.value, used_rows)
+            norms[index] = counts[index] if per_row.weight is None else _sum(per_row.weight, used_rows)
         return sums, norms, counts
 
-    def added(self) -> tuple[Floats, Floats, Ints, Floats]:
+    def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
         """What has been added up: value and norm [head, metric], rows used [head, metric], and the baseline's value /
         norm [head, metric]."""
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -97,15 +97,16 @@ class Tally:
         value, baseline = means.reshape((2, len(self._metrics), *(shape if shape is not None else (-1,))))
         rows = self._rows.reshape(value.shape)
         return {
-            metric.name: Measured(metric, value[at], rows[at], baseline[at]) for at, metric in enumerate(self._metrics)
+            metric.name: Measured(metric, value[index], rows[index], baseline[index])
+            for index, metric in enumerate(self._metrics)
         }
 
 
-def _sum(values: Floats, used: Bools) -> Floats:
-    return (values if used.all() else np.where(used, values, 0.0)).sum(-1)
+def _sum(values: Floats, used_rows: Bools) -> Floats:
+    return (values if used_rows.all() else np.where(used_rows, values, 0.0)).sum(-1)
 
 
-def known(name: str) -> Metric:
+def metric_of(name: str) -> Metric:
     """The metric of that name. Raises UsageError, with the nearest name."""
     if name in OFFSETS:
         return OFFSETS[name]
@@ -119,25 +120,25 @@ def known(name: str) -> Metric:
     return METRICS[name]
 
 
-def _answerable(metric: Metric, about: About) -> bool:
+def _answerable(metric: Metric, about: TokenFacts) -> bool:
     if metric.aligned and not about.aligned:
         return False
-    known = {
+    is_available = {
         "": True,
         "tokens": about.pairs is not None,
         "special": about.special is not None,
         "punctuation": about.punctuation is not None,
     }
-    return known[metric.needs]
+    return is_available[metric.needs]
 
 
-def uniform_rows(i: Ints, see: Sight, about: About) -> Rows:
+def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
     """The rows of uniform attention over the same visible keys; [head or 1, row] answers."""
-    if see.seen is None:
-        return UniformRows(i, see, about)
+    if sight.visibility is None:
+        return UniformRows(i, sight, about)
     from attncli.arrays.backend import numpy_backend
 
-    return WeightRows(numpy_backend("float64"), see.spread(), i, see.low, see, about)
+    return WeightRows(numpy_backend("float64"), sight.spread(), i, sight.low, sight, about)
 
 
 def measure(
@@ -161,37 +162,37 @@ def measure(
     than keys (cross-attention), which has no distances.
     The arrays are never written to. Raises InputError for shapes that do not fit.
     """
-    array = _held(weights)
+    array = _as_array(weights)
     if array.ndim < 2:
         raise InputError(f"weights have {array.ndim} axes", expected="[..., query, key]")
     backend = backend_of(array)
     lead, (count, keys) = tuple(array.shape[:-2]), array.shape[-2:]
-    about = About(
-        None if tokens is None else Pairs(_lengthy(tokens, keys, "tokens")),
+    about = TokenFacts(
+        None if tokens is None else TokenPairs(_lengthy(tokens, keys, "tokens")),
         None if special is None else np.asarray(_lengthy(special, keys, "special")) != 0,
         None if punctuation is None else np.asarray(_lengthy(punctuation, keys, "punctuation")) != 0,
         aligned,
     )
     flat = array.reshape((-1, count, keys))
-    shown = None if visible is None else _spread(visible, (*lead, count, keys), "visible")
+    visibility = None if visible is None else _spread(visible, (*lead, count, keys), "visible")
     real = None if queries is None else _spread(queries, (*lead, count), "queries")
     tally = Tally(flat.shape[0], metrics, about)
     step = max(BLOCK // max(keys, 1), 1)
     for head in range(flat.shape[0]):
         for start in range(0, count, step):
             stop = min(start + step, count)
-            some = None if shown is None else shown[head, start:stop]
-            rows = _block(backend, flat[head : head + 1, start:stop], some, start + offset, about)
+            row_visibility = None if visibility is None else visibility[head, start:stop]
+            rows = _block(backend, flat[head : head + 1, start:stop], row_visibility, start + offset, about)
             tally.add(rows, first_head=head, real=None if real is None else real[head, start:stop])
     return tally.result(lead)
 
 
-def _block(backend: Backend, weights: Array, shown: Bools | None, first: int, about: About) -> WeightRows:
+def _block(backend: Backend, weights: Array, visibility: Bools | None, first: int, about: TokenFacts) -> WeightRows:
     rows, keys = weights.shape[-2:]
-    return WeightRows(backend, weights, np.arange(first, first + rows), 0, sight(shown, rows, 0, keys), about)
+    return WeightRows(backend, weights, np.arange(first, first + rows), 0, find_sight(visibility, rows, 0, keys), about)
 
 
-def _held(values: Array | ArrayLike) -> Array:
+def _as_array(values: Array | ArrayLike) -> Array:
     """An array of the library that the values are of, NumPy's for lists."""
     return cast("Array", values) if type(values).__module__.startswith("torch") else np.asarray(values)
 
@@ -203,13 +204,13 @@ def _lengthy(values: Lengthy, keys: int, name: str) -> Lengthy:
 
 
 def _spread(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
-    held = _held(values)
-    found = backend_of(held).numpy(held)
+    array = _as_array(values)
+    numbers = backend_of(array).numpy(array)
     try:
-        spread = np.broadcast_to(found != 0, shape)
+        spread = np.broadcast_to(numbers != 0, shape)
     except ValueError as error:
         raise InputError(
-            f"{name} has shape {list(found.shape)}", expected=f"a shape that broadcasts to {list(shape)}"
+            f"{name} has shape {list(numbers.shape)}", expected=f"a shape that broadcasts to {list(shape)}"
         ) from error
     tail = 2 if name == "visible" else 1
     return spread.reshape((-1, *shape[len(shape) - tail :]))

@@ -37,9 +37,9 @@ def metric_document(name: str) -> MetricTopic:
         raise UsageError(f"there is no metric {name!r}", expected=", ".join(METRICS), hint=hint)
     metric = METRICS[name]
     causal = np.tril(np.ones((4, 4), bool))
-    found = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
-    value, uniform = (None if np.isnan(number[0]) else float(number[0]) for number in (found.value, found.baseline))
-    rows = int(found.rows[0])
+    result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
+    value, uniform = (None if np.isnan(number[0]) else float(number[0]) for number in (result.value, result.baseline))
+    rows = int(result.rows[0])
     return MetricTopic(
         version=__version__,
         topic="metric",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.row_facts import NEARBY, Rows
+from attncli.analysis.row_facts import NEARBY, AttentionRows
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.arrays.backend import Array
 
@@ -34,7 +34,7 @@ class PerRow(Struct, frozen=True, eq=False):
     """
 
     value: Floats
-    used: Bools
+    used_rows: Bools
     weight: Floats | None = None
 
 
@@ -56,7 +56,7 @@ class Metric(Struct, frozen=True):
     says: str
     rows: str
     source: str
-    of: Callable[[Rows], PerRow]
+    of: Callable[[AttentionRows], PerRow]
     note: str = ""
     needs: str = ""
     aligned: bool = True
@@ -81,7 +81,7 @@ class Metric(Struct, frozen=True):
         """
         from attncli.analysis.measure import measure
 
-        found = measure(
+        results = measure(
             weights,
             visible,
             metrics=(self.name,),
@@ -91,48 +91,49 @@ class Metric(Struct, frozen=True):
             punctuation=punctuation,
             offset=offset,
         )
-        return found[self.name].value
+        return results[self.name].value
 
 
 def _mean(
-    value: Callable[[Rows], Floats], used: Callable[[Rows], Bools] = lambda rows: ~rows.see.empty
-) -> Callable[[Rows], PerRow]:
-    return lambda rows: PerRow(value(rows), used(rows))
+    value: Callable[[AttentionRows], Floats],
+    used_rows: Callable[[AttentionRows], Bools] = lambda rows: ~rows.sight.empty,
+) -> Callable[[AttentionRows], PerRow]:
+    return lambda rows: PerRow(value(rows), used_rows(rows))
 
 
-def _several(rows: Rows) -> Bools:
-    return rows.see.count >= 2
+def _several(rows: AttentionRows) -> Bools:
+    return rows.sight.count >= 2
 
 
-def _normalised_entropy(rows: Rows) -> Floats:
-    return rows.entropy / np.log(np.maximum(rows.see.count, 2))
+def _normalised_entropy(rows: AttentionRows) -> Floats:
+    return rows.entropy / np.log(np.maximum(rows.sight.count, 2))
 
 
-def _diagonality(rows: Rows) -> Floats:
-    farthest = np.maximum(np.abs(rows.i - rows.see.first), np.abs(rows.see.last - rows.i))
+def _diagonality(rows: AttentionRows) -> Floats:
+    farthest = np.maximum(np.abs(rows.i - rows.sight.first), np.abs(rows.sight.last - rows.i))
     return 1 - rows.moments[0] / np.maximum(farthest, 1)
 
 
-def _at(offset: int) -> Callable[[Rows], PerRow]:
-    return _mean(lambda rows: rows.at(offset), lambda rows: rows.see.at(rows.i + offset))
+def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
+    return _mean(lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset))
 
 
-def _band(rows: Rows) -> Floats:
-    return sum((rows.at(offset) for offset in range(-BAND, BAND + 1)), np.zeros(()))
+def _band(rows: AttentionRows) -> Floats:
+    return sum((rows.at_offset(offset) for offset in range(-BAND, BAND + 1)), np.zeros(()))
 
 
-def _beyond(value: Callable[[Rows], Floats]) -> Callable[[Rows], PerRow]:
+def _beyond(value: Callable[[AttentionRows], Floats]) -> Callable[[AttentionRows], PerRow]:
     """The share of `value` in the weight that is left without key 0 and the query itself."""
 
-    return lambda rows: PerRow(value(rows), ~rows.see.empty, rows.rest)
+    return lambda rows: PerRow(value(rows), ~rows.sight.empty, rows.rest)
 
 
-def _special(rows: Rows) -> Floats:
+def _special(rows: AttentionRows) -> Floats:
     assert rows.about.special is not None
     return rows.mass(rows.about.special)
 
 
-def _punctuation(rows: Rows) -> Floats:
+def _punctuation(rows: AttentionRows) -> Floats:
     assert rows.about.punctuation is not None
     return rows.mass(rows.about.punctuation)
 
@@ -173,18 +174,18 @@ signed_distance = Metric(
 )  # fmt: skip
 previous = Metric(
     "previous", "mean A_{i,i−1}", 0, 1, "", "each token looks at the one before it", "rows that see key i−1",
-    "Clark et al. 2019", _at(-1), "Clark 2019 divides by all rows",
+    "Clark et al. 2019", _offset_metric(-1), "Clark 2019 divides by all rows",
 )  # fmt: skip
 self = Metric(
-    "self", "mean A_{i,i}", 0, 1, "", "each token looks at itself", "rows that see key i", "Clark et al. 2019", _at(0),
+    "self", "mean A_{i,i}", 0, 1, "", "each token looks at itself", "rows that see key i", "Clark et al. 2019", _offset_metric(0),
 )  # fmt: skip
 next = Metric(
     "next", "mean A_{i,i+1}", 0, 1, "", "each token looks at the one after it", "rows that see key i+1",
-    "Clark et al. 2019", _at(1), "Clark 2019 divides by all rows",
+    "Clark et al. 2019", _offset_metric(1), "Clark 2019 divides by all rows",
 )  # fmt: skip
 sink = Metric(
     "sink", "mean A_{i,0}, i > 0", 0, 1, "", "attention rests on the first token", "rows i > 0",
-    "Xiao et al. 2023; Gu et al. 2024", _mean(lambda rows: rows.key(0), lambda rows: ~rows.see.empty & (rows.i > 0)),
+    "Xiao et al. 2023; Gu et al. 2024", _mean(lambda rows: rows.key(0), lambda rows: ~rows.sight.empty & (rows.i > 0)),
     "row 0 is left out: a causal head has 1 there by construction; Gu 2024 calls a head a sink above 0.3",
 )  # fmt: skip
 special = Metric(
@@ -206,7 +207,7 @@ band = Metric(
 )  # fmt: skip
 previous_pattern = Metric(
     "previous_pattern", "Σ A⊙P / Σ A, P: j = i−1", 0, 1, "", "a previous-token head", WITHOUT, LENS,
-    _beyond(lambda rows: np.where(rows.i == 1, 0.0, rows.at(-1))),
+    _beyond(lambda rows: np.where(rows.i == 1, 0.0, rows.at_offset(-1))),
 )  # fmt: skip
 duplicate_pattern = Metric(
     "duplicate_pattern", "Σ A⊙P / Σ A, P: same token earlier", 0, 1, "",
@@ -239,7 +240,7 @@ OFFSETS: dict[str, Metric] = {
         Metric(
             f"offset{offset:+d}", f"mean A_{{i,i{offset:+d}}}".replace("-", "−"), 0, 1, "",
             "each token looks at a fixed offset",
-            f"rows that see key i{offset:+d}".replace("-", "−"), VOITA, _at(offset),
+            f"rows that see key i{offset:+d}".replace("-", "−"), VOITA, _offset_metric(offset),
         )
         for offset in range(-REACH, REACH + 1)
     )

@@ -25,13 +25,13 @@ from attncli.analysis.documents.model_parts import (
 from attncli.analysis.documents.models import AliasRow, CachedModel, ModelsDocument
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.hub import Resolved
-from attncli.inputs.hub_cache import TOKENIZER, HubId, all_cached, cached
+from attncli.inputs.hub import ModelLocation
+from attncli.inputs.hub_cache import TOKENIZER, HubId, all_cached, find_snapshot
 from attncli.inputs.strict_json import read_object
 from attncli.mechanism.mask_spec import describe, spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
-from attncli.models.estimate import RULE, Estimate
+from attncli.models.estimate import RULE, CostEstimate
 from attncli.models.families import MODEL_TYPES
 
 
@@ -41,18 +41,18 @@ def models_document(cache: Path) -> ModelsDocument:
 
     Looks at names, sizes and config.json only, and never uses the network.
     """
-    held: list[CachedModel] = []
-    for found in all_cached(cache):
-        family = _family(found.folder)
-        held.append(
+    cached_models: list[CachedModel] = []
+    for snapshot in all_cached(cache):
+        family = _family(snapshot.folder)
+        cached_models.append(
             CachedModel(
-                name=found.name,
-                revision=found.commit,
-                folder=str(found.folder),
+                name=snapshot.name,
+                revision=snapshot.commit,
+                folder=str(snapshot.folder),
                 family=family,
                 native=family in MODEL_TYPES,
-                bytes=_size(found.folder),
-                missing=list(found.missing),
+                bytes=_size(snapshot.folder),
+                missing=list(snapshot.missing),
             )
         )
     aliases = [
@@ -60,7 +60,7 @@ def models_document(cache: Path) -> ModelsDocument:
         for name, alias in ALIASES.items()
     ]
     return ModelsDocument(
-        version=__version__, families=list(MODEL_TYPES), aliases=aliases, cache=str(cache), cached=held
+        version=__version__, families=list(MODEL_TYPES), aliases=aliases, cache=str(cache), cached=cached_models
     )
 
 
@@ -68,37 +68,37 @@ def _here(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:
     """Where an alias would be taken from without the network: "package" or "cache"; None where it would be fetched."""
     if alias.package and package_folder(alias.package):
         return "package"
-    found = cached(cache, HubId(alias.hub))
-    return "cache" if found is not None and set(found.missing) <= {TOKENIZER} else None
+    snapshot = find_snapshot(cache, HubId(alias.hub))
+    return "cache" if snapshot is not None and set(snapshot.missing) <= {TOKENIZER} else None
 
 
 def model_document(
-    found: Resolved,
+    location: ModelLocation,
     checkpoint: Checkpoint,
     spec: Spec,
     *,
-    estimate: Estimate | None = None,
+    estimate: CostEstimate | None = None,
     warnings: Iterable[str] = (),
 ) -> ModelDocument:
     """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand together.
 
     estimate: what a text would take, None where none was asked about. The weights are not read.
     """
-    stored: dict[str, int] = {}
+    bytes_by_dtype: dict[str, int] = {}
     for info in checkpoint.names().values():
-        stored[info.dtype] = stored.get(info.dtype, 0) + info.bytes
+        bytes_by_dtype[info.dtype] = bytes_by_dtype.get(info.dtype, 0) + info.bytes
     return ModelDocument(
         version=__version__,
-        name=found.name,
-        source=found.source,
-        folder=str(found.folder),
-        revision=found.revision,
+        name=location.name,
+        source=location.source,
+        folder=str(location.folder),
+        revision=location.revision,
         family=spec.family,
         tokenizer=checkpoint.tokenizer_path is not None,
-        fetched=found.tensors is None,
+        fetched=location.tensors is None,
         tensors=len(checkpoint.names()),
         parameters=sum(prod(info.shape) for info in checkpoint.names().values() if "float" in info.dtype),
-        bytes=stored,
+        bytes=bytes_by_dtype,
         spec=side_of(spec),
         decoder=None if spec.decoder is None else side_of(spec.decoder),
         estimate=None if estimate is None else estimate_part(estimate),
@@ -106,31 +106,31 @@ def model_document(
     )
 
 
-def estimate_part(found: Estimate) -> EstimatePart:
+def estimate_part(cost: CostEstimate) -> EstimatePart:
     """An estimate as documents hold it."""
     return EstimatePart(
-        tokens=found.tokens,
-        layers=found.layers,
-        bytes_read=found.bytes_read,
-        multiply_adds=found.multiply_adds,
-        memory=dict(found.memory),
-        peak_memory=found.peak,
-        seconds=round(found.seconds, 3),
+        tokens=cost.tokens,
+        layers=cost.layers,
+        bytes_read=cost.bytes_read,
+        multiply_adds=cost.multiply_adds,
+        memory=dict(cost.memory),
+        peak_memory=cost.peak,
+        seconds=round(cost.seconds, 3),
         rule=RULE,
     )
 
 
 def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
     """Layers that do the same, by number, in the order in which each kind first occurs."""
-    found: list[tuple[list[int], Block]] = []
+    layer_groups: list[tuple[list[int], Block]] = []
     for layer, block in enumerate(blocks):
-        for layers, other in found:
-            if other == block:
+        for layers, group_block in layer_groups:
+            if group_block == block:
                 layers.append(layer)
                 break
         else:
-            found.append(([layer], block))
-    return found
+            layer_groups.append(([layer], block))
+    return layer_groups
 
 
 def side_of(spec: Spec) -> ModelSide:
@@ -191,17 +191,17 @@ def _part(value: object, kinds: Any) -> Any:
 def _plain(value: Any) -> Any:
     """A part of a Spec as its kind and its fields, by name."""
     if isinstance(value, Struct):
-        held = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-        return held if "kind" in held else {"kind": type(value).__name__.lower(), **held}
+        members = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return members if "kind" in members else {"kind": type(value).__name__.lower(), **members}
     return list(value) if isinstance(value, tuple) else value
 
 
 def _family(folder: Path) -> str | None:
     try:
-        found = read_object(folder / "config.json", what="a model's config.json").get("model_type")
+        model_type = read_object(folder / "config.json", what="a model's config.json").get("model_type")
     except AttnError:
         return None
-    return found if isinstance(found, str) else None
+    return model_type if isinstance(model_type, str) else None
 
 
 def _size(folder: Path) -> int:

@@ -31,11 +31,11 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
         np.asarray(model.backend.numpy(trace.stages[name]), np.float64)[:, query] for name in ("weights", "mixed")
     )
     out = np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)[query]
-    found = head_shares(model, layer, mixed)
-    if found is None:
-        worked = mixed.reshape(-1) if "concat" not in trace.stages else out
+    split = head_shares(model, layer, mixed)
+    if split is None:
+        total = mixed.reshape(-1) if "concat" not in trace.stages else out
     else:
-        worked = found.shares.sum(axis=0) + (0.0 if found.bias is None else found.bias)
+        total = split.shares.sum(axis=0) + (0.0 if split.bias is None else split.bias)
     average = weights.mean(axis=0)
     return MultiheadTopic(
         **header(model, text, tokens),
@@ -47,7 +47,7 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
                 head=head,
                 weights=weights[head],
                 output=mixed[head],
-                share=UNSET if found is None else found.shares[head],
+                share=UNSET if split is None else split.shares[head],
             )
             for head in range(len(weights))
         ],
@@ -56,9 +56,9 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
         average_entropy=float(row_entropy(average)) + 0.0,
         single=UNSET if len(weights) > 1 else _single(model, trace, layer, query, weights[0], mixed[0]),
         concat=mixed.reshape(-1),
-        bias=UNSET if found is None or found.bias is None else found.bias,
+        bias=UNSET if split is None or split.bias is None else split.bias,
         out=out,
-        agreement=float(np.abs(worked - out).max(initial=0.0)),
+        agreement=float(np.abs(total - out).max(initial=0.0)),
         warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )
 
@@ -69,10 +69,10 @@ def _single(
     """The query's attention from q, k and v as if there were no heads, in float64; absent where the trace lacks what it
     takes. weights, mixed: the run's own."""
     spec = model.spec.blocks[layer].attention
-    needed = ("hidden", "q", "k", "v", "capped", "biased", "masked")
-    if spec.sinks or spec.own_global or not set(needed) <= set(trace.stages):
+    stage_names = ("hidden", "q", "k", "v", "capped", "biased", "masked")
+    if spec.sinks or spec.own_global or not set(stage_names) <= set(trace.stages):
         return UNSET
-    stages = {name: np.asarray(model.backend.numpy(trace.stages[name]), np.float64) for name in needed}
+    stages = {name: np.asarray(model.backend.numpy(trace.stages[name]), np.float64) for name in stage_names}
     steps = steps_of(stages, spec.scale, spec.softcap, None, query)
     row = next(np.asarray(step.weights) for step in steps if isinstance(step, SoftmaxRow))
     output = next(np.asarray(step.output) for step in steps if isinstance(step, OutputSum))

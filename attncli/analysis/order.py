@@ -26,13 +26,13 @@ def reversed_order(tokens: Sequence[Token]) -> list[int]:
     """The positions of the tokens read backwards, special tokens left where they are."""
     movable = [token.index for token in tokens if not token.special]
     order = list(range(len(tokens)))
-    for place, at in zip(movable, reversed(movable), strict=True):
-        order[place] = at
+    for place, source in zip(movable, reversed(movable), strict=True):
+        order[place] = source
     return order
 
 
-def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
-    """For each token of `other` the position of the same token in `tokens`; equal tokens are taken in order.
+def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
+    """For each token of `reordered` the position of the same token in `tokens`; equal tokens are taken in order.
 
     Raises InputError unless both texts hold the same tokens equally often.
     """
@@ -40,7 +40,7 @@ def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
     for token in reversed(tokens):
         places[token.text].append(token.index)
     order = []
-    for token in other:
+    for token in reordered:
         if not places[token.text]:
             raise InputError(
                 f"the second text has {token.text!r} more often than the first",
@@ -48,9 +48,9 @@ def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
             )
         order.append(places[token.text].pop())
     if len(order) < len(tokens):
-        left = next(token for token in tokens if token.index not in order)
+        extra = next(token for token in tokens if token.index not in order)
         raise InputError(
-            f"the first text has {left.text!r} more often than the second", expected="the same tokens in another order"
+            f"the first text has {extra.text!r} more often than the second", expected="the same tokens in another order"
         )
     return order
 
@@ -84,7 +84,7 @@ def order_document(
         layer=layer,
         order=list(order),
         reversed=back,
-        moved=token_rows(_moved(tokens, order)),
+        moved=token_rows(_reorder(tokens, order)),
         rows=rows,
         warnings=unknown_notes(text, tokens),
     )
@@ -92,7 +92,7 @@ def order_document(
 
 def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
     """What one model makes of one order."""
-    before, after = (_outputs(model, asked, layer) for asked in (tokens, _moved(tokens, order)))
+    before, after = (_outputs(model, text_tokens, layer) for text_tokens in (tokens, _reorder(tokens, order)))
     difference = np.abs(after - before[list(order)]).max(axis=1)
     greatest = int(difference.argmax())
     tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
@@ -112,8 +112,8 @@ def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int
     )
 
 
-def _moved(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
-    return [replace(tokens[at], index=place) for place, at in enumerate(order)]
+def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
+    return [replace(tokens[source], index=place) for place, source in enumerate(order)]
 
 
 def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from attncli.analysis.visible_keys import Ints
 
 
-class Pairs:
+class TokenPairs:
     """Positions of equal tokens of one text.
 
     tokens: one name or id per position. Memory is linear in the text; a block of rows costs as many
@@ -32,17 +32,17 @@ class Pairs:
         Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
         1 for the tokens that followed them.
         """
-        known = self._last.get(after)
-        if known is not None and known[0] is i:  # the same block of rows, of another head
-            return known[1]
-        found = self._of(i, after)
-        self._last[after] = (i, found)
-        return found
+        last = self._last.get(after)
+        if last is not None and last[0] is i:  # the same block of rows, of another head
+            return last[1]
+        pairs = self._of(i, after)
+        self._last[after] = (i, pairs)
+        return pairs
 
     def _of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
         within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
         keys = self._order[np.repeat(self._starts[i], counts) + within] + after
-        kept = (keys > 0) & (keys < i[rows])
-        return rows[kept], keys[kept]
+        is_earlier = (keys > 0) & (keys < i[rows])
+        return rows[is_earlier], keys[is_earlier]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.patch import PatchDocument, PatchRow
-from attncli.analysis.effects.patching import Patching, patch
+from attncli.analysis.effects.patching import PatchRequest, patch
 from attncli.analysis.target import target_token
 from attncli.analysis.words import unknown_notes
 from attncli.errors import InputError
@@ -18,10 +18,10 @@ def patch_document(
     model: Model,
     clean: tuple[str, Sequence[Token]],
     corrupt: tuple[str, Sequence[Token]],
-    patching: Patching,
+    patching: PatchRequest,
     *,
     memory: int | None = None,
-    told: Callable[[float], None] = lambda share: None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> PatchDocument:
     """Patch every head and return the `attn.patch/1` document. clean, corrupt: text and tokens. Errors: as `patch`, and
     InputError for texts that differ in nothing but words which the model does not know."""
@@ -31,22 +31,22 @@ def patch_document(
             "the two texts are the same to this model: they differ in words that it does not know",
             expected="texts that differ in words which the model knows",
         )
-    found = patch(model, clean[1], corrupt[1], patching, memory=memory, told=told)
+    result = patch(model, clean[1], corrupt[1], patching, memory=memory, progress=progress)
     return PatchDocument(
-        **header(model, clean[0], clean[1], computing=found.backend),
+        **header(model, clean[0], clean[1], computing=result.backend),
         clean=clean[0],
         corrupt=corrupt[0],
         corrupt_tokens=token_rows(corrupt[1]),
-        places=list(patching.at),
+        places=list(patching.positions),
         query=list(patching.query),
-        measure=patching.measured,
+        measure=patching.measure,
         target=None if patching.target is None else target_token(model, patching.target),
         versus=None if patching.versus is None else target_token(model, patching.versus),
-        m_clean=found.clean,
-        m_corrupt=found.corrupt,
+        m_clean=result.clean,
+        m_corrupt=result.corrupt,
         effects=[
             PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
-            for place, share in sorted(found.recovered, key=lambda item: -item[1])
+            for place, share in sorted(result.recovered_shares, key=lambda item: -item[1])
         ],
         warnings=list(dict.fromkeys([*notes(model, *clean), *unknown_notes(*corrupt)])),
     )

@@ -42,9 +42,9 @@ class PooledMaps:
             piece = weights[..., first - low : last - low]
             cells = range(first // pool, (last - 1) // pool + 1)
             if (first, last) == inner:
-                found = rows.numpy(rows.backend.max(piece.reshape((*piece.shape[:2], -1, pool)), -1)[..., 0])
+                maxima = rows.numpy(rows.backend.max(piece.reshape((*piece.shape[:2], -1, pool)), -1)[..., 0])
             else:
-                found = np.stack(
+                maxima = np.stack(
                     [
                         rows.numpy(
                             rows.backend.max(piece[..., max(cell * pool - first, 0) : (cell + 1) * pool - first], -1)[
@@ -55,6 +55,6 @@ class PooledMaps:
                     ],
                     -1,
                 )
-            for row in range(found.shape[1]):
-                at = self.values[heads, (start + row) // pool, cells.start : cells.stop]
-                np.maximum(at, found[:, row], out=at)
+            for row in range(maxima.shape[1]):
+                cells_here = self.values[heads, (start + row) // pool, cells.start : cells.stop]
+                np.maximum(cells_here, maxima[:, row], out=cells_here)

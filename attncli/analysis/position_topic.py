@@ -9,7 +9,7 @@ from typing import Literal, assert_never
 import numpy as np
 from msgspec import UNSET
 
-from attncli.analysis.added_positions import embedded
+from attncli.analysis.added_positions import split_embedding
 from attncli.analysis.document import Heading, header, overflow, position_name
 from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
 from attncli.analysis.visible_keys import Floats
@@ -37,7 +37,7 @@ def position_document(
     warnings: list[str] = []
     for model in models:
         heading = heading or header(model, text, tokens)
-        warnings += [said for said in model.warnings if said not in warnings]
+        warnings += [warning for warning in model.warnings if warning not in warnings]
         ways.append(_way(model, tokens, layer, head, query, ways[0].weights if ways else None))
     assert heading is not None, "there is at least one model"
     warnings += unknown_notes(text, tokens)
@@ -49,43 +49,58 @@ def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: in
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=keep)))
     if lost := overflow(model.backend, trace):
         raise InputError(lost[0], expected="numbers that can be written out")
-    found = {
+    stages = {
         name: np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64)
         for name in ("capped", "biased", "weights")
     }
-    row = found["weights"][query]
+    row = stages["weights"][query]
     # scores that left the range of their type may stand where a mask hides them
-    within = np.isfinite(found["capped"])
-    bias = np.subtract(found["biased"], found["capped"], out=np.zeros(within.shape), where=within)
-    name, enters, formula, table = _told(model, tokens, layer, bias)
-    moved = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
+    within = np.isfinite(stages["capped"])
+    bias = np.subtract(stages["biased"], stages["capped"], out=np.zeros(within.shape), where=within)
+    name, enters, formula, table = _position_facts(model, tokens, layer, bias)
+    difference = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
     return PositionWay(
-        position=name, enters=enters, formula=formula, table=UNSET if table is None else table, weights=row, moved=moved
+        position=name,
+        enters=enters,
+        formula=formula,
+        table=UNSET if table is None else table,
+        weights=row,
+        moved=difference,
     )
 
 
-def _told(
+def _position_facts(
     model: Model, tokens: Sequence[Token], layer: int, bias: Floats
 ) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | None]:
     """The way's name, where it enters, its formula, and its numbers where there are any to show."""
-    added, inside = model.spec.embedding.positions, model.spec.blocks[layer].attention.position
-    if added is not None:
-        both = embedded(model, tokens)
-        return added, "input", "X = E + P; " + ADDED.get(added, "P[i]: a vector"), None if both is None else both[1]
-    match inside:
+    input_positions, score_position = model.spec.embedding.positions, model.spec.blocks[layer].attention.position
+    if input_positions is not None:
+        both = split_embedding(model, tokens)
+        return (
+            input_positions,
+            "input",
+            "X = E + P; " + ADDED.get(input_positions, "P[i]: a vector"),
+            None if both is None else both[1],
+        )
+    match score_position:
         case None:
             return "none", "nowhere", "X = E", None
         case Rope():
-            per_pair, _ = frequencies(inside, len(tokens))
+            per_pair, _ = frequencies(score_position, len(tokens))
             angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
-            return position_name(inside), "queries and keys", "angle of pair m at position i: i · θ^(−2m/d)", angles
+            return (
+                position_name(score_position),
+                "queries and keys",
+                "angle of pair m at position i: i · θ^(−2m/d)",
+                angles,
+            )
         case Alibi():
             return "alibi", "scores", "S + bias; bias = −slope · |i − j|", bias
         case RelativeBuckets() | Disentangled():
-            return position_name(inside), "scores", "S + bias, learned for each distance j − i", bias
+            return position_name(score_position), "scores", "S + bias, learned for each distance j − i", bias
         case RelativeSines():
-            return position_name(inside), "scores", "S + (Q + b)·R, with R of the sinusoid of i − j", bias
+            return position_name(score_position), "scores", "S + (Q + b)·R, with R of the sinusoid of i − j", bias
         case FirstBlockAgain():
-            return position_name(inside), "scores", "S + ln(1 + times) for keys of the first block", bias
+            return position_name(score_position), "scores", "S + ln(1 + times) for keys of the first block", bias
         case _:
-            assert_never(inside)
+            assert_never(score_position)

@@ -22,14 +22,14 @@ def head_projections(model: Model, layer: int, head: int) -> dict[str, Numbers]:
         return {}
     spec = model.spec.blocks[layer].attention
     weights = model.store.layer(model.backend, layer)
-    found = {}
+    matrices = {}
     for name, role, dim in zip(OF_HEAD, "qkv", (spec.head_dim, spec.head_dim, spec.v_dim), strict=True):
         matrix = weights(f"attn.{role}.weight")
         heads = spec.heads if role == "q" else spec.kv_heads
         if matrix is not None and matrix.shape[0] == heads * dim:
             first = head * heads // spec.heads * dim
-            found[name] = np.asarray(model.backend.numpy(matrix), np.float64)[first : first + dim].T
-    return found
+            matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[first : first + dim].T
+    return matrices
 
 
 def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:

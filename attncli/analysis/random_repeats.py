@@ -20,8 +20,8 @@ LENGTH = 32
 DRAWS = 3
 """Sequences that scores are averaged over."""
 
-Layers = Iterable[tuple[int, np.ndarray[Any, Any]]]
-Scores = dict[tuple[int, int], dict[str, float]]
+LayerWeights = Iterable[tuple[int, np.ndarray[Any, Any]]]
+RepeatScores = dict[tuple[int, int], dict[str, float]]
 
 
 def sequence(
@@ -31,21 +31,21 @@ def sequence(
 
     Fewer ordinary tokens than `length` are drawn with repetition. Draws are equal on every machine.
     """
-    drawn = integers(seed, "repeats", length)
+    numbers = integers(seed, "repeats", length)
     pool = list(range(len(ordinary)))
-    chosen = []
-    for number in drawn:
-        at = int(number) % len(pool)
-        chosen.append(ordinary[pool[at]])
+    repeated_tokens = []
+    for number in numbers:
+        pool_index = int(number) % len(pool)
+        repeated_tokens.append(ordinary[pool[pool_index]])
         if len(ordinary) >= length:
-            pool[at] = pool[-1]
+            pool[pool_index] = pool[-1]
             pool.pop()
-    every = [*before, *chosen, *chosen, *after]
+    every = [*before, *repeated_tokens, *repeated_tokens, *after]
     return [replace(token, index=index, start=None, end=None) for index, token in enumerate(every)]
 
 
 def scores(
-    run: Callable[[list[Token]], Layers],
+    run_tokens: Callable[[list[Token]], LayerWeights],
     ordinary: Sequence[Token],
     *,
     before: Sequence[Token] = (),
@@ -53,18 +53,18 @@ def scores(
     length: int = LENGTH,
     draws: int = DRAWS,
     seed: int = 0,
-) -> Scores:
+) -> RepeatScores:
     """For each (layer, head): mean A[i, i−r] (`repeats_duplicate`) and mean A[i, i−r+1] (`repeats_induction`) over
     the second half, r being `length`, averaged over `draws` sequences.
 
-    run: gives each layer's number and weights [head, query, key] for some tokens.
+    run_tokens: gives each layer's number and weights [head, query, key] for some tokens.
     """
     totals: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
     first = len(before) + length
     i = np.arange(first, first + length)
     for draw in range(draws):
         tokens = sequence(ordinary, length, seed + draw, before=before, after=after)
-        for layer, weights in run(tokens):
+        for layer, weights in run_tokens(tokens):
             duplicate, induction = weights[:, i, i - length].mean(-1), weights[:, i, i - length + 1].mean(-1)
             for head, pair in enumerate(zip(duplicate, induction, strict=True)):
                 totals[layer, head] = totals.get((layer, head), np.zeros(2)) + np.array(pair, np.float64) / draws

@@ -27,20 +27,20 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     block = model.spec.blocks[layer]
     trace = next(iter(model.trace(tokens, layers=[layer], keep=("weights",))))
     if "sum" not in trace.stages:
-        told = "adds attention and feed-forward at once" if block.parallel else "has no residual"
-        raise UnsupportedError(f"layer {layer} {told}", expected="x + attention on its own", hint="--residual")
-    found = {
+        reason = "adds attention and feed-forward at once" if block.parallel else "has no residual"
+        raise UnsupportedError(f"layer {layer} {reason}", expected="x + attention on its own", hint="--residual")
+    stages = {
         name: np.asarray(model.backend.numpy(array), np.float64)
         for name, array in trace.stages.items()
         if name in ("hidden", "sum", "norm")
     }
-    x, after = np.asarray(model.backend.numpy(trace.before), np.float64)[query], found["sum"][query]
+    x, after = np.asarray(model.backend.numpy(trace.before), np.float64)[query], stages["sum"][query]
     norm = _norm(model, layer, block.norms, x, after)
     apart = 0.0
     if norm is not None:
-        own = found["norm"][query] if norm.place == "attn.sum" else found["hidden"][query]
-        apart = float(np.abs(norm.normed - own).max(initial=0.0))
-    given = trace.stages.get("weights")
+        normed_row = stages["norm"][query] if norm.place == "attn.sum" else stages["hidden"][query]
+        apart = float(np.abs(norm.normed - normed_row).max(initial=0.0))
+    weights = trace.stages.get("weights")
     lengths = float(np.linalg.norm(x) * np.linalg.norm(after))
     return ResidualTopic(
         **header(model, text, tokens),
@@ -51,7 +51,9 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         x=x,
         out=after - x,
         sum=after,
-        weights=UNSET if given is None else np.asarray(model.backend.numpy(given), np.float64)[:, query].max(axis=0),
+        weights=UNSET
+        if weights is None
+        else np.asarray(model.backend.numpy(weights), np.float64)[:, query].max(axis=0),
         cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
         norm=norm,
         agreement=apart,
@@ -65,13 +67,13 @@ def _norm(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, afte
     place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
     if place not in norms or not model.own_layers:
         return None
-    norm, given = norms[place], after if place == "attn.sum" else x
+    norm, vector = norms[place], after if place == "attn.sum" else x
     weights = model.store.layer(model.backend, layer)
     weight, bias = (weights(f"{place}.{name}") for name in ("weight", "bias"))
-    mean = float(given.mean())
-    moved = given - mean if norm.kind == "layer" else given
-    variance = float((moved**2).mean())
-    scaled = moved / np.sqrt(variance + norm.eps)
+    mean = float(vector.mean())
+    centred_vector = vector - mean if norm.kind == "layer" else vector
+    variance = float((centred_vector**2).mean())
+    scaled = centred_vector / np.sqrt(variance + norm.eps)
     normed = scaled
     if weight is not None and norm.affine:
         factor = np.asarray(model.backend.numpy(weight), np.float64)
@@ -82,7 +84,7 @@ def _norm(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, afte
         place=place,
         kind=norm.kind,
         eps=norm.eps,
-        given=given,
+        given=vector,
         mean=mean,
         variance=variance,
         scaled=scaled,

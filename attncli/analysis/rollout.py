@@ -12,7 +12,7 @@ import numpy as np
 from attncli.analysis.visible_keys import Bools, Floats
 
 
-class Rollout:
+class AttentionRollout:
     """Multiplies layers as they come, first layer first. result, uniform: [query, key], rows sum to 1."""
 
     def __init__(self, count: int) -> None:
@@ -27,13 +27,13 @@ class Rollout:
         """
         mean = np.asarray(weights, np.float64).mean(0)
         self.result = residual(mean) @ self.result
-        seen = (
+        visibility = (
             np.ones_like(mean, bool)
             if visible is None
             else np.broadcast_to(visible, (*np.shape(visible)[:-2], *mean.shape))
         )
-        shown: Floats = seen.reshape((-1, *mean.shape)).astype(np.float64)
-        even = (shown / np.maximum(shown.sum(-1, keepdims=True), 1)).mean(0)
+        visible_keys: Floats = visibility.reshape((-1, *mean.shape)).astype(np.float64)
+        even = (visible_keys / np.maximum(visible_keys.sum(-1, keepdims=True), 1)).mean(0)
         self.uniform = residual(even) @ self.uniform
 
 

@@ -13,12 +13,12 @@ from typing import Protocol
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.pairs import Pairs
+from attncli.analysis.pairs import TokenPairs
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 
 
-class About(Struct, frozen=True, eq=False):
+class TokenFacts(Struct, frozen=True, eq=False):
     """What is known of the tokens behind the keys.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
@@ -26,7 +26,7 @@ class About(Struct, frozen=True, eq=False):
     same text, so that i − j is a distance.
     """
 
-    pairs: Pairs | None = None
+    pairs: TokenPairs | None = None
     special: Bools | None = None
     punctuation: Bools | None = None
     aligned: bool = True
@@ -50,15 +50,15 @@ def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
 
 CLEARLY = 1 - 1e-6
 """Up to this share of the peak, key 0's weight is below it however a division was rounded."""
-NOTHING_TOLD: Mapping[str, Array] = {}
+NO_FACTS: Mapping[str, Array] = {}
 
 
-class Rows(Protocol):
+class AttentionRows(Protocol):
     """Facts of a block of query rows. i: absolute query positions [row]; see: what each row sees."""
 
     i: Ints
-    see: Sight
-    about: About
+    sight: Sight
+    about: TokenFacts
 
     @property
     def heads(self) -> int:
@@ -88,14 +88,14 @@ class Rows(Protocol):
     def rest(self) -> Floats:
         """Σ_j A_ij without key 0 and the query itself; summed, not subtracted, as sinks leave little."""
 
-    def at(self, offset: int) -> Floats:
+    def at_offset(self, offset: int) -> Floats:
         """A_{i, i+offset}, 0 where that key is not visible."""
 
     def key(self, k: int) -> Floats:
         """A_ik, 0 where key k is not visible."""
 
-    def mass(self, chosen: Bools) -> Floats:
-        """Σ A_ij over the keys j in `chosen`, booleans [key]."""
+    def mass(self, key_mask: Bools) -> Floats:
+        """Σ A_ij over the keys j in `key_mask`, booleans [key]."""
 
     def same(self, after: int) -> Floats:
         """Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
@@ -113,16 +113,16 @@ class WeightRows:
         weights: Array,
         i: Ints,
         low: int,
-        see: Sight,
-        about: About,
-        told: Mapping[str, Array] = NOTHING_TOLD,
+        sight: Sight,
+        about: TokenFacts,
+        facts: Mapping[str, Array] = NO_FACTS,
     ) -> None:
         wide = "float64" if backend.name == "numpy" else "float32"
         narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
-        self.backend, self.i, self.low, self.see, self.about = backend, i, low, see, about
+        self.backend, self.i, self.low, self.sight, self.about = backend, i, low, sight, about
         self.weights = backend.cast(weights, wide) if narrow else weights
-        self._told = told
-        self._at: dict[int, Floats] = {}
+        self._facts = facts
+        self._by_offset: dict[int, Floats] = {}
 
     @property
     def heads(self) -> int:
@@ -131,29 +131,29 @@ class WeightRows:
     @cached_property
     def total(self) -> Floats:
         before, after = self._sides
-        return before + self._near.sum(-1) + after + (self.key(0) if self._split[0] > 0 else 0.0)
+        return before + self._near.sum(-1) + after + (self.key(0) if self._near_range[0] > 0 else 0.0)
 
     @cached_property
     def entropy(self) -> Floats:
-        told = self._told.get("entropy")
-        return self.numpy(self.backend.entropy(self.weights) if told is None else told)
+        entropies = self._facts.get("entropy")
+        return self.numpy(self.backend.entropy(self.weights) if entropies is None else entropies)
 
     @cached_property
     def peak(self) -> Floats:
-        told = self._told.get("peak")
-        return np.maximum(self.peak_beyond_first, self.key(0)) if told is None else self.numpy(told)
+        peaks = self._facts.get("peak")
+        return np.maximum(self.peak_beyond_first, self.key(0)) if peaks is None else self.numpy(peaks)
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
         # where key 0 is well below the peak, that is the peak beyond it, too
-        doubtful = self.key(0) > self.peak * CLEARLY if "peak" in self._told else np.ones(self._shape, bool)
+        doubtful = self.key(0) > self.peak * CLEARLY if "peak" in self._facts else np.ones(self._shape, bool)
         if 2 * doubtful.sum() > doubtful.size:
             return self._largest(self.weights)
-        found = self.peak.copy()
+        peaks = self.peak.copy()
         for head in np.flatnonzero(doubtful.any(-1)):
             rows = np.flatnonzero(doubtful[head])
-            found[head, rows] = self._largest(self.backend.take(self.weights[head], self.backend.keep(rows), 0))
-        return found
+            peaks[head, rows] = self._largest(self.backend.take(self.weights[head], self.backend.keep(rows), 0))
+        return peaks
 
     def _largest(self, weights: Array) -> Floats:
         """The largest of each row's weights on keys other than key 0; 0 where there is none."""
@@ -168,42 +168,43 @@ class WeightRows:
     def moments(self) -> tuple[Floats, Floats]:
         # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
         # positions count from the first row, so that nothing large cancels
-        first, split = int(self.i[0]), self._split
+        first, near_range = int(self.i[0]), self._near_range
         i = (self.i - first).astype(np.float64)
         sides = self._sides
-        whole = sides[0] + (self.key(0) if split[0] > 0 else 0.0)
-        before = self._ramp(0, split[0], first) - i * whole
-        after = self._ramp(split[1], self.weights.shape[-1], first) - i * sides[1]
-        j = self.low + np.arange(*split) - first
+        whole = sides[0] + (self.key(0) if near_range[0] > 0 else 0.0)
+        before = self._ramp(0, near_range[0], first) - i * whole
+        after = self._ramp(near_range[1], self.weights.shape[-1], first) - i * sides[1]
+        j = self.low + np.arange(*near_range) - first
         near = self._near
         steps = j[None, :] - i[:, None]
-        far, signed = after - before, before + after
-        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed + np.einsum("hij,ij->hi", near, steps)
+        far, signed_sums = after - before, before + after
+        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed_sums + np.einsum("hij,ij->hi", near, steps)
 
     @cached_property
-    def _split(self) -> tuple[int, int]:
+    def _near_range(self) -> tuple[int, int]:
         """The columns from the first row's own position to the last row's."""
         start, stop = (
-            min(max(at - self.low, 0), self.weights.shape[-1]) for at in (int(self.i[0]), int(self.i[-1]) + 1)
+            min(max(position - self.low, 0), self.weights.shape[-1])
+            for position in (int(self.i[0]), int(self.i[-1]) + 1)
         )
         return start, stop
 
     @cached_property
     def rest(self) -> Floats:
-        j = self.low + np.arange(*self._split)
+        j = self.low + np.arange(*self._near_range)
         before, after = self._sides
-        counted = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
-        return before + np.einsum("hij,ij->hi", self._near, counted) + after
+        key_counts = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
+        return before + np.einsum("hij,ij->hi", self._near, key_counts) + after
 
     @cached_property
     def _near(self) -> Floats:
         """The weights on the rows' own positions, [head, row, position]."""
-        return self.numpy(self.weights[..., slice(*self._split)])
+        return self.numpy(self.weights[..., slice(*self._near_range)])
 
     @cached_property
     def _sides(self) -> tuple[Floats, Floats]:
         """Σ A_ij over the keys before and after the rows' own positions, key 0 left out."""
-        start, stop = self._split
+        start, stop = self._near_range
         beyond = max(1 - self.low, 0)
         before, after = self.weights[..., beyond : max(start, beyond)], self.weights[..., max(stop, beyond) :]
         return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(self.backend.sum(after, -1)[..., 0])
@@ -216,24 +217,24 @@ class WeightRows:
         piece = self.weights[..., start:stop]
         return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
 
-    def at(self, offset: int) -> Floats:
-        if offset not in self._at:
+    def at_offset(self, offset: int) -> Floats:
+        if offset not in self._by_offset:
             # the nearest are asked for together: one look for all of them
             offsets = NEAREST if abs(offset) <= NEARBY else (offset,)
             key = self.i + np.array(offsets)[:, None] - self.low
             inside = (key >= 0) & (key < self.weights.shape[-1])
-            found = np.zeros((len(offsets), *self._shape)).swapaxes(0, 1)
-            found[:, inside] = self._pick(np.nonzero(inside)[1], key[inside])
-            self._at.update(zip(offsets, found.swapaxes(0, 1), strict=True))
-        return self._at[offset]
+            weights = np.zeros((len(offsets), *self._shape)).swapaxes(0, 1)
+            weights[:, inside] = self._pick(np.nonzero(inside)[1], key[inside])
+            self._by_offset.update(zip(offsets, weights.swapaxes(0, 1), strict=True))
+        return self._by_offset[offset]
 
     def key(self, k: int) -> Floats:
         if not self.low <= k < self.low + self.weights.shape[-1]:
             return np.zeros(self._shape)
         return self.numpy(self.weights[..., k - self.low])
 
-    def mass(self, chosen: Bools) -> Floats:
-        columns = np.flatnonzero(chosen[self.low : self.low + self.weights.shape[-1]])
+    def mass(self, key_mask: Bools) -> Floats:
+        columns = np.flatnonzero(key_mask[self.low : self.low + self.weights.shape[-1]])
         if not columns.size:
             return np.zeros(self._shape)
         return self.numpy(self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[..., 0])
@@ -244,12 +245,12 @@ class WeightRows:
         if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
             inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
             rows, keys = rows[inside], keys[inside]
-        found = np.zeros(self._shape)
+        sums = np.zeros(self._shape)
         if rows.size:
             # pairs come row by row: one sum over each run
             starts = np.flatnonzero(np.diff(rows, prepend=-1))
-            found[:, rows[starts]] = np.add.reduceat(self._pick(rows, keys - self.low), starts, axis=-1)
-        return found
+            sums[:, rows[starts]] = np.add.reduceat(self._pick(rows, keys - self.low), starts, axis=-1)
+        return sums
 
     def _pick(self, rows: Ints, columns: Ints) -> Floats:
         heads, _, width = self.weights.shape

@@ -10,8 +10,8 @@ from attncli.mechanism.attention import attention
 
 def row_softmax(scores: Floats) -> Floats:
     """Softmax of each row of scores [row, key]; what is not finite is hidden, a row without a finite score is all 0."""
-    seen = np.isfinite(scores)
-    keys = np.where(seen, scores, 0.0)[:, None, :, None]
+    is_finite = np.isfinite(scores)
+    keys = np.where(is_finite, scores, 0.0)[:, None, :, None]
     queries = np.ones((len(scores), 1, 1, 1))
-    found = attention(queries, keys, np.zeros_like(keys), scale=1.0, mask=seen[:, None, None, :])
-    return np.asarray(found.weights[:, 0, 0], np.float64)
+    result = attention(queries, keys, np.zeros_like(keys), scale=1.0, mask=is_finite[:, None, None, :])
+    return np.asarray(result.weights[:, 0, 0], np.float64)

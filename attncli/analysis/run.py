@@ -13,26 +13,26 @@ from attncli.analysis.document import empty_rows, header, layer_part, notes, ove
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.documents.run import PooledMap, RunDocument, RunLayer
-from attncli.analysis.links import Links, kinds_left_out
-from attncli.analysis.long_run import STAGES, Rowwise
+from attncli.analysis.links import LinkCollector, kinds_left_out
+from attncli.analysis.long_run import STAGES, BlockCollector
 from attncli.analysis.run_layers import between_words, of_query, rows_of, single_rows
-from attncli.analysis.words import joined, merged_words
+from attncli.analysis.words import join_words, merged_words
 from attncli.arrays.backend import SCORE_ITEM, Backend
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.position_spec import ADDED
 from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, LayerTrace
-from attncli.models.batch import alone
-from attncli.models.estimate import Estimate, StoredSizes, estimate
+from attncli.models.batch import take_text
+from attncli.models.estimate import CostEstimate, StoredSizes, estimate
 from attncli.models.model import Model
 
 if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
-class Wanted(Struct, frozen=True):
+class RunRequest(Struct, frozen=True):
     """What of a run goes into its document.
 
     layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
@@ -52,10 +52,10 @@ class Wanted(Struct, frozen=True):
     span: tuple[int, int] | None = None
 
 
-class Cost(Struct, frozen=True):
+class RunCost(Struct, frozen=True):
     """What a run will take, estimated before it starts. numbers: how many there are in the document."""
 
-    estimate: Estimate
+    estimate: CostEstimate
     numbers: int
 
     @property
@@ -64,15 +64,15 @@ class Cost(Struct, frozen=True):
         return self.estimate.peak
 
 
-def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | None = None) -> Cost:
+def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> RunCost:
     """The cost of running `count` tokens; see `cost_of`."""
     return cost_of(
         model.spec,
         count,
-        wanted,
+        request,
         dtype=model.backend.dtype,
-        computed=model.computing(count).dtype,
-        saved=saved,
+        compute_dtype=model.computing(count).dtype,
+        is_saved=is_saved,
         rows=rows,
     )
 
@@ -80,44 +80,46 @@ def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | N
 def cost_of(
     spec: Spec,
     count: int,
-    wanted: Wanted,
+    request: RunRequest,
     *,
     dtype: str,
-    computed: str,
-    saved: bool = False,
+    compute_dtype: str,
+    is_saved: bool = False,
     rows: int | None = None,
-    stored: StoredSizes | None = None,
-) -> Cost:
-    """The cost of running `count` tokens through a model of this Spec. dtype: of its results. computed: what it
+    stored_sizes: StoredSizes | None = None,
+) -> RunCost:
+    """The cost of running `count` tokens through a model of this Spec. dtype: of its results. compute_dtype: what it
     computes in.
 
-    saved: whether all stages are kept to be saved. rows: query rows at a time. stored: sizes of weights in files.
+    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes: sizes of weights in files.
     """
-    layers = spec.attending(wanted.layers)
+    layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
-    item, shown = SCORE_ITEM[dtype], 1 if wanted.query is not None else count
-    everything = wanted.stages or saved
-    numbers = held = most = 0  # held: to the end, in the document or to be saved
+    item, row_count = SCORE_ITEM[dtype], 1 if request.query is not None else count
+    everything = request.stages or is_saved
+    numbers = answer_numbers = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
-        heads = len(selected(wanted.heads, attention.heads))
-        wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + spec.d_model * (1 + 3 * wanted.stages))
-        wide += count * (2 * heads * attention.v_dim + spec.d_model) * wanted.stages  # k, v and hidden are whole
-        numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
+        heads = len(numbers_of(request.heads, attention.heads))
+        wide = row_count * (
+            heads * attention.v_dim * (1 + 2 * request.stages) + spec.d_model * (1 + 3 * request.stages)
+        )
+        wide += count * (2 * heads * attention.v_dim + spec.d_model) * request.stages  # k, v and hidden are whole
+        numbers += (heads * row_count * count * (2 + len(SQUARE) * request.stages) + wide) * request.matrices
         # a bias by position is as large as what it is added to
-        least = 2 if wanted.matrices else 1 + isinstance(attention.position, ADDED)
+        least = 2 if request.matrices else 1 + isinstance(attention.position, ADDED)
         squares = _squares(attention) if everything else least
         # what is saved is there twice while it is written
-        held += heads * count * squares * (2 * count * saved or shown * wanted.matrices)
+        answer_numbers += heads * count * squares * (2 * count * is_saved or row_count * request.matrices)
         most = max(most, attention.heads * count * count * squares)
-    running = estimate(spec, count, stored=stored, layers=layers, kept=0, rows=rows, dtype=computed)
-    rounds = computed != dtype
-    whole = saved or (wanted.matrices and wanted.query is None)
+    running = estimate(spec, count, sizes=stored_sizes, layers=layers, kept_stages=0, rows=rows, dtype=compute_dtype)
+    rounds = compute_dtype != dtype
+    whole = is_saved or (request.matrices and request.query is None)
     # what a layer keeps is part of the answer only where all of it is, as it is
-    kept = most * SCORE_ITEM[computed] * (rounds or not whole or wanted.heads is not EVERY)
+    score_bytes = most * SCORE_ITEM[compute_dtype] * (rounds or not whole or request.heads is not EVERY)
     if not whole:
-        kept += most * item * rounds
-    parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}
-    return Cost(replace(running, memory={**running.memory, **parts}), numbers)
+        score_bytes += most * item * rounds
+    parts = {"scores that are kept": score_bytes if rows is None else 0, "answer": answer_numbers * item}
+    return RunCost(replace(running, memory={**running.memory, **parts}), numbers)
 
 
 def _squares(attention: Attention) -> int:
@@ -127,7 +129,7 @@ def _squares(attention: Attention) -> int:
     return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
 
 
-class Batched(Struct, frozen=True):
+class BatchTraces(Struct, frozen=True):
     """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and what computed
     it."""
 
@@ -136,13 +138,13 @@ class Batched(Struct, frozen=True):
     computing: Backend
 
 
-def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection) -> list[Batched]:
+def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection) -> list[BatchTraces]:
     """Run texts together, as `Model.trace_batch` does. layers, heads: which."""
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
     computing = model.computing(max(map(len, texts)))
     return [
-        Batched([alone(trace, entry, len(tokens)) for trace in traces], shapes, computing)
+        BatchTraces([take_text(trace, entry, len(tokens)) for trace in traces], shapes, computing)
         for entry, tokens in enumerate(texts)
     ]
 
@@ -151,82 +153,88 @@ def run_document(
     model: Model,
     text: str,
     tokens: Sequence[Token],
-    wanted: Wanted,
+    request: RunRequest,
     *,
-    see: Callable[[LayerTrace], None] | None = None,
+    on_trace: Callable[[LayerTrace], None] | None = None,
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
-    batched: Batched | None = None,
+    batch: BatchTraces | None = None,
     recording: Recording | None = None,
 ) -> RunDocument:
     """Run a text and return its `attn.run/1` document.
 
-    see: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
+    on_trace: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
     at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
-    rows are given. batched: what the text gave in a batch, in place of a run. recording: takes the heads of the run.
+    rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the heads of the run.
     """
-    words = merged_words(tokens, text) if wanted.words else None
-    words = words if wanted.span is None else joined(tokens, text, [wanted.span], words)
-    shown = tokens if words is None else words.words
+    words = merged_words(tokens, text) if request.words else None
+    words = words if request.span is None else join_words(tokens, text, [request.span], words)
+    row_tokens = tokens if words is None else words.words
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
-    learned = model.identity.source == "checkpoint"
-    leave_out = () if wanted.all_links else kinds_left_out(shown, learned=learned)
-    links = Links(shown, top=wanted.top, query=wanted.query, leave_out=leave_out)
+    is_learned = model.identity.source == "checkpoint"
+    leave_out = () if request.all_links else kinds_left_out(row_tokens, is_learned=is_learned)
+    links = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=leave_out)
     long = (
         None
         if rows is None
-        else Rowwise(
-            model, len(tokens), links, layers=wanted.layers, heads=wanted.heads, query=wanted.query, progress=progress
+        else BlockCollector(
+            model,
+            len(tokens),
+            links,
+            layers=request.layers,
+            heads=request.heads,
+            query=request.query,
+            progress=progress,
         )
     )
-    traces: Iterable[LayerTrace] = () if batched is None else batched.traces
-    if batched is None:
+    traces: Iterable[LayerTrace] = () if batch is None else batch.traces
+    if batch is None:
         # scores that are kept could not be overwritten
-        scores = wanted.matrices if long is None else wanted.query is not None
+        scores = request.matrices if long is None else request.query is not None
         keep: Sequence[str] = STAGES if scores else ("weights",)
-        keep = SQUARE if wanted.stages or see is not None else keep
-        watch = None if long is None else long.see
+        keep = SQUARE if request.stages or on_trace is not None else keep
+        on_block = None if long is None else long.on_block
         traces = (recording or model).trace(
-            tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch
+            tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
         )
-    shapes: list[ShapeRow] = [] if batched is None else batched.shapes
+    shapes: list[ShapeRow] = [] if batch is None else batch.shapes
     layers: list[RunLayer] = []
     empty: list[EmptyRow] = []
     warnings: list[str] = notes(model, text, tokens)
     maps: list[PooledMap] = []
     averages: list[Numbers] = []
     for trace in traces:
-        heads = selected(wanted.heads, model.spec.blocks[trace.layer].attention.heads)
+        heads = numbers_of(request.heads, model.spec.blocks[trace.layer].attention.heads)
         shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
         empty += empty_rows(model.backend, trace, heads)
         warnings += overflow(model.backend, trace)
-        if see is not None:
-            see(trace)
+        if on_trace is not None:
+            on_trace(trace)
         if long is not None:
             maps += long.maps()
             part = single_rows(trace.layer, heads, long.row())
         else:
-            part = layer_part(model.backend, trace, heads, stages=wanted.stages)
-            if wanted.stages and trace.layer == 0:
-                part = _embedded(model, tokens, part)
+            part = layer_part(model.backend, trace, heads, stages=request.stages)
+            if request.stages and trace.layer == 0:
+                part = _with_embedding(model, tokens, part)
             if words is not None:
                 part = between_words(part, words)
             links.add(trace.layer, heads, [rows_of(head) for head in part.heads])
-            part = of_query(part, wanted.query)
-        if wanted.query is not None:
+            part = of_query(part, request.query)
+        if request.query is not None:
             averages.append(
-                np.asarray(np.mean([rows_of(head)[0][: len(shown)] for head in part.heads], 0, dtype=np.float64))
+                np.asarray(np.mean([rows_of(head)[0][: len(row_tokens)] for head in part.heads], 0, dtype=np.float64))
             )
-        if wanted.matrices:
+        if request.matrices:
             layers.append(part)
         del trace, part  # while the next layer is computed
     return RunDocument(
-        **header(model, text, tokens, words, computing=None if batched is None else batched.computing),
-        queries=UNSET if wanted.query is None else [wanted.query],
+        **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
+        queries=UNSET if request.query is None else [request.query],
         shapes=shapes,
         overview=links.overview(),
         layers=layers,
-        links=links.found(),
+        links=links.strongest(),
         maps=UNSET if long is None else maps,
         average=np.mean(averages, 0) if averages else UNSET,
         links_leave_out=list(leave_out) or UNSET,
@@ -235,12 +243,12 @@ def run_document(
     )
 
 
-def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
+def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
     """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `embedded` has
     them."""
-    from attncli.analysis.added_positions import embedded  # only --stages all asks
+    from attncli.analysis.added_positions import split_embedding  # only --stages all asks
 
-    both = None if part.stages is UNSET else embedded(model, tokens)
+    both = None if part.stages is UNSET else split_embedding(model, tokens)
     if both is None or part.stages is UNSET:
         return part
     return replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})

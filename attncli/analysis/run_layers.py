@@ -20,8 +20,10 @@ def rows_of(head: RunHead) -> Numbers:
 
 def single_rows(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> RunLayer:
     """A layer of which only one query's rows were kept, or nothing."""
-    held = enumerate(heads if row else ())
-    parts = [RunHead(head=head, scores=row["masked"][at], weights=row["weights"][at]) for at, head in held]
+    head_numbers = enumerate(heads if row else ())
+    parts = [
+        RunHead(head=head, scores=row["masked"][place], weights=row["weights"][place]) for place, head in head_numbers
+    ]
     return RunLayer(layer=layer, heads=parts)
 
 
@@ -37,7 +39,7 @@ def of_query(layer: RunLayer, query: int | None) -> RunLayer:
     if query is None:
         return layer
 
-    def cut(rows: Numbers | UnsetType) -> Numbers | UnsetType:
+    def take_row(rows: Numbers | UnsetType) -> Numbers | UnsetType:
         return rows if rows is UNSET else rows[query : query + 1].copy()
 
     def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
@@ -51,9 +53,9 @@ def of_query(layer: RunLayer, query: int | None) -> RunLayer:
     heads = [
         RunHead(
             head=head.head,
-            scores=cut(head.scores),
-            weights=cut(head.weights),
-            output=cut(head.output),
+            scores=take_row(head.scores),
+            weights=take_row(head.weights),
+            output=take_row(head.output),
             stages=cut_stages(head.stages),
         )
         for head in layer.heads
@@ -61,7 +63,7 @@ def of_query(layer: RunLayer, query: int | None) -> RunLayer:
     return RunLayer(
         layer=layer.layer,
         heads=heads,
-        output=cut(layer.output),
+        output=take_row(layer.output),
         stages=cut_stages(layer.stages),
-        hidden=cut(layer.hidden),
+        hidden=take_row(layer.hidden),
     )

@@ -27,25 +27,25 @@ def saved_derivation(
 
     Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
     """
-    held = {name: tensors.get(f"layers.{layer}.{name}") for name in NEEDED}
+    arrays = {name: tensors.get(f"layers.{layer}.{name}") for name in NEEDED}
     hidden = tensors.get(f"hidden.{layer}")
     scale = document.attention.scale
-    missing = [name for name, array in held.items() if array is None]
+    missing = [name for name, array in arrays.items() if array is None]
     if missing or hidden is None or scale is None or document.attention.hashing is not UNSET:
         raise UnsupportedError(
             "this file does not hold what a derivation takes",
             expected="every stage of dense attention, as --save writes them",
         )
-    stages = {name: np.asarray(array, np.float64) for name, array in held.items() if array is not None}
+    stages = {name: np.asarray(array, np.float64) for name, array in arrays.items() if array is not None}
     heads = len(stages["q"])
-    found: dict[str, Floats] = {"hidden": np.asarray(hidden, np.float64)}
+    head_stages: dict[str, Floats] = {"hidden": np.asarray(hidden, np.float64)}
     for name, array in stages.items():
         place = head * len(array) // heads  # heads may share keys and values
-        found[name] = array[place : place + 1]
-    row = float(found["weights"][0, query].sum())
+        head_stages[name] = array[place : place + 1]
+    row = float(head_stages["weights"][0, query].sum())
     if 0 < row < LEAST:
         raise UnsupportedError("a learned sink took a part of this row, and the file does not hold it")
-    steps = steps_of(found, scale, document.attention.softcap, None, query)
+    steps = steps_of(head_stages, scale, document.attention.softcap, None, query)
     out = tensors.get(f"layers.{layer}.out")
     return AttentionTopic(
         **heading_of(document),
@@ -53,13 +53,15 @@ def saved_derivation(
         layer=layer,
         head=head,
         query=query,
-        extra_keys=found["k"].shape[-2] - len(document.tokens),
+        extra_keys=head_stages["k"].shape[-2] - len(document.tokens),
         rotated=document.attention.position.startswith("rope"),
         shapes=document.shapes,
         steps=steps,
-        matrices=Matrices(scores=found["masked"][0], weights=found["weights"][0], output=found["mixed"][0]),
-        after=UNSET if out is None else After(x=found["hidden"][query], out=np.asarray(out, np.float64)[query]),
-        agreement=agreement(steps, found, query),
+        matrices=Matrices(
+            scores=head_stages["masked"][0], weights=head_stages["weights"][0], output=head_stages["mixed"][0]
+        ),
+        after=UNSET if out is None else After(x=head_stages["hidden"][query], out=np.asarray(out, np.float64)[query]),
+        agreement=agreement(steps, head_stages, query),
         empty_rows=document.empty_rows,
         warnings=document.warnings,
     )

@@ -13,7 +13,7 @@ from attncli.arrays.backend import Backend
 from attncli.mechanism.trace import SAVED, LayerTrace
 
 
-class Stored:
+class SavedStages:
     """Collects layers' traces as `layers.{i}.{stage}` and `hidden.{i}`, arrays on the CPU.
 
     Stages of cross-attention are named `layers.{i}.cross.{stage}`. Stages that a run did not
@@ -50,6 +50,6 @@ def metadata(document: RunDocument) -> dict[str, str]:
             raise TypeError(f"metadata holds no {type(part).__name__}")
         return dict(members(part))
 
-    held = dict(members(document)) | {"tokens": document.tokens if document.pieces is UNSET else document.pieces}
+    values = dict(members(document)) | {"tokens": document.tokens if document.pieces is UNSET else document.pieces}
     names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
-    return {name: orjson.dumps(held[name], default=plain).decode() for name in names}
+    return {name: orjson.dumps(values[name], default=plain).decode() for name in names}

@@ -71,9 +71,9 @@ def _dots(d_k: int, samples: int, seed: int) -> np.ndarray[Any, Any]:
 
 
 def _variance(scale: str, values: np.ndarray[Any, Any], theory: float) -> ScaleVariance:
-    centred = values - values.mean()
-    variance = float((centred**2).sum() / (len(values) - 1))
-    error = math.sqrt(max(float((centred**4).mean()) - variance**2, 0.0) / len(values))
+    deviations = values - values.mean()
+    variance = float((deviations**2).sum() / (len(values) - 1))
+    error = math.sqrt(max(float((deviations**4).mean()) - variance**2, 0.0) / len(values))
     return ScaleVariance(
         scale=scale,
         mean=float(values.mean()),
@@ -97,8 +97,8 @@ def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int,
         for name, scale in scales:
             weights = attention(q, k, np.zeros((count, 1, keys, 1)), scale=scale).weights
             sums[name] += peakedness(weights[:, 0, 0]).sum(axis=0)
-    found = [_named(name, total / queries) for name, total in sums.items()]
-    return [*found, _named("uniform", peakedness(np.full((1, keys), 1 / keys))[0])]
+    rows_by_scale = [_softmax_row(name, total / queries) for name, total in sums.items()]
+    return [*rows_by_scale, _softmax_row("uniform", peakedness(np.full((1, keys), 1 / keys))[0])]
 
 
 def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -112,5 +112,5 @@ def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.stack([weights.max(axis=1), -(weights * logs).sum(axis=1), norms], axis=1)
 
 
-def _named(scale: str, values: np.ndarray[Any, Any]) -> ScaleSoftmax:
+def _softmax_row(scale: str, values: np.ndarray[Any, Any]) -> ScaleSoftmax:
     return ScaleSoftmax(scale=scale, largest=float(values[0]), entropy=float(values[1]), gradient=float(values[2]))

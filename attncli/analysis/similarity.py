@@ -36,9 +36,9 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
             f"weights of {list(a.shape)} against {list(b.shape)}", expected="equally many queries and keys"
         )
     rows = row_divergences(a, b)
-    used = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
+    used_rows = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
     with np.errstate(invalid="ignore"):
-        means: Floats = np.where(used, rows, 0).sum(-1) / used.sum(-1)
+        means: Floats = np.where(used_rows, rows, 0).sum(-1) / used_rows.sum(-1)
     return means
 
 
@@ -53,18 +53,20 @@ def distances(weights: Any, visible: Bools | None = None) -> Floats:
 
     Raises LimitError where there are too many pairs.
     """
-    found = np.asarray(weights, np.float64)
-    heads = len(found)
-    if heads * heads * found[0].size > LARGEST:
+    matrices = np.asarray(weights, np.float64)
+    heads = len(matrices)
+    if heads * heads * matrices[0].size > LARGEST:
         raise LimitError(
-            f"comparing {heads} heads on {found.shape[-1]} tokens is {heads * heads * found[0].size:,} steps",
+            f"comparing {heads} heads on {matrices.shape[-1]} tokens is {heads * heads * matrices[0].size:,} steps",
             expected=f"at most {LARGEST:,}",
             hint="a shorter text, --layer L or --head H",
         )
     table = np.zeros((heads, heads))
     for head in range(heads - 1):
-        shown = None if visible is None or visible.ndim < 3 else visible[head + 1 :] & visible[head]
-        row = jensen_shannon(found[head][None], found[head + 1 :], visible if shown is None else shown)
+        common_visibility = None if visible is None or visible.ndim < 3 else visible[head + 1 :] & visible[head]
+        row = jensen_shannon(
+            matrices[head][None], matrices[head + 1 :], visible if common_visibility is None else common_visibility
+        )
         table[head, head + 1 :] = table[head + 1 :, head] = np.sqrt(row / np.log(2))
     return table
 
@@ -80,11 +82,11 @@ def tree(table: Floats) -> list[Merge]:
     numbers, sizes = list(range(count)), [1] * count
     merges = []
     for step in range(count - 1):
-        a, b = sorted(int(at) for at in np.unravel_index(int(np.argmin(near)), near.shape))
+        a, b = sorted(int(index) for index in np.unravel_index(int(np.argmin(near)), near.shape))
         first, last = sorted((numbers[a], numbers[b]))
         merges.append(Merge(a=first, b=last, height=float(near[a, b])))
-        joined = (sizes[a] * near[a] + sizes[b] * near[b]) / (sizes[a] + sizes[b])
-        near[a], near[:, a] = joined, joined
+        mean_distances = (sizes[a] * near[a] + sizes[b] * near[b]) / (sizes[a] + sizes[b])
+        near[a], near[:, a] = mean_distances, mean_distances
         near[a, a] = np.inf
         near = np.delete(np.delete(near, b, 0), b, 1)
         sizes[a] += sizes[b]

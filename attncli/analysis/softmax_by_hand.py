@@ -19,7 +19,7 @@ from attncli.errors import InputError, UsageError
 from attncli.mechanism.attention import attention
 
 
-class Softmax(Struct, frozen=True):
+class SoftmaxSteps(Struct, frozen=True):
     """One row of softmax with every step, as Python floats.
 
     scores: what enters, None where hidden. highest: the largest visible score, None if nothing
@@ -30,7 +30,7 @@ class Softmax(Struct, frozen=True):
 
     scores: tuple[float | None, ...]
     highest: float | None
-    shifted: tuple[float | None, ...]
+    shifted_scores: tuple[float | None, ...]
     exponentials: tuple[float, ...]
     sink: float | None
     total: float
@@ -48,7 +48,7 @@ class Softmax(Struct, frozen=True):
         return math.sqrt(max(sum(squares) - 2 * sum(w * w * w for w in self.weights) + sum(squares) ** 2, 0.0))
 
 
-def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> Softmax:
+def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> SoftmaxSteps:
     """Softmax of one row of scores. sink: a learned logit that takes its share and is dropped.
 
     Source: the maximum is subtracted first, as every implementation does, so that no exponential overflows.
@@ -56,13 +56,21 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     visible = [score for score in scores if score is not None]
     if not visible:
         nothing = (0.0,) * len(scores)
-        return Softmax(tuple(scores), None, (None,) * len(scores), nothing, None, 0.0, nothing)
+        return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), nothing, None, 0.0, nothing)
     highest = max(visible) if sink is None else max(*visible, sink)
-    shifted = tuple(None if score is None else score - highest for score in scores)
-    raised = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted)
-    swallowed = None if sink is None else math.exp(sink - highest)
-    total = math.fsum(raised) + (swallowed or 0.0)
-    return Softmax(tuple(scores), highest, shifted, raised, swallowed, total, tuple(value / total for value in raised))
+    shifted_scores = tuple(None if score is None else score - highest for score in scores)
+    exponentials = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted_scores)
+    sink_weight = None if sink is None else math.exp(sink - highest)
+    total = math.fsum(exponentials) + (sink_weight or 0.0)
+    return SoftmaxSteps(
+        tuple(scores),
+        highest,
+        shifted_scores,
+        exponentials,
+        sink_weight,
+        total,
+        tuple(value / total for value in exponentials),
+    )
 
 
 def parse_scores(numbers: Sequence[str]) -> list[float]:
@@ -70,7 +78,7 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
 
     Raises InputError for none or for what is no finite number.
     """
-    found = []
+    scores = []
     for piece in " ".join(numbers).replace(",", " ").split():
         try:
             value = float(piece)
@@ -82,10 +90,10 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
                 expected="numbers, such as 2.0 1.0 0.1",
                 hint="attn explain softmax 2.0 1.0 0.1",
             )
-        found.append(value)
-    if not found:
+        scores.append(value)
+    if not scores:
         raise InputError("there are no scores", expected="at least one number", hint="attn explain softmax 2.0 1.0 0.1")
-    return found
+    return scores
 
 
 def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
@@ -97,31 +105,31 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
     """
     if not (math.isfinite(temperature) and temperature > 0):
         raise UsageError(f"--temperature is {temperature:g}", expected="a positive number")
-    divided = [score / temperature for score in scores]
-    if not all(map(math.isfinite, divided)):
+    divided_scores = [score / temperature for score in scores]
+    if not all(map(math.isfinite, divided_scores)):
         raise InputError(
             f"a score divided by the temperature {temperature:g} is too large for a float", expected="smaller scores"
         )
-    worked = softmax_steps(divided)
-    plain = [_exp(score) for score in divided]
+    steps = softmax_steps(divided_scores)
+    plain = [_exp(score) for score in divided_scores]
     total = math.fsum(value for value in plain if value is not None)
-    ran = softmax_of(divided)
+    ran = softmax_of(divided_scores)
     return SoftmaxTopic(
         version=__version__,
         topic="softmax",
         given=list(scores),
         temperature=temperature,
-        scores=divided,
+        scores=divided_scores,
         exponentials=plain,
         sum=None if None in plain or not math.isfinite(total) else total,
-        highest=max(divided),
-        shifted=list(worked.shifted),
-        shifted_exponentials=list(worked.exponentials),
-        shifted_sum=worked.total,
-        weights=list(worked.weights),
-        entropy=worked.entropy,
-        gradient=worked.gradient,
-        agreement=max(abs(a - b) for a, b in zip(worked.weights, ran, strict=True)),
+        highest=max(divided_scores),
+        shifted=list(steps.shifted_scores),
+        shifted_exponentials=list(steps.exponentials),
+        shifted_sum=steps.total,
+        weights=list(steps.weights),
+        entropy=steps.entropy,
+        gradient=steps.gradient,
+        agreement=max(abs(a - b) for a, b in zip(steps.weights, ran, strict=True)),
         warnings=[],
     )
 
@@ -129,8 +137,8 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
 def softmax_of(scores: Sequence[float]) -> list[float]:
     """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and the scores as keys."""
     keys = np.asarray(scores, np.float64)[None, :, None]
-    found = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
-    return [float(weight) for weight in found[0, 0]]
+    weights = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
+    return [float(weight) for weight in weights[0, 0]]
 
 
 def _exp(value: float) -> float | None:

@@ -35,21 +35,23 @@ def target_id(model: Model, name: str) -> int:
             )
         return int(number)
     spellings = (f" {name}", name)
-    found = [[token for token in model.tokenizer.encode(text) if not token.special] for text in spellings]
-    for pieces in found:
+    encodings = [[token for token in model.tokenizer.encode(text) if not token.special] for text in spellings]
+    for pieces in encodings:
         if len(pieces) == 1 and pieces[0].id is not None and not pieces[0].unknown:
             return pieces[0].id
-    if any(token.unknown for token in found[-1]):
+    if any(token.unknown for token in encodings[-1]):
         raise InputError(
             f"{name!r} is unknown to this model: its vocabulary has no entry for it",
             expected="a word that is one entry",
             hint="id:N names an entry",
         )
-    told = " ".join(f"{token.text} (id:{token.id})" for token in found[-1])
+    pieces_text = " ".join(f"{token.text} (id:{token.id})" for token in encodings[-1])
     raise InputError(
-        f"{name!r} is {len(found[-1])} entries of the vocabulary: {told}" if told else f"{name!r} is no entry",
+        f"{name!r} is {len(encodings[-1])} entries of the vocabulary: {pieces_text}"
+        if pieces_text
+        else f"{name!r} is no entry",
         expected="a word that is one entry",
-        hint="one of these, as id:N" if told else "id:N names an entry",
+        hint="one of these, as id:N" if pieces_text else "id:N names an entry",
     )
 
 

@@ -13,14 +13,14 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.captured_heads import Counted, also_hidden, of_entry, of_place
+from attncli.analysis.captured_heads import CapturedHeads, of_entry, of_place, visibility_notes
 from attncli.analysis.document import shape_row
 from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.analysis.documents.tensors import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
 from attncli.analysis.heads import numbers
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
-from attncli.mechanism.arguments import checked
+from attncli.mechanism.arguments import check_arguments
 from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.mask_spec import spec_text
@@ -49,7 +49,7 @@ class Options(Struct, frozen=True):
     softmax_dtype: str | None = None
 
 
-class Captured(Struct, frozen=True):
+class CapturedTensors(Struct, frozen=True):
     """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
 
     stored: the weights [..., head, query, key] that stand beside them in the file, None without any.
@@ -60,7 +60,7 @@ class Captured(Struct, frozen=True):
     k: Array
     v: Array
     rule: Rule
-    stored: np.ndarray[Any, Any] | None = None
+    saved_weights: np.ndarray[Any, Any] | None = None
 
     @property
     def lead(self) -> tuple[int, ...]:
@@ -82,18 +82,20 @@ class Captured(Struct, frozen=True):
         return attend(self.backend, self.q, self.k, self.v, self.rule)
 
 
-def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *, layer: int | None = None) -> Captured:
+def capture_attention(
+    tensors: Tensors, where: str, backend: Backend, options: Options, *, layer: int | None = None
+) -> CapturedTensors:
     """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
 
     Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
     used where the file has them and the options do not say otherwise. Raises InputError.
     """
     prefix = _prefix(tensors, where, layer)
-    given = [backend.array(array) for array in _alike([_with_heads(tensors[prefix + name]) for name in ROLES])]
+    roles = [backend.array(array) for array in _alike([_with_heads(tensors[prefix + name]) for name in ROLES])]
     extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
     lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
-    _, q, k, v, rule = checked(
-        *given, scale=options.scale, softcap=options.softcap,
+    _, q, k, v, rule = check_arguments(
+        *roles, scale=options.scale, softcap=options.softcap,
         mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False,
         window=None,
         offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
@@ -102,7 +104,7 @@ def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *
     if options.mask.depends_on() == "vectors" and q.ndim > 3:
         raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
     mask = options.mask.bind(backend, q, k) if q.ndim == 3 else options.mask
-    return Captured(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
+    return CapturedTensors(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
 
 
 def _on(backend: Backend, array: np.ndarray[Any, Any] | None, *, as_bool: bool = False) -> Array | None:
@@ -129,35 +131,40 @@ def _alike(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
 def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
     if layer is None and all(name in tensors for name in ROLES):
         return ""
-    saved = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
-    if saved:
-        chosen = saved[0] if layer is None else layer
-        if chosen not in saved:
+    layers = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
+    if layers:
+        number = layers[0] if layer is None else layer
+        if number not in layers:
             raise InputError(
-                f"there is no layer {chosen} in this file", where=where, expected=f"one of {', '.join(map(str, saved))}"
+                f"there is no layer {number} in this file",
+                where=where,
+                expected=f"one of {', '.join(map(str, layers))}",
             )
-        lacking = [name for role in ROLES if (name := f"layers.{chosen}.{role}") not in tensors]
+        lacking = [name for role in ROLES if (name := f"layers.{number}.{role}") not in tensors]
         if lacking:
             raise InputError(
-                f"this file has layers.{chosen}.q without {' and '.join(lacking)}", where=where, expected="q, k and v"
+                f"this file has layers.{number}.q without {' and '.join(lacking)}", where=where, expected="q, k and v"
             )
-        return f"layers.{chosen}."
+        return f"layers.{number}."
     missing = [name for name in ROLES if name not in tensors]
     if not missing:
         raise InputError(
             f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer"
         )
-    found = listing(sorted(tensors)) or "nothing"
+    tensor_names = listing(sorted(tensors)) or "nothing"
     close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
     hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
     raise InputError(
-        f"no tensor is called {' or '.join(missing)}; found {found}", where=where, expected="q, k and v", hint=hint
+        f"no tensor is called {' or '.join(missing)}; found {tensor_names}",
+        where=where,
+        expected="q, k and v",
+        hint=hint,
     )
 
 
 def tensors_document(
     file: str,
-    arrays: Captured,
+    arrays: CapturedTensors,
     trace: RowBlock | None,
     mask: Mask,
     *,
@@ -174,25 +181,27 @@ def tensors_document(
     """
     backend, lead = arrays.backend, arrays.lead
     places = list(np.ndindex(lead))
-    held = {} if trace is None else {name: backend.numpy(trace.stages[name]) for name in SQUARE}
+    stage_values = {} if trace is None else {name: backend.numpy(trace.stages[name]) for name in SQUARE}
     if trace is not None:
-        held["mixed"] = backend.numpy(trace.mixed)
+        stage_values["mixed"] = backend.numpy(trace.mixed)
     batch, links, empties = [], [], []
     for number, place in enumerate(places):
         rule = of_entry(arrays.rule, place)
         offset = rule.offset if isinstance(rule.offset, int) else 0
-        counted = Counted(backend, arrays.k.shape[-2], heads, top, offset=offset)
+        captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
         if trace is None:
-            so_far = partial(_told, progress, number, len(places))
-            empty = backend.numpy(counted.streamed(backend, arrays.entry(place), rule, so_far).empty)[list(heads)]
+            so_far = partial(_report_share, progress, number, len(places))
+            empty = backend.numpy(captured_heads.stream_rows(backend, arrays.entry(place), rule, so_far).empty)[
+                list(heads)
+            ]
         else:
-            weights = held["weights"][place][list(heads)]
-            counted.whole(weights, held["masked"][place][list(heads)] != -np.inf)
+            weights = stage_values["weights"][place][list(heads)]
+            captured_heads.whole(weights, stage_values["masked"][place][list(heads)] != -np.inf)
             empty = backend.numpy(trace.empty)[place][list(heads)]
-        measured = counted.metrics()
+        results = captured_heads.metrics()
         parts = []
-        for at, head in enumerate(heads):
-            every = {name: held[name][place][head] for name in held}
+        for index, head in enumerate(heads):
+            every = {name: stage_values[name][place][head] for name in stage_values}
             parts.append(
                 CapturedHead(
                     head=head,
@@ -200,15 +209,15 @@ def tensors_document(
                     weights=every.get("weights", UNSET),
                     output=every.get("mixed", UNSET),
                     stages=every if stages and every else UNSET,
-                    metrics=numbers(measured, at, "value"),
-                    baseline=numbers(measured, at, "baseline"),
+                    metrics=numbers(results, index, "value"),
+                    baseline=numbers(results, index, "baseline"),
                 )
             )
             links += [
                 CapturedLink(index=list(place), head=head, query=query, key=key, weight=weight)
-                for query, key, weight in counted.links()[at]
+                for query, key, weight in captured_heads.links()[index]
             ]
-            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[at])]
+            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[index])]
         batch.append(BatchEntry(index=list(place), heads=parts))
     rule = arrays.rule
     return TensorsDocument(
@@ -229,36 +238,39 @@ def tensors_document(
         batch=batch,
         links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
         empty_rows=empties,
-        warnings=[*also_hidden(rule, backend), *([] if trace is None else _unlike(arrays.stored, held["weights"]))],
+        warnings=[
+            *visibility_notes(rule, backend),
+            *([] if trace is None else _unlike(arrays.saved_weights, stage_values["weights"])),
+        ],
     )
 
 
-def _told(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:
+def _report_share(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:
     progress((entry + share) / entries)
 
 
-def _shapes(arrays: Captured, trace: RowBlock | None) -> list[ShapeRow]:
+def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
     """The shape trace; by blocks of rows nothing is n × n, and only what goes in and comes out has a row."""
-    shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
+    arrays_shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
     if trace is None:
         out = (*arrays.lead, *arrays.q.shape[-3:-1], arrays.v.shape[-1])
-        shown["mixed"] = np.broadcast_to(np.float32(0), out)
+        arrays_shown["mixed"] = np.broadcast_to(np.float32(0), out)
     else:
         rule = arrays.rule
-        masked = [rule.given, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
+        masked = [rule.visibility, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
         absent = {
             "capped": rule.softcap is None,
             "biased": rule.bias is None,
             "masked": all(part is None for part in masked),
         }
-        shown |= {name: array for name, array in trace.stages.items() if not absent.get(name, False)}
-        shown["mixed"] = trace.mixed
+        arrays_shown |= {name: array for name, array in trace.stages.items() if not absent.get(name, False)}
+        arrays_shown["mixed"] = trace.mixed
     count = len(arrays.lead)
     names = tuple(f"batch {axis}" if count > 1 else "batch" for axis in range(count))
-    return [_shape(row) for row in shapes_of(shown, leading=names)]
+    return [_shape(row) for row in shapes_of(arrays_shown, leading=names)]
 
 
-def _model(file: str, arrays: Captured) -> ModelPart:
+def _model(file: str, arrays: CapturedTensors) -> ModelPart:
     """What ran: the arrays, and no weights."""
     return ModelPart(
         source="tensors",
@@ -275,11 +287,11 @@ def _model(file: str, arrays: Captured) -> ModelPart:
     )
 
 
-def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
+def _unlike(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
     """A warning where the file has weights of its own and these are others."""
-    if stored is None or stored.shape != weights.shape:
+    if saved_weights is None or saved_weights.shape != weights.shape:
         return []
-    apart = float(np.nan_to_num(np.abs(stored - weights.astype(np.float64))).max(initial=0.0))
+    apart = float(np.nan_to_num(np.abs(saved_weights - weights.astype(np.float64))).max(initial=0.0))
     if apart <= SAME:
         return []
     return [

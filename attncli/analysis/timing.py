@@ -15,7 +15,7 @@ from attncli.errors import LimitError
 from attncli.mechanism.attend import Rule, attend
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
 from attncli.mechanism.random_streams import normal
-from attncli.mechanism.streaming import stream, unseen
+from attncli.mechanism.streaming import ignore_block, stream
 
 MOST_BYTES = 4 * 2**30
 """Dense scores with their copies may take this much."""
@@ -29,51 +29,53 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda
     """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent
     network, torch's fused.
 
-    `ratio` is to the dense run of the same backend, `computed` the same ratio of multiply-adds. One
+    `ratio` is to the dense run of the same backend, `work_ratios` the same ratio of multiply-adds. One
     warm-up each. note: told what is being timed. Raises LimitError where the dense scores would not fit.
     """
-    needed = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
-    if needed > MOST_BYTES:
+    least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
+    if least_bytes > MOST_BYTES:
         raise LimitError(
-            f"dense attention over {sizes.n} tokens and {sizes.heads} heads takes about {needed / 2**30:.1f} GiB",
+            f"dense attention over {sizes.n} tokens and {sizes.heads} heads takes about {least_bytes / 2**30:.1f} GiB",
             expected=f"at most {MOST_BYTES / 2**30:.0f} GiB to measure",
             hint="a smaller -n or fewer --num-heads",
         )
     work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants(sizes)}
-    computed = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
+    work_ratios = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
         name: work[name] / work["full"] for name in ("causal", "window", "rnn")
     }
-    found = []
+    timings = []
     for name in ("numpy", *(("torch",) if torch_is_installed() else ())):
         if name == "numpy" and sizes.dtype in ("bfloat16", "float16"):
             continue
         backend = choose(name, device=None, dtype=sizes.dtype)
         dense = 0.0
-        for what, seconds, times in _timed(backend, sizes, seed, note):
+        for what, seconds, times in _measure_runs(backend, sizes, seed, note):
             dense = seconds if what == "full" else dense
-            found.append(
+            timings.append(
                 Timing(
                     name=what,
                     backend=name,
                     seconds=seconds,
                     repeats=times,
                     ratio=seconds / dense,
-                    computed=computed[what],
+                    computed=work_ratios[what],
                 )
             )
-    return found
+    return timings
 
 
-def _timed(backend: Backend, sizes: Sizes, seed: int, note: Callable[[str], None]) -> Iterator[tuple[str, float, int]]:
-    for what, run in _runs(backend, sizes, seed):
+def _measure_runs(
+    backend: Backend, sizes: Sizes, seed: int, note: Callable[[str], None]
+) -> Iterator[tuple[str, float, int]]:
+    for what, run_variant in _runs(backend, sizes, seed):
         note(f"timing {what} on {backend.name} …")
-        run()
-        taken: list[float] = []
-        while len(taken) < REPEATS and sum(taken) < ENOUGH:
+        run_variant()
+        durations: list[float] = []
+        while len(durations) < REPEATS and sum(durations) < ENOUGH:
             start = perf_counter()
-            run()
-            taken.append(perf_counter() - start)
-        yield what, median(taken), len(taken)
+            run_variant()
+            durations.append(perf_counter() - start)
+        yield what, median(durations), len(durations)
 
 
 def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -85,16 +87,16 @@ def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Call
     def rule(mask: Mask) -> Rule:
         return Rule(scale=sizes.d_k**-0.5, mask=mask)
 
-    def streamed(mask: Mask) -> Callable[[], None]:
-        def run() -> None:
-            stream(backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), see=unseen)
+    def stream_mask(mask: Mask) -> Callable[[], None]:
+        def run_stream() -> None:
+            stream(backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block)
 
-        return run
+        return run_stream
 
     yield "full", lambda: attend(backend, q, k, v, rule(Everywhere()), keep=("weights",))
-    yield "streamed", streamed(Everywhere())
-    yield "causal", streamed(Causal())
-    yield "window", streamed(Window(sizes.window - 1, 0))
+    yield "streamed", stream_mask(Everywhere())
+    yield "causal", stream_mask(Causal())
+    yield "window", stream_mask(Window(sizes.window - 1, 0))
     yield "rnn", _recurrent(backend, sizes, seed)
     if backend.name == "torch":
         from attncli.arrays.torch_backend import fused_attention
@@ -108,11 +110,11 @@ def _recurrent(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]
     x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))
     w, u = (backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5)) for name in "wu")
 
-    def run() -> Array:
-        entered = backend.matmul(x, w)
+    def run_steps() -> Array:
+        inputs = backend.matmul(x, w)
         state = backend.array(np.zeros((1, width), np.float32))
-        for at in range(sizes.n):
-            state = backend.tanh(entered[at : at + 1] + backend.matmul(state, u))
+        for step in range(sizes.n):
+            state = backend.tanh(inputs[step : step + 1] + backend.matmul(state, u))
         return state
 
-    return run
+    return run_steps

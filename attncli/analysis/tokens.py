@@ -15,7 +15,7 @@ def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Token
     """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span; a byte's own."""
     rows = []
     for token in tokens:
-        covered = "" if token.start is None else text[token.start : token.end]
+        token_text = "" if token.start is None else text[token.start : token.end]
         # the span of a byte is the character that it is part of
         rows.append(
             TokenBytes(
@@ -28,7 +28,7 @@ def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Token
                 unknown=token.unknown or UNSET,
                 bytes=[token.id]
                 if tokenizer == "byte" and token.id is not None
-                else list(covered.encode("utf-8", "surrogatepass")),
+                else list(token_text.encode("utf-8", "surrogatepass")),
             )
         )
     warnings: list[str] = []

@@ -33,17 +33,17 @@ def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
     """
     backend, attention = model.backend, model.spec.blocks[trace.layer].attention
     v = backend.numpy(trace.stages[stage]).astype(np.float64)  # [kv, key, v_dim]
-    stored = model.store.layer(backend, trace.layer)("attn.o.weight")
-    if stored is None:
+    output_weight = model.store.layer(backend, trace.layer)("attn.o.weight")
+    if output_weight is None:
         sizes = np.linalg.norm(v, axis=-1)
         return sizes[np.arange(attention.heads) * len(v) // attention.heads]
     w_o = (
-        backend.numpy(stored).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
+        backend.numpy(output_weight).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
     )  # [width, head, v_dim]
-    found = [
+    norms = [
         np.linalg.norm(v[head * len(v) // attention.heads] @ w_o[:, head].T, axis=-1) for head in range(attention.heads)
     ]
-    return np.stack(found)
+    return np.stack(norms)
 
 
 def shares(weights: Floats, sizes: Floats) -> Floats:
@@ -51,7 +51,7 @@ def shares(weights: Floats, sizes: Floats) -> Floats:
 
     weights: [head, query, key]. sizes: the same, or of one query for all.
     """
-    moved = np.asarray(weights, np.float64) * sizes
-    sums = moved.sum(-1, keepdims=True)
-    found: Floats = moved / np.where(sums > 0, sums, 1.0)
-    return found
+    products = np.asarray(weights, np.float64) * sizes
+    sums = products.sum(-1, keepdims=True)
+    share_values: Floats = products / np.where(sums > 0, sums, 1.0)
+    return share_values

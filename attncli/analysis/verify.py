@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from attncli import __version__
 from attncli.analysis.documents.verify import Float32Distance, Float64Distance, LayerDifference, VerifyDocument
-from attncli.inputs.hub import Resolved
-from attncli.models.verify import LIMIT, RATIO, Verified
+from attncli.inputs.hub import ModelLocation
+from attncli.models.verify import LIMIT, RATIO, Verification
 
 
-def verify_document(found: Resolved, text: str, result: Verified) -> VerifyDocument:
+def verify_document(location: ModelLocation, text: str, result: Verification) -> VerifyDocument:
     """The document. weights and cross: largest difference by head; see `models.verify` for what is compared."""
     return VerifyDocument(
         version=__version__,
-        name=found.name,
-        folder=str(found.folder),
+        name=location.name,
+        folder=str(location.folder),
         text=text,
         tokens=result.tokens,
         backend=result.backend,
@@ -29,6 +29,8 @@ def verify_document(found: Resolved, text: str, result: Verified) -> VerifyDocum
             for layer in result.layers
         ],
         float64=Float64Distance(worst=result.worst, limit=LIMIT),
-        float32=Float32Distance(ours=result.ours, theirs=result.theirs, ratio=result.ratio, limit=RATIO),
-        passed=result.passed,
+        float32=Float32Distance(
+            ours=result.run_distance, theirs=result.reference_distance, ratio=result.ratio, limit=RATIO
+        ),
+        passed=result.is_within_limits,
     )

@@ -29,7 +29,7 @@ HASHED_WIDTH = 64
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-class Count(Struct, frozen=True):
+class VisibilityCounts(Struct, frozen=True):
     """The keys that every query sees, [query], how many queries see each key, [key], and a map [row, column] of pairs
     per cell."""
 
@@ -63,9 +63,9 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
         stop = min(start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries)
         low, high = span(mask, start, stop - 1, keys)
         i, j = np.arange(start, stop)[:, None], np.arange(low, high)[None, :]
-        found = visible(mask, i, j, keys=keys, backend=backend)
-        seen = backend.numpy(found[0] if found.ndim > 2 else found)
-        yield start, low, high, np.broadcast_to(seen, (stop - start, high - low))
+        visibility = visible(mask, i, j, keys=keys, backend=backend)
+        block_visibility = backend.numpy(visibility[0] if visibility.ndim > 2 else visibility)
+        yield start, low, high, np.broadcast_to(block_visibility, (stop - start, high - low))
         start = stop
 
 
@@ -88,25 +88,29 @@ def pairs_of(mask: Mask, n: int) -> int:
 
     `lsh` is counted for seeded random vectors. Raises LimitError where looking would take too long.
     """
-    found = mask.pairs(n)
-    return sum(int(seen.sum()) for *_, seen in visible_rows(bound(mask, n, n, 0), n, n)) if found is None else found
+    pair_count = mask.pairs(n)
+    return (
+        sum(int(visibility.sum()) for *_, visibility in visible_rows(bound(mask, n, n, 0), n, n))
+        if pair_count is None
+        else pair_count
+    )
 
 
-def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Count:
+def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> VisibilityCounts:
     """Count what a bound mask shows. most: rows and columns of the map at most."""
     block = max(-(-max(queries, keys) // most), 1)
     per_query, per_key = np.zeros(queries, np.int64), np.zeros(keys, np.int64)
     cells = np.zeros((-(-queries // block), -(-keys // block)), np.int64)
-    for start, low, high, seen in visible_rows(mask, queries, keys):
+    for start, low, high, visibility in visible_rows(mask, queries, keys):
         if low == high:
             continue
-        per_query[start : start + len(seen)] = seen.sum(axis=1)
-        per_key[low:high] += seen.sum(axis=0)
-        pooled = np.add.reduceat(seen, _edges(low, high, block), axis=1, dtype=np.int64)
-        rows = np.add.reduceat(pooled, _edges(start, start + len(seen), block), axis=0)
-        top, left = start // block, low // block
-        cells[top : top + rows.shape[0], left : left + rows.shape[1]] += rows
-    return Count(per_query, per_key, cells, block)
+        per_query[start : start + len(visibility)] = visibility.sum(axis=1)
+        per_key[low:high] += visibility.sum(axis=0)
+        pooled = np.add.reduceat(visibility, _edges(low, high, block), axis=1, dtype=np.int64)
+        rows = np.add.reduceat(pooled, _edges(start, start + len(visibility), block), axis=0)
+        top, left_cell = start // block, low // block
+        cells[top : top + rows.shape[0], left_cell : left_cell + rows.shape[1]] += rows
+    return VisibilityCounts(per_query, per_key, cells, block)
 
 
 def _edges(first: int, last: int, block: int) -> list[int]:
@@ -117,9 +121,9 @@ def _edges(first: int, last: int, block: int) -> list[int]:
 def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     """What one mask shows, as `attn.mask/1` holds it. Share is of queries × keys, 0 to 1; the map's cells likewise of
     their pairs."""
-    found = count(bound(mask, queries, keys, seed), queries, keys)
-    pairs = int(found.per_query.sum())
-    heights, widths = (np.diff([*range(0, size, found.block), size]) for size in (queries, keys))
+    counts = count(bound(mask, queries, keys, seed), queries, keys)
+    pairs = int(counts.per_query.sum())
+    heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
     return MaskPart(
         spec=spec_text(mask),
         words=MaskWords(en=describe(mask), zh=describe(mask, lang="zh")),
@@ -127,9 +131,9 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
         pairs=pairs,
         share=pairs / (queries * keys),
         keys_per_query=KeysPerQuery(
-            least=int(found.per_query.min()), mean=pairs / queries, most=int(found.per_query.max())
+            least=int(counts.per_query.min()), mean=pairs / queries, most=int(counts.per_query.max())
         ),
-        empty_rows=[int(at) for at in np.flatnonzero(found.per_query == 0)],
-        unseen_keys=[int(at) for at in np.flatnonzero(found.per_key == 0)],
-        map=ShareMap(block=found.block, share=found.cells / np.outer(heights, widths)),
+        empty_rows=[int(index) for index in np.flatnonzero(counts.per_query == 0)],
+        unseen_keys=[int(index) for index in np.flatnonzero(counts.per_key == 0)],
+        map=ShareMap(block=counts.block, share=counts.cells / np.outer(heights, widths)),
     )

@@ -25,7 +25,7 @@ class Sight(Struct, frozen=True, eq=False):
     count: Ints
     first: Ints
     last: Ints
-    seen: Bools | None
+    visibility: Bools | None
     low: int
 
     @property
@@ -33,44 +33,45 @@ class Sight(Struct, frozen=True, eq=False):
         """Rows that see nothing, [head or 1, row]."""
         return self.count == 0
 
-    def at(self, key: Ints) -> Bools:
+    def has_key(self, key: Ints) -> Bools:
         """Whether row r sees key[r]; key: integers [row], any values. Returns [head or 1, row]."""
         inside = (key >= self.first) & (key <= self.last)
-        if self.seen is None:
+        if self.visibility is None:
             return inside
-        column = np.clip(key - self.low, 0, self.seen.shape[-1] - 1)
-        return inside & self.seen[:, np.arange(key.size), column]
+        column = np.clip(key - self.low, 0, self.visibility.shape[-1] - 1)
+        return inside & self.visibility[:, np.arange(key.size), column]
 
-    def shown(self, high: int) -> Bools:
+    def visibility_matrix(self, high: int) -> Bools:
         """Visibility key by key, [head or 1, row, low..high-1]."""
-        if self.seen is not None:
-            return self.seen
+        if self.visibility is not None:
+            return self.visibility
         j = np.arange(self.low, high)
         return (j >= self.first[..., None]) & (j <= self.last[..., None])
 
     def spread(self) -> Floats:
         """Uniform weights over what each row sees, [head or 1, row, low…]; 0 in empty rows."""
-        if self.seen is None:
+        if self.visibility is None:
             raise ValueError("sight without gaps has closed forms")
-        return self.seen / np.maximum(self.count, 1)[..., None]
+        return self.visibility / np.maximum(self.count, 1)[..., None]
 
 
-def sight(seen: Bools | None, rows: int, low: int, high: int) -> Sight:
+def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sight:
     """The sight of `rows` rows over the keys low..high-1.
 
-    seen: booleans [row, key] or [head, row, key] that broadcast, or None where all is visible.
+    visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is visible.
     """
-    if seen is None:
+    if visibility is None:
         shape = (1, rows)
         return Sight(np.full(shape, high - low), np.full(shape, low), np.full(shape, high - 1), None, low)
-    found = np.broadcast_to(
-        seen if seen.ndim == 3 else seen[None], (seen.shape[0] if seen.ndim == 3 else 1, rows, high - low)
+    matrix = np.broadcast_to(
+        visibility if visibility.ndim == 3 else visibility[None],
+        (visibility.shape[0] if visibility.ndim == 3 else 1, rows, high - low),
     )
-    count = found.sum(-1)
-    first = np.where(count, low + found.argmax(-1), 0)
-    last = np.where(count, high - 1 - found[..., ::-1].argmax(-1), -1)
+    count = matrix.sum(-1)
+    first = np.where(count, low + matrix.argmax(-1), 0)
+    last = np.where(count, high - 1 - matrix[..., ::-1].argmax(-1), -1)
     whole = bool((count == last - first + 1).all())
-    return Sight(count, first, last, None if whole else found, low)
+    return Sight(count, first, last, None if whole else matrix, low)
 
 
 def of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:

@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 from attncli import __version__
 from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
 from attncli.errors import AttnError, LimitError, UnsupportedError
-from attncli.inputs.dtypes import named
-from attncli.inputs.tensors import TensorInfo, tensor_file
-from attncli.models.layouts.layout import NOTHING_ASKED, Asked
+from attncli.inputs.dtypes import dtype_of_name
+from attncli.inputs.tensors import TensorSummary, tensor_file
+from attncli.models.layouts.layout import EMPTY_REQUEST, LayoutRequest
 from attncli.models.layouts.recognise import recognise
 from attncli.models.one_layer import digest
 
@@ -27,7 +27,7 @@ SAVED_ROLES = {
 """What a learner calls the stages that are saved, by the last part of their tensors' names."""
 
 
-def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocument:
+def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightsDocument:
     """The tensors of a file with their statistics, and the attention they make up.
 
     A file that is no attention is listed all the same, and `warnings` says why; so is one whose numbers
@@ -35,7 +35,7 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
     file that is damaged.
     """
     file = tensor_file(path)
-    listed, metadata = file.listed, file.metadata
+    summaries, metadata = file.summaries, file.metadata
     layout: str | None = None
     identity: str | None = None
     sizes: AttentionSizes | None = None
@@ -53,22 +53,22 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
         roles |= {name: "X" for name in arrays if name.startswith("hidden.")}
     elif arrays:
         try:
-            found = recognise(arrays, metadata, str(path), asked)
+            layout_file = recognise(arrays, metadata, str(path), request)
         except AttnError as error:
             warnings.append(
                 f"not read as an attention: {error.what}" + (f"; expected {error.expected}" if error.expected else "")
             )
         else:
-            roles = found.roles
-            layout, identity = found.layout, digest(found.weights)
-            sizes = AttentionSizes(**asdict(found.facts))
-            if found.vocabulary is not None:
-                by: Literal["id", "text"] = "id" if found.vocabulary.places is None else "text"
-                embedding = EmbeddingRows(rows=len(found.vocabulary.rows), by=by)
-            warnings += [*([found.scale.says] if found.scale else []), *found.notes]
+            roles = layout_file.roles
+            layout, identity = layout_file.layout, digest(layout_file.weights)
+            sizes = AttentionSizes(**asdict(layout_file.facts))
+            if layout_file.vocabulary is not None:
+                by: Literal["id", "text"] = "id" if layout_file.vocabulary.places is None else "text"
+                embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
+            warnings += [*([layout_file.scale.description] if layout_file.scale else []), *layout_file.notes]
     statistics = _statistics(arrays)
     rows = []
-    for info in listed:
+    for info in summaries:
         about = statistics.get(info.name, NOT_READ)
         rows.append(
             TensorRow(
@@ -126,26 +126,26 @@ def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statist
     alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
     for name, array in arrays.items():
         alike.setdefault((array.dtype, array.size), []).append(name)
-    found: dict[str, Statistics] = {}
+    by_name: dict[str, Statistics] = {}
     for (_, size), names in alike.items():
         most = max(TOGETHER // max(size, 1), 1)
-        for at in range(0, len(names), most):
-            some = names[at : at + most]
-            rows = [arrays[name].reshape(1, -1) for name in some]
-            stacked = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            found.update(zip(some, _of_rows(stacked), strict=True))
-    return found
+        for first in range(0, len(names), most):
+            group_names = names[first : first + most]
+            rows = [arrays[name].reshape(1, -1) for name in group_names]
+            matrix = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            by_name.update(zip(group_names, _of_rows(matrix), strict=True))
+    return by_name
 
 
-def _of_rows(stored: np.ndarray[Any, Any]) -> Iterator[Statistics]:
+def _of_rows(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     # bfloat16 knows no mean of its own
-    values = stored.astype(np.float32) if stored.dtype.name in ("bfloat16", "float16") else stored
+    values = array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
     finite = np.isfinite(values)
     odd = values.shape[1] - np.count_nonzero(finite, axis=1)
     if odd.any():
         for row, here, bad in zip(values, finite, odd.tolist(), strict=True):
-            kept = row[here]
-            yield next(_of_rows(kept[None]))._replace(odd=bad) if bad else next(_of_rows(row[None]))
+            finite_values = row[here]
+            yield next(_of_rows(finite_values[None]))._replace(odd=bad) if bad else next(_of_rows(row[None]))
         return
     if not values.shape[1]:
         yield from [NOT_READ] * len(values)
@@ -157,8 +157,8 @@ def _of_rows(stored: np.ndarray[Any, Any]) -> Iterator[Statistics]:
         yield Statistics(float(low), middle, float(high), around)
 
 
-def _bytes(info: TensorInfo) -> int | None:
+def _bytes(info: TensorSummary) -> int | None:
     try:
-        return math.prod(info.shape) * named(info.dtype).itemsize
+        return math.prod(info.shape) * dtype_of_name(info.dtype).itemsize
     except KeyError:  # a data type that NumPy has no numbers for
         return None

@@ -36,11 +36,11 @@ class Words(Struct, frozen=True, eq=False):
 
     def merge(self, weights: Floats) -> Floats:
         """Weights [..., token, token] as [..., word, word]; pieces that see nothing do not count in the mean."""
-        found = np.asarray(weights, np.float64)[..., : self.count]
-        to = np.add.reduceat(found, self.starts, axis=-1)
-        looking = np.add.reduceat((found.sum(-1) > 0).astype(np.float64), self.starts, axis=-1)
-        merged: Floats = np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
-        return merged
+        token_weights = np.asarray(weights, np.float64)[..., : self.count]
+        to = np.add.reduceat(token_weights, self.starts, axis=-1)
+        looking = np.add.reduceat((token_weights.sum(-1) > 0).astype(np.float64), self.starts, axis=-1)
+        word_weights: Floats = np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
+        return word_weights
 
     def merge_visible(self, visible: Bools) -> Bools:
         """Visibility [..., token, token] as [..., word, word]: whether any piece sees any piece."""
@@ -58,45 +58,53 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
     spans = list(words(text))
     starts_of = np.array([start for start, _ in spans], np.int64)
     starts = [
-        at for at, token in enumerate(tokens) if at == 0 or not _joined(tokens[at - 1], token, text, spans, starts_of)
+        token_index
+        for token_index, token in enumerate(tokens)
+        if token_index == 0 or not _continues_word(tokens[token_index - 1], token, text, spans, starts_of)
     ]
     ends = [*starts, len(tokens)][1:]
-    found: list[Token] = []
+    words_found: list[Token] = []
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
         piece, last = tokens[first], tokens[stop - 1]
-        covered = (
+        source_text = (
             ""
             if piece.start is None or last.end is None or piece.special or piece.part
             else text[piece.start : last.end].strip()
         )
-        shown = covered or piece.text
+        word_text = source_text or piece.text
         number = piece.id if stop == first + 1 else None
-        unknown = any(token.unknown for token in tokens[first:stop])
-        found.append(Token(index, shown, number, piece.start, last.end, piece.special, piece.part, unknown))
-    return Words(tuple(found), np.array(starts, np.int64), len(tokens))
+        is_unknown = any(token.unknown for token in tokens[first:stop])
+        words_found.append(
+            Token(index, word_text, number, piece.start, last.end, piece.special, piece.part, is_unknown)
+        )
+    return Words(tuple(words_found), np.array(starts, np.int64), len(tokens))
 
 
-def joined(tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None) -> Words:
+def join_words(
+    tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None
+) -> Words:
     """The tokens, or words merged from them, with those of every span [first, stop) made one word; spans do not
     overlap."""
-    shown = list(tokens) if words is None else list(words.words)
+    row_tokens = list(tokens) if words is None else list(words.words)
     starts = list(range(len(tokens))) if words is None else words.starts.tolist()
     ends = dict(spans)
-    inside = {at for first, stop in spans for at in range(first + 1, stop)}
-    found: list[Token] = []
-    for at, token in enumerate(shown):
-        if at in inside:
+    inside = {index for first, stop in spans for index in range(first + 1, stop)}
+    joined_tokens: list[Token] = []
+    for index, token in enumerate(row_tokens):
+        if index in inside:
             continue
-        if at not in ends:
-            found.append(replace(token, index=len(found)))
+        if index not in ends:
+            joined_tokens.append(replace(token, index=len(joined_tokens)))
             continue
-        parts = shown[at : ends[at]]
-        placed = token.start is not None and parts[-1].end is not None and not token.part
-        spelled = text[token.start : parts[-1].end] if placed else "".join(part.text for part in parts)
-        unknown = any(part.unknown for part in parts)
-        found.append(replace(token, index=len(found), text=spelled, id=None, end=parts[-1].end, unknown=unknown))
-    held = np.array([start for at, start in enumerate(starts) if at not in inside], np.int64)
-    return Words(tuple(found), held, len(tokens))
+        parts = row_tokens[index : ends[index]]
+        has_place = token.start is not None and parts[-1].end is not None and not token.part
+        spelling = text[token.start : parts[-1].end] if has_place else "".join(part.text for part in parts)
+        is_unknown = any(part.unknown for part in parts)
+        joined_tokens.append(
+            replace(token, index=len(joined_tokens), text=spelling, id=None, end=parts[-1].end, unknown=is_unknown)
+        )
+    kept_starts = np.array([start for index, start in enumerate(starts) if index not in inside], np.int64)
+    return Words(tuple(joined_tokens), kept_starts, len(tokens))
 
 
 def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
@@ -104,18 +112,18 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
     where it knows all."""
     if not any(token.unknown for token in tokens):
         return 0, 0
-    found = [word for word in merged_words(tokens, text).words if not word.special]
-    return sum(word.unknown for word in found), len(found)
+    word_tokens = [word for word in merged_words(tokens, text).words if not word.special]
+    return sum(word.unknown for word in word_tokens), len(word_tokens)
 
 
 def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
     """The warning that a text has words which the model does not know; none where it knows all."""
-    unknown, count = unknown_words(text, tokens)
-    if not unknown:
+    unknown_count, count = unknown_words(text, tokens)
+    if not unknown_count:
         return []
-    if unknown == 1:
+    if unknown_count == 1:
         return [f"1 of {count} words is unknown to this model: any other unknown word would be the same to it"]
-    return [f"{unknown} of {count} words are unknown to this model: it cannot tell them apart"]
+    return [f"{unknown_count} of {count} words are unknown to this model: it cannot tell them apart"]
 
 
 def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:
@@ -129,7 +137,7 @@ def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hash
     return [tuple(alone[first : first + size]) for first, size in zip(words.starts, words.sizes, strict=True)]
 
 
-def _joined(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:
+def _continues_word(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:
     if before.special or token.special or before.part != token.part or token.part:
         return False
     if (
@@ -144,10 +152,10 @@ def _joined(before: Token, token: Token, text: str, spans: Sequence[tuple[int, i
         return True
     if token.start >= len(text) or token.start == 0:
         return False
-    at = int(np.searchsorted(starts, token.start, side="right")) - 1
-    inside = at >= 0 and spans[at][0] < token.start < spans[at][1]
-    return inside and not (_unspaced(text[token.start - 1]) or _unspaced(text[token.start]))
+    word_index = int(np.searchsorted(starts, token.start, side="right")) - 1
+    inside = word_index >= 0 and spans[word_index][0] < token.start < spans[word_index][1]
+    return inside and not (_is_unspaced(text[token.start - 1]) or _is_unspaced(text[token.start]))
 
 
-def _unspaced(letter: str) -> bool:
+def _is_unspaced(letter: str) -> bool:
     return not letter.isascii() and unicodedata.name(letter, "").startswith(UNSPACED)

@@ -63,13 +63,13 @@ def erf(x: NDArray) -> NDArray:
     Source: W. J. Cody, Rational Chebyshev approximation for the error function, 1969.
     """
     values = np.asarray(x)
-    found = np.empty(values.shape, values.dtype)
-    flat, out = values.reshape(-1), found.reshape(-1)
-    of = _erf if values.dtype == np.float64 else _single
+    result = np.empty(values.shape, values.dtype)
+    flat, out = values.reshape(-1), result.reshape(-1)
+    compute = _erf if values.dtype == np.float64 else _single
     for start in range(0, flat.size, _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        out[part] = of(flat[part].astype(np.float64))
-    return found
+        out[part] = compute(flat[part].astype(np.float64))
+    return result
 
 
 def _erf(wide: NDArray) -> NDArray:
@@ -83,8 +83,8 @@ def _erf(wide: NDArray) -> NDArray:
         last = size[far]
         inverse = 1 / (last * last)
         rest[far] = np.exp(-last * last) * (_INV_SQRT_PI - inverse * _ratio(inverse, _FAR_P, _FAR_Q)) / last
-    found: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - rest, wide))
-    return found
+    result: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - rest, wide))
+    return result
 
 
 def _single(wide: NDArray) -> NDArray:
@@ -102,8 +102,8 @@ def _ratio(x: NDArray, above: Sequence[float], below: Sequence[float]) -> NDArra
 
 def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
     """Σ c_k·x^k. `numpy.polynomial` would do, but importing it takes longer than a whole MiniLM run's activations."""
-    found = np.full_like(x, coefficients[-1])
+    value = np.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        found *= x
-        found += coefficient
-    return found
+        value *= x
+        value += coefficient
+    return value

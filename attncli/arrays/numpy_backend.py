@@ -40,15 +40,15 @@ def _product(a: NDArray, b: NDArray) -> NDArray:
     return np.matmul(a, b) if block is None else thin.product(a, b, block)
 
 
-def _threaded(a: NDArray, b: NDArray) -> NDArray:
+def _threaded_product(a: NDArray, b: NDArray) -> NDArray:
     """a [..., rows, in] times b [in, out], the columns shared out among threads."""
-    found = np.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+    product = np.empty((*a.shape[:-1], b.shape[1]), a.dtype)
 
     def columns(part: slice) -> None:
-        found[..., part] = _product(a, b[:, part])
+        product[..., part] = _product(a, b[:, part])
 
     threads.in_parts(b.shape[1], columns)
-    return found
+    return product
 
 
 class NumpyBackend:
@@ -64,12 +64,12 @@ class NumpyBackend:
         self.dtype = dtype
 
     def array(self, values: Any) -> NDArray:
-        found = np.asarray(values)
-        if found.dtype.kind == "b":
-            return found
-        if found.dtype.kind in "iu":
-            return found.astype(np.int64, copy=False)
-        return found.astype(dtype_named(self.dtype), copy=False)
+        array = np.asarray(values)
+        if array.dtype.kind == "b":
+            return array
+        if array.dtype.kind in "iu":
+            return array.astype(np.int64, copy=False)
+        return array.astype(dtype_named(self.dtype), copy=False)
 
     def keep(self, values: Any) -> NDArray:
         return np.asarray(values)
@@ -92,7 +92,7 @@ class NumpyBackend:
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
         if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
             if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= threads.LARGE and threads.cores() > 1:
-                return _threaded(a, b)
+                return _threaded_product(a, b)
             return _product(a, b)
         narrow = min(a.dtype, b.dtype, key=_width)
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
@@ -118,11 +118,11 @@ class NumpyBackend:
     def where(self, condition: NDArray, a: NDArray | float, b: NDArray | float) -> NDArray:
         # Python scalars adapt to NumPy's own types by themselves, but not to bfloat16.
         sides = [side.dtype for side in (a, b) if isinstance(side, np.ndarray)]
-        chosen = np.where(condition, a, b)
-        return chosen.astype(np.result_type(*sides), copy=False) if sides else chosen
+        result = np.where(condition, a, b)
+        return result.astype(np.result_type(*sides), copy=False) if sides else result
 
-    def hide(self, array: NDArray, seen: NDArray) -> NDArray:
-        np.copyto(array, -np.inf, where=~seen)
+    def hide(self, array: NDArray, visible: NDArray) -> NDArray:
+        np.copyto(array, -np.inf, where=~visible)
         return array
 
     def at_least(self, array: NDArray, least: float) -> NDArray:
@@ -167,22 +167,22 @@ class NumpyBackend:
         return np.any(array, axis, keepdims=True)
 
     def affine(self, x: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
-        found = self.matmul(x, weight.T)
+        product = self.matmul(x, weight.T)
         if bias is not None:
-            found += bias
-        return found
+            product += bias
+        return product
 
     def by_columns(self, weight: NDArray) -> NDArray:
         return weight
 
     def layer_norm(self, x: NDArray, eps: float, weight: NDArray | None, bias: NDArray | None) -> NDArray:
-        found = x - self.sum(x, -1) / x.shape[-1]
-        found /= np.sqrt(self.sum(found * found, -1) / x.shape[-1] + eps)
+        result = x - self.sum(x, -1) / x.shape[-1]
+        result /= np.sqrt(self.sum(result * result, -1) / x.shape[-1] + eps)
         if weight is not None:
-            found *= weight
+            result *= weight
         if bias is not None:
-            found += bias
-        return found
+            result += bias
+        return result
 
     def activation(self, kind: str, array: NDArray) -> NDArray | None:
         return None

@@ -27,19 +27,19 @@ def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
     """
     if not isinstance(first, np.ndarray) or first.size < LARGE or first.dtype.itemsize < 4:
         return work(first, *others)
-    arrays = [np.asarray(one) for one in (first, *others)]
-    if not all(one.flags.c_contiguous for one in arrays):
+    arrays = [np.asarray(array) for array in (first, *others)]
+    if not all(array.flags.c_contiguous for array in arrays):
         return work(first, *others)
     count, width = prod(first.shape[:-1]), first.shape[-1]
-    flat = [one.reshape(count, width) for one in arrays]
-    found = np.empty_like(flat[0])
+    flat = [array.reshape(count, width) for array in arrays]
+    result = np.empty_like(flat[0])
     step = max(PIECE // width, 1)
     starts = iter(range(0, count, step))
 
     def take() -> None:
         for start in starts:  # a step of a range's iterator is one operation, whichever thread asks
             part = slice(start, start + step)
-            found[part] = work(*(one[part] for one in flat))
+            result[part] = work(*(array[part] for array in flat))
 
     threads.at_once([take] * threads.cores())
-    return found.reshape(first.shape)
+    return result.reshape(first.shape)

@@ -19,7 +19,7 @@ Selection: TypeAlias = Collection[int] | Literal[Every.EVERY]
 """Numbers from 0, or `EVERY`."""
 
 
-def selected(selection: Selection, count: int) -> list[int]:
+def numbers_of(selection: Selection, count: int) -> list[int]:
     """The numbers of a selection among so many, in its order; of `EVERY` 0 to count − 1."""
     return list(range(count) if selection is EVERY else selection)
 

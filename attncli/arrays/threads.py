@@ -54,13 +54,13 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
     others = [
         Thread(target=copy_context().run, args=(beside, work), name="attn-beside", daemon=True) for work in works[1:]
     ]
-    for other in others:
-        other.start()
+    for thread in others:
+        thread.start()
     try:
         works[0]()
     finally:
-        for other in others:
-            other.join()
+        for thread in others:
+            thread.join()
     if errors:
         raise errors[0]
 
@@ -87,55 +87,55 @@ class _Line(Generic[Place, Found]):
     """Works that are begun in their order, each by whichever thread is free."""
 
     def __init__(self, works: Sequence[Callable[[Place], Found]], places: Sequence[Place]) -> None:
-        self._works, self._free = works, list(places)
-        self._begun = 0
-        self._done: dict[int, tuple[Place, Found]] = {}
+        self._works, self._free_places = works, list(places)
+        self._begun_count = 0
+        self._results: dict[int, tuple[Place, Found]] = {}
         self._errors: list[BaseException] = []
-        self._changed = Condition()
+        self._change = Condition()
 
     def help(self) -> None:
         """Do works until none is left to begin."""
         try:
-            while (begun := self._begin(lambda: self._begun >= len(self._works))) is not None:
-                self._do(*begun)
+            while (work := self._begin(lambda: self._begun_count >= len(self._works))) is not None:
+                self._do(*work)
         except BaseException as error:  # raised where what the work gives is waited for
-            with self._changed:
+            with self._change:
                 self._errors.append(error)
-                self._changed.notify_all()
+                self._change.notify_all()
 
     def take_all(self, take: Callable[[Found], None]) -> None:
         """Take what each work gives as soon as its turn has come; do works in between."""
         for due in range(len(self._works)):
-            while (begun := self._begin(partial(self._settled, due))) is not None:
-                self._do(*begun)
-            if due not in self._done:
+            while (work := self._begin(partial(self._is_settled, due))) is not None:
+                self._do(*work)
+            if due not in self._results:
                 raise self._errors[0]
-            place, found = self._done.pop(due)
-            take(found)
-            with self._changed:
-                self._free.append(place)
-                self._changed.notify_all()
+            place, result = self._results.pop(due)
+            take(result)
+            with self._change:
+                self._free_places.append(place)
+                self._change.notify_all()
 
     def stop(self) -> None:
         """Begin no more works."""
-        with self._changed:
-            self._begun = len(self._works)
-            self._changed.notify_all()
+        with self._change:
+            self._begun_count = len(self._works)
+            self._change.notify_all()
 
-    def _settled(self, due: int) -> bool:
-        return due in self._done or bool(self._errors)
+    def _is_settled(self, due: int) -> bool:
+        return due in self._results or bool(self._errors)
 
     def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
         """Wait for a place for the next work, and begin it; None as soon as there is `enough`."""
-        with self._changed:
-            self._changed.wait_for(lambda: enough() or (self._free and self._begun < len(self._works)))
+        with self._change:
+            self._change.wait_for(lambda: enough() or (self._free_places and self._begun_count < len(self._works)))
             if enough():
                 return None
-            self._begun += 1
-            return self._begun - 1, self._free.pop()
+            self._begun_count += 1
+            return self._begun_count - 1, self._free_places.pop()
 
     def _do(self, number: int, place: Place) -> None:
-        found = self._works[number](place)
-        with self._changed:
-            self._done[number] = place, found
-            self._changed.notify_all()
+        result = self._works[number](place)
+        with self._change:
+            self._results[number] = place, result
+            self._change.notify_all()

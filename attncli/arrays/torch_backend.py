@@ -42,35 +42,35 @@ class TorchBackend:
         self.device = device
 
     def array(self, values: Any) -> Tensor:
-        found = self.keep(values)
-        if found.dtype == torch.bool:
-            return found
-        return found.to(_named(self.dtype)) if found.is_floating_point() else found.long()
+        tensor = self.keep(values)
+        if tensor.dtype == torch.bool:
+            return tensor
+        return tensor.to(_torch_dtype(self.dtype)) if tensor.is_floating_point() else tensor.long()
 
     def keep(self, values: Any) -> Tensor:
         if torch.is_tensor(values):
             return values.detach().to(self.device)
-        found = np.asarray(values)
-        if found.dtype.name == "bfloat16":
-            return torch.from_numpy(_shareable(found.view(np.uint16))).view(torch.bfloat16).to(self.device)
-        return torch.from_numpy(_shareable(found)).to(self.device)
+        array = np.asarray(values)
+        if array.dtype.name == "bfloat16":
+            return torch.from_numpy(_shareable(array.view(np.uint16))).view(torch.bfloat16).to(self.device)
+        return torch.from_numpy(_shareable(array)).to(self.device)
 
     def numpy(self, array: Tensor) -> np.ndarray[Any, Any]:
         on_cpu = array.detach().cpu()
-        found: np.ndarray[Any, Any] = (on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu).numpy()
-        return found
+        result: np.ndarray[Any, Any] = (on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu).numpy()
+        return result
 
     def dtype_of(self, array: Tensor) -> str:
         return str(array.dtype).removeprefix("torch.")
 
     def cast(self, array: Tensor, dtype: str) -> Tensor:
-        return array.to(_named(dtype))
+        return array.to(_torch_dtype(dtype))
 
     def arange(self, start: int, stop: int) -> Tensor:
         return torch.arange(start, stop, device=self.device)
 
     def full(self, shape: Sequence[int], value: float, dtype: str) -> Tensor:
-        return torch.full(tuple(shape), value, dtype=_named(dtype), device=self.device)
+        return torch.full(tuple(shape), value, dtype=_torch_dtype(dtype), device=self.device)
 
     def matmul(self, a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         return torch.matmul(a, b, out=out)
@@ -96,13 +96,13 @@ class TorchBackend:
     def where(self, condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
         return torch.where(condition, a, b)
 
-    def hide(self, array: Tensor, seen: Tensor) -> Tensor:
-        if array.is_cpu and seen.numel() * FEW_TIMES <= array.numel():
+    def hide(self, array: Tensor, visible: Tensor) -> Tensor:
+        if array.is_cpu and visible.numel() * FEW_TIMES <= array.numel():
             # a third of the time of masked_fill_; what is NaN in a hidden place shows in the sum
-            torch.minimum(array, torch.where(seen, float("inf"), -float("inf")).to(array.dtype), out=array)
+            torch.minimum(array, torch.where(visible, float("inf"), -float("inf")).to(array.dtype), out=array)
             if not bool(array.sum().isnan()):
                 return array
-        return array.masked_fill_(~seen, -float("inf"))
+        return array.masked_fill_(~visible, -float("inf"))
 
     def at_least(self, array: Tensor, least: float) -> Tensor:
         return array.clamp_min_(least)
@@ -167,10 +167,10 @@ class TorchBackend:
     @contextmanager
     def shared_out(self, most: int) -> Iterator[int]:
         count = torch.get_num_threads()
-        asking = min(count, most) if self.device == "cpu" else 1
-        torch.set_num_threads(count // asking)
+        threads = min(count, most) if self.device == "cpu" else 1
+        torch.set_num_threads(count // threads)
         try:
-            yield asking
+            yield threads
         finally:
             torch.set_num_threads(count)
 
@@ -194,17 +194,17 @@ def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:
     bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
     """
     with open(path, "rb") as stream:  # noqa: PTH123 - a few bytes
-        zipped = stream.read(2) == b"PK"
-    return {name: _mapped(name, tensor, path) for name, tensor in _state_dict(path, mmap=zipped).items()}
+        is_zip = stream.read(2) == b"PK"
+    return {name: _map_tensor(name, tensor, path) for name, tensor in _state_dict(path, mmap=is_zip).items()}
 
 
-def _mapped(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
+def _map_tensor(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
     if tensor.dtype != torch.bfloat16 or tensor.layout != torch.strided:
         return _dense(name, tensor, path)
     from ml_dtypes import bfloat16
 
-    found: np.ndarray[Any, Any] = tensor.detach().contiguous().view(torch.int16).numpy().view(bfloat16)
-    return found
+    array: np.ndarray[Any, Any] = tensor.detach().contiguous().view(torch.int16).numpy().view(bfloat16)
+    return array
 
 
 def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]:
@@ -215,37 +215,39 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     data types that are not plain numbers, LimitError for tensors of more than `limit` bytes in all (a small file
     can repeat one number without end).
     """
-    found = _state_dict(path)
-    total = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+    tensors = _state_dict(path)
+    total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if total > limit:
         raise LimitError(
             f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes"
         )
-    return {name: _dense(name, tensor, path) for name, tensor in found.items()}
+    return {name: _dense(name, tensor, path) for name, tensor in tensors.items()}
 
 
 def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a damaged file, which is told below
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch raises many kinds for damaged or hostile files
-        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        match = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise InputError(
-            f"this torch file names {named[1]!r}, which is not run: tensors and plain containers alone are read"
-            if named
+            f"this torch file names {match[1]!r}, which is not run: tensors and plain containers alone are read"
+            if match
             else "this file is not a plain torch state_dict",
             where=path,
             expected="a file written by torch.save(module.state_dict(), path)",
             hint="torch.save(module.state_dict(), 'weights.pt')",
         ) from error
-    if not isinstance(found, Mapping) or not all(isinstance(k, str) and torch.is_tensor(v) for k, v in found.items()):
+    if not isinstance(tensors, Mapping) or not all(
+        isinstance(k, str) and torch.is_tensor(v) for k, v in tensors.items()
+    ):
         raise InputError(
             "this torch file holds something other than named tensors",
             where=path,
             expected="a state_dict: names to tensors",
         )
-    return found
+    return tensors
 
 
 def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
@@ -253,12 +255,12 @@ def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
         raise InputError(f"tensor {name!r} is sparse, quantised or complex", where=path, expected="dense float tensors")
     plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
     try:
-        found: np.ndarray[Any, Any] = plain.contiguous().numpy()
+        array: np.ndarray[Any, Any] = plain.contiguous().numpy()
     except TypeError as error:  # float8 and other data types that NumPy does not have
         raise UnsupportedError(
             f"tensor {name!r} has the data type {str(tensor.dtype).removeprefix('torch.')}", where=path
         ) from error
-    return found
+    return array
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = False) -> Tensor:
@@ -268,9 +270,9 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bo
     return functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=scale)[0]
 
 
-def _named(dtype: str) -> torch.dtype:
-    found: torch.dtype = getattr(torch, dtype)
-    return found
+def _torch_dtype(dtype: str) -> torch.dtype:
+    torch_dtype: torch.dtype = getattr(torch, dtype)
+    return torch_dtype
 
 
 def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

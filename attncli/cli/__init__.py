@@ -18,14 +18,14 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
     arguments: what follows `attn`; None for the process's own. environment: the streams and
     settings to use; None for the process's own.
     """
-    asked = list(sys.argv[1:] if arguments is None else arguments)
-    if asked in (["--version"], ["-V"]) and environment is None and _version():
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["--version"], ["-V"]) and environment is None and _version():
         return 0
-    from attncli.cli.border import guarded
+    from attncli.cli.border import run_guarded
     from attncli.cli.output import Environment
 
     if environment is not None:
-        return guarded(asked, environment)
+        return run_guarded(words, environment)
     # what is imported stays: looking for garbage among it all along takes a twentieth of a small run
     gc.set_threshold(100_000)
     # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has threads of its
@@ -38,12 +38,12 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
 
         # what libraries say about numbers that are too large is said by the documents themselves
         warnings.simplefilter("ignore")
-    from attncli.cli.signals import heeded
+    from attncli.cli.signals import handle_signals
 
-    ended = guarded(asked, Environment.of_process(), heeded)
+    exit_code = run_guarded(words, Environment.of_process(), handle_signals)
     # the process ends here: looking for garbage in all that was imported would cost a tenth of its time
     gc.freeze()
-    return ended
+    return exit_code
 
 
 def _version() -> bool:
@@ -53,8 +53,8 @@ def _version() -> bool:
     """
     from attncli import __version__
 
-    told = f"attn {__version__}\n".encode()
+    line = f"attn {__version__}\n".encode()
     try:
-        return os.write(sys.stdout.fileno(), told) == len(told)
+        return os.write(sys.stdout.fileno(), line) == len(line)
     except (OSError, ValueError, AttributeError):
         return False

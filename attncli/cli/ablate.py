@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, effect_options, page_output, request
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
+from attncli.cli import completion, declarations, delivery, effect_options, page_output, request
 from attncli.cli.effect_options import MeasureOptions
 from attncli.cli.options import (
     MODEL,
@@ -24,8 +22,8 @@ from attncli.cli.options import (
     TextOptions,
     command_app,
     meaning,
-    meant,
     option,
+    redeclare,
     without,
 )
 from attncli.cli.output import Environment
@@ -35,7 +33,7 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.analysis.documents.ablate import AblateDocument
     from attncli.analysis.documents.effects import Measure
-    from attncli.analysis.effects.changes import By, Link
+    from attncli.analysis.effects.changes import By, CutLink
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.models.model import Model
@@ -70,13 +68,13 @@ class RemovalOptions:
     together: Annotated[
         bool, option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL)
     ] = False
-    start: Annotated[str | None, meant(the.FROM, help="Cut a link: the token that looks.")] = None
-    end: Annotated[str | None, meant(the.TO, help="Cut a link: the token that is looked at.")] = None
+    start: Annotated[str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")] = None
+    end: Annotated[str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")] = None
     cross: Annotated[
         bool,
         option("--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=TEXT),
     ] = False
-    unknown: Annotated[bool, the.UNKNOWN] = False
+    unknown: Annotated[bool, declarations.UNKNOWN] = False
     baseline: Annotated[
         str,
         option(
@@ -91,13 +89,13 @@ class RemovalOptions:
 def ablate(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
+    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
     removal: RemovalOptions,
-    measured: MeasureOptions,
+    measure_options: MeasureOptions,
 ) -> None:
     """Take heads away, one at a time, or cut a link, and see what changes at the end of the model.
 
@@ -111,14 +109,18 @@ def ablate(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "ablate", written={"--html": page.html}, heeded=("top",))
+    view = delivery.validate_options(
+        output, environment, "ablate", files={"--html": page.html}, document_options=("top",)
+    )
     page_output.check(page, lines=text.lines)
     check(removal)
-    names = effect_options.measures(measured)
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
-    by = _by(environment, loaded, removal)
+    names = effect_options.measures(measure_options)
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
+    by = _by(environment, loaded_model, removal)
 
-    if text.lines and "baseline" in environment.given and removal.baseline != "none":
+    if text.lines and "baseline" in environment.explicit_options and removal.baseline != "none":
         raise UsageError(
             "--baseline draws random changes for one text, and --lines gives several", expected="one or the other"
         )
@@ -126,25 +128,25 @@ def ablate(
 
     def documents() -> Iterator[AblateDocument]:
         single = (output.json and not over) or output.svg is not None or page.html is not None
-        for found in request.texts(environment, text, single=single):
-            with request.told_where(found):
-                asked = (output, removal, measured, names, by, over)
-                document = _document(environment, loaded, found, model, compute, *asked)
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                settings = (output, removal, measure_options, names, by, over)
+                document = _document(environment, loaded_model, source_text, model, compute, *settings)
                 if output.svg is not None:
-                    answer.draw(document, output)
+                    delivery.write_figure(document, output)
                 if page.html is not None:
-                    _write_page(loaded, found, document, page, how.lang)
+                    _write_page(loaded_model, source_text, document, page, view.lang)
             yield document
 
     if not over:
-        answer.give(documents(), output, environment, how)
+        delivery.write_documents(documents(), output, environment, view)
         return
     from attncli.analysis.effects.texts import effects_document
 
     link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
-    place = measured.query or (link[0] if link is not None else None) or usual_place(loaded)
+    place = measure_options.query or (link[0] if link is not None else None) or usual_place(loaded_model)
     document = effects_document(list(documents()), place, link)
-    answer.give([document], output, environment, how)
+    delivery.write_documents([document], output, environment, view)
 
 
 def usual_place(model: Model) -> str:
@@ -167,56 +169,56 @@ def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOp
     page_output.write(page, made)
 
 
-def check(asked: RemovalOptions) -> None:
+def check(removal: RemovalOptions) -> None:
     """Raise UsageError for options that contradict each other."""
-    if asked.by not in WAYS:
-        raise UsageError(f"--by is {asked.by!r}", expected=", ".join(WAYS))
-    if asked.baseline not in BASELINES:
-        raise UsageError(f"--baseline is {asked.baseline!r}", expected=", ".join(BASELINES))
-    if (asked.start is None) != (asked.end is None):
+    if removal.by not in WAYS:
+        raise UsageError(f"--by is {removal.by!r}", expected=", ".join(WAYS))
+    if removal.baseline not in BASELINES:
+        raise UsageError(f"--baseline is {removal.baseline!r}", expected=", ".join(BASELINES))
+    if (removal.start is None) != (removal.end is None):
         raise UsageError("a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal")
-    if asked.cross and asked.start is None:
+    if removal.cross and removal.start is None:
         raise UsageError("--cross is about a link, and none is cut", expected="--from TOK and --to TOK as well")
-    if asked.start is not None and asked.by != "zero":
-        raise UsageError(f"--by {asked.by} takes heads away, and --from --to cut a link", expected="one or the other")
-    if asked.reference is not None and asked.reference_file is not None:
+    if removal.start is not None and removal.by != "zero":
+        raise UsageError(f"--by {removal.by} takes heads away, and --from --to cut a link", expected="one or the other")
+    if removal.reference is not None and removal.reference_file is not None:
         raise UsageError("--reference and --reference-file contradict each other", expected="one of them")
-    if asked.reference is not None and asked.by == "zero":
+    if removal.reference is not None and removal.by == "zero":
         raise UsageError("--reference is for another way of taking away", expected="--by mean or --by resample")
-    if asked.reference_file is not None and asked.by != "mean":
+    if removal.reference_file is not None and removal.by != "mean":
         raise UsageError("--reference-file gives a mean", expected="--by mean")
-    if asked.by == "resample" and asked.reference is None:
+    if removal.by == "resample" and removal.reference is None:
         raise UsageError("--by resample takes from another text", expected="--reference TEXT")
 
 
-def _by(environment: Environment, model: Model, asked: RemovalOptions) -> By:
+def _by(environment: Environment, model: Model, removal: RemovalOptions) -> By:
     """How a head is taken away; other texts are run here, once."""
-    from attncli.analysis.effects.ablation import ready, refuse_foreign
-    from attncli.analysis.effects.changes import ByMean, ByZero, means_of, resampled
+    from attncli.analysis.effects.ablation import choose_backend, refuse_foreign
+    from attncli.analysis.effects.changes import ByMean, ByZero, means_of, resample_from
 
     refuse_foreign(model)
-    if asked.by == "zero":
+    if removal.by == "zero":
         return ByZero()
-    if asked.by == "resample":
-        assert asked.reference is not None
-        return resampled(ready(model, model.encode(asked.reference), []))
-    if asked.reference_file is not None:
+    if removal.by == "resample":
+        assert removal.reference is not None
+        return resample_from(choose_backend(model, model.encode(removal.reference), []))
+    if removal.reference_file is not None:
         from attncli.cli.progress import foretell_waiting
         from attncli.inputs.text import read_texts
 
-        foretell_waiting(environment, asked.reference_file)
+        foretell_waiting(environment, removal.reference_file)
         lines = read_texts(
             None,
-            file=asked.reference_file,
+            file=removal.reference_file,
             lines=True,
             ids=None,
             stdin=environment.stdin,
             stdin_is_terminal=environment.stdin_is_terminal,
             sample="",
         )
-        return ByMean(means_of(ready(model, model.encode(line.text), []) for line in lines))
-    if asked.reference is not None:
-        return ByMean(means_of([ready(model, model.encode(asked.reference), [])]))
+        return ByMean(means_of(choose_backend(model, model.encode(line.text), []) for line in lines))
+    if removal.reference is not None:
+        return ByMean(means_of([choose_backend(model, model.encode(removal.reference), [])]))
     return ByMean()
 
 
@@ -228,14 +230,14 @@ def _document(
     compute: ComputeOptions,
     output: OutputOptions,
     removal: RemovalOptions,
-    measured: MeasureOptions,
+    measure_options: MeasureOptions,
     names: tuple[Measure, ...],
     by: By,
     over: bool,
 ) -> AblateDocument:
     from attncli.analysis.ablate import ablate_document
     from attncli.analysis.effects.ablation import Removal
-    from attncli.analysis.effects.measures import Asked
+    from attncli.analysis.effects.measures import MeasureRequest
     from attncli.analysis.effects.places import most_heads
     from attncli.cli.progress import progress
 
@@ -243,50 +245,58 @@ def _document(
     link = _link(environment, model, tokens, removal)
     query = (
         None
-        if measured.query is None
-        else effect_options.span(environment, tokens, measured.query, unknown=removal.unknown)
+        if measure_options.query is None
+        else effect_options.span(environment, tokens, measure_options.query, unknown=removal.unknown)
     )
-    asked = Asked.of(
+    measure_request = MeasureRequest.of(
         model,
         tokens,
         names,
         query=query,
         usual=None if link is None else link.queries,
-        target=measured.target,
-        every=measured.every,
+        target=measure_options.target,
+        every=measure_options.every,
     )
-    wanted = Removal(
-        effect_options.chosen(model.spec, which), by, link, removal.together,
+    removal_request = Removal(
+        effect_options.choose_heads(model.spec, which), by, link, removal.together,
         "none" if removal.baseline == "none" or over else "all" if removal.baseline == "all" else "top", output.top,
     )  # fmt: skip
     if not removal.together:
         compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": output.top}
         effect_options.foretell(
-            environment, model, len(tokens), wanted.chosen, compute,
-            predicts=asked.predicts, compared=compared[wanted.baseline],
+            environment, model, len(tokens), removal_request.selection, compute,
+            predicts=measure_request.predicts, compared=compared[removal_request.baseline],
         )  # fmt: skip
-    with progress(environment, "taking heads away") as tell:
+    with progress(environment, "taking heads away") as on_progress:
         return ablate_document(
-            model, text.text, tokens, wanted, asked, memory=effect_options.memory(compute), told=tell
+            model,
+            text.text,
+            tokens,
+            removal_request,
+            measure_request,
+            memory=effect_options.memory(compute),
+            progress=on_progress,
         )
 
 
-def _link(environment: Environment, model: Model, tokens: list[Token], asked: RemovalOptions) -> Link | None:
-    from attncli.analysis.effects.changes import Link
+def _link(environment: Environment, model: Model, tokens: list[Token], removal: RemovalOptions) -> CutLink | None:
+    from attncli.analysis.effects.changes import CutLink
 
-    if asked.start is None or asked.end is None:
+    if removal.start is None or removal.end is None:
         return None
-    queries = effect_options.span(environment, tokens, asked.start, unknown=asked.unknown)
-    if not asked.cross:
-        return Link(queries, effect_options.span(environment, tokens, asked.end, unknown=asked.unknown))
+    queries = effect_options.span(environment, tokens, removal.start, unknown=removal.unknown)
+    if not removal.cross:
+        return CutLink(queries, effect_options.span(environment, tokens, removal.end, unknown=removal.unknown))
     if model.memory is None:
         raise UsageError(
             "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
         )
     from attncli.analysis.cross import states
 
-    read = model.source or states(model.memory.shape[-2])
-    return Link(queries, effect_options.span(environment, read, asked.end, unknown=asked.unknown), "cross")
+    source_states = model.source or states(model.memory.shape[-2])
+    return CutLink(
+        queries, effect_options.span(environment, source_states, removal.end, unknown=removal.unknown), "cross"
+    )
 
 
 app = command_app(ablate)

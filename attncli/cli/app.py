@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
-from attncli.cli.help_page import drawn
+from attncli.cli.help_page import draw_page
 from attncli.cli.lazy_commands import LazyCommands
 from attncli.errors import UsageError
 
@@ -68,9 +68,9 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if not self.listing:
             return super().get_command(ctx, cmd_name)
-        listed = TyperCommand(cmd_name, help=_told(COMMANDS[cmd_name], ctx))
-        listed.rich_help_panel = _told(group_of(cmd_name), ctx)
-        return listed
+        command = TyperCommand(cmd_name, help=_translate(COMMANDS[cmd_name], ctx))
+        command.rich_help_panel = _translate(group_of(cmd_name), ctx)
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         alone = not args or (args[0] == "--lang" and len(args) == 2) or (len(args) == 1 and args[0][:7] == "--lang=")
@@ -85,7 +85,7 @@ class LazyGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.listing = True
-        if not drawn(self, ctx, formatter):
+        if not draw_page(self, ctx, formatter):
             super().format_help(ctx, formatter)
         self.listing = False
 
@@ -93,7 +93,7 @@ class LazyGroup(TyperGroup):
         for group in dict.fromkeys(map(group_of, COMMANDS)):
             with formatter.section(group):
                 formatter.write_dl(
-                    [(name, _told(does, ctx)) for name, does in COMMANDS.items() if group_of(name) == group]
+                    [(name, _translate(does, ctx)) for name, does in COMMANDS.items() if group_of(name) == group]
                 )
 
 
@@ -108,21 +108,21 @@ def short_page(lang: str = "en") -> str:
     for name in COMMANDS:
         groups.setdefault(_in(lang, group_of(name)), []).append(name)
     width = max(map(_cells, groups))
-    listed = "\n".join(
+    group_lines = "\n".join(
         f"  {group}{' ' * (width - _cells(group))}  {' '.join(names)}" for group, names in groups.items()
     )
-    tried = _in(lang, TRY)
-    margin = " " * _cells(tried.partition("attn")[0])
-    tried += "".join(f"\n{margin}{line}" for line in NEXT)
-    return f"{_in(lang, ABOUT)}\n\n{listed}\n\n{_in(lang, MORE)}\n\n{tried}"
+    examples = _in(lang, TRY)
+    margin = " " * _cells(examples.partition("attn")[0])
+    examples += "".join(f"\n{margin}{line}" for line in NEXT)
+    return f"{_in(lang, ABOUT)}\n\n{group_lines}\n\n{_in(lang, MORE)}\n\n{examples}"
 
 
 def _in(lang: str, text: str) -> str:
     if lang == "en":
         return text
-    from attncli.render.phrases.translation import translated
+    from attncli.render.phrases.translation import translate
 
-    return translated(text, lang)
+    return translate(text, lang)
 
 
 def _language(ctx: Any) -> str:
@@ -131,12 +131,12 @@ def _language(ctx: Any) -> str:
 
 def _check_language(ctx: Any, args: list[str]) -> None:
     """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
-    told = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
-    if told not in ("en", "zh"):
-        raise UsageError(f"{'--lang' if args else 'ATTN_LANG'} is {told!r}", expected="en, zh")
+    language = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
+    if language not in ("en", "zh"):
+        raise UsageError(f"{'--lang' if args else 'ATTN_LANG'} is {language!r}", expected="en, zh")
 
 
-def _told(text: str, ctx: Any) -> str:
+def _translate(text: str, ctx: Any) -> str:
     return _in(_language(ctx), text)
 
 
@@ -145,8 +145,8 @@ def _cells(text: str) -> int:
     return sum(1 + (ord(char) > 0x2E7F) for char in text)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_set: bool) -> None:
+    if is_set:
         from attncli import __version__
 
         typer.echo(f"attn {__version__}")

@@ -13,14 +13,14 @@ COMPLETION = "_ATTN_COMPLETE"
 """The variable with which a shell asks for completions."""
 
 
-def guarded(
+def run_guarded(
     arguments: Sequence[str],
     environment: Environment,
-    heeded: Callable[[Environment], AbstractContextManager[None]] | None = None,
+    signal_handler: Callable[[Environment], AbstractContextManager[None]] | None = None,
 ) -> int:
     """Run a command and turn every way it can end into an exit code.
 
-    heeded: a block in which signals are raised; without one, the process's own stay as they are.
+    signal_handler: a block in which signals are raised; without one, the process's own stay as they are.
     """
     from attncli.inputs.atomic import together
 
@@ -28,24 +28,24 @@ def guarded(
     environment.debug = environment.debug or "--debug" in arguments
     environment.lang = _language(arguments, environment)
     try:
-        with nullcontext() if heeded is None else heeded(environment), together(), environment.endings:
-            ended = _answer(arguments, environment)
-            if environment.stopped is not None:  # a library took what was raised for its own
+        with nullcontext() if signal_handler is None else signal_handler(environment), together(), environment.endings:
+            exit_code = _answer(arguments, environment)
+            if environment.stop_signal is not None:  # a library took what was raised for its own
                 raise KeyboardInterrupt
-            return ended
+            return exit_code
     except BrokenPipeError:
         return ExitCode.OK  # the reader has what it wanted
     except Exception as error:
-        if environment.stopped is not None:  # what was interrupted made it something else
-            return 128 + environment.stopped
+        if environment.stop_signal is not None:  # what was interrupted made it something else
+            return 128 + environment.stop_signal
         if environment.debug:
             raise
-        told = _as_ours(error)
-        environment.report(told)
-        return told.exit_code
+        our_error = _as_ours(error)
+        environment.report(our_error)
+        return our_error.exit_code
     except BaseException as error:
-        if environment.stopped is not None:
-            return 128 + environment.stopped
+        if environment.stop_signal is not None:
+            return 128 + environment.stop_signal
         if isinstance(error, KeyboardInterrupt):
             return ExitCode.INTERRUPTED
         raise
@@ -53,13 +53,13 @@ def guarded(
 
 def _language(arguments: Sequence[str], environment: Environment) -> str:
     """The language to speak, also where the command line cannot be read: `--lang` before `ATTN_LANG` before English."""
-    told = environment.variables.get("ATTN_LANG", "")
+    language = environment.variables.get("ATTN_LANG", "")
     for place, argument in enumerate(arguments):
         if argument == "--lang" and place + 1 < len(arguments):
-            told = arguments[place + 1]
+            language = arguments[place + 1]
         elif argument.startswith("--lang="):
-            told = argument.removeprefix("--lang=")
-    return "zh" if told == "zh" and not environment.wants_ascii() else "en"
+            language = argument.removeprefix("--lang=")
+    return "zh" if language == "zh" and not environment.wants_ascii() else "en"
 
 
 def _as_ours(error: Exception) -> AttnError:
@@ -77,20 +77,20 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     from attncli.cli.app import command
     from attncli.cli.completion import check_request
 
-    asked = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
-    said = StringIO()
-    ended: object = None
+    words = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
+    stdout = StringIO()
+    result: object = None
     try:
-        with redirect_stdout(said):  # Typer prints help pages and completion scripts itself
+        with redirect_stdout(stdout):  # Typer prints help pages and completion scripts itself
             group = command()
             if environment.variables.get(COMPLETION):  # a shell that is done leaves it empty
                 check_request(environment.variables, COMPLETION)
-                group.main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
+                group.main(args=words, prog_name="attn", standalone_mode=False, obj=environment)
             # Typer's own main would take a failing write of ours for its own, and end with 1
-            with group.make_context("attn", asked, obj=environment) as context:
-                ended = group.invoke(context)
+            with group.make_context("attn", words, obj=environment) as context:
+                result = group.invoke(context)
     except Exit as ended_early:
-        ended = ended_early.exit_code
+        result = ended_early.exit_code
     except Abort:
         return ExitCode.INTERRUPTED
     except TyperException as error:
@@ -101,12 +101,12 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
 
         raise misuse(error) from error
     finally:
-        if printed := said.getvalue():
-            environment.write(printed.encode("utf-8", "surrogateescape"))  # names of files are completed
+        if text := stdout.getvalue():
+            environment.write(text.encode("utf-8", "surrogateescape"))  # names of files are completed
     if environment.verbose:
         from attncli.cli.resources import effort
 
         for origin in environment.origins:
             environment.note(origin)
-        environment.note(effort(environment.models, environment.started))
-    return ended if isinstance(ended, int) else ExitCode.OK
+        environment.note(effort(environment.models, environment.start_time))
+    return result if isinstance(result, int) else ExitCode.OK

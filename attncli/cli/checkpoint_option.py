@@ -23,24 +23,24 @@ ONE_LAYER_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k"
 """Options that describe seeded or file weights; a checkpoint brings its own."""
 
 
-def out_of_place(asked: ModelOptions) -> list[str]:
+def out_of_place(options: ModelOptions) -> list[str]:
     """The options given that describe seeded or file weights."""
-    given = [
-        item.name for item in fields(asked) if item.name in ONE_LAYER_ONLY and getattr(asked, item.name) is not None
+    flags = [
+        item.name for item in fields(options) if item.name in ONE_LAYER_ONLY and getattr(options, item.name) is not None
     ]
-    given += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
-    return [f"--{name.replace('_', '-')}" for name in given]
+    flags += [name for name in ("residual", "layer_norm") if getattr(options, name)]
+    return [f"--{name.replace('_', '-')}" for name in flags]
 
 
 def default_checkpoint(
-    environment: Environment, asked: ModelOptions, attention: AttentionOptions, tokenizer: str | None
+    environment: Environment, options: ModelOptions, attention: AttentionOptions, tokenizer: str | None
 ) -> str | None:
     """The checkpoint that `ATTN_MODEL` or the settings name; None without one, and where an option describes another
     model. `--verbose` tells which."""
     setting = environment.settings.get("model")
     if setting is None:
         return None
-    contrary = [*out_of_place(asked), *["--tokenizer"] * (tokenizer is not None)]
+    contrary = [*out_of_place(options), *["--tokenizer"] * (tokenizer is not None)]
     contrary += ["--position"] * (attention.position not in (None, "none"))
     origin = f"--model {setting.value}: from {setting.origin}"
     if contrary:
@@ -51,50 +51,52 @@ def default_checkpoint(
 
 
 def checkpoint(
-    environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
+    environment: Environment, name: str, options: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
 ) -> Model:
     """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
     from attncli.cli.progress import layers_told
 
-    if told := " ".join(out_of_place(asked)):
+    if flags := " ".join(out_of_place(options)):
         raise UsageError(
-            f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other"
+            f"{flags} describes seeded weights, and --model {name} brings its own", expected="one or the other"
         )
     if attention.position not in (None, "none"):
         raise UsageError(
             f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
         )
-    loaded = layers_told(environment, fetched(environment, name, compute, ignore=tuple(asked.ignore_config or ())))
-    if asked.global_tokens is not None:
+    model = layers_told(
+        environment, load_checkpoint(environment, name, compute, ignore=tuple(options.ignore_config or ()))
+    )
+    if options.global_tokens is not None:
         from attncli.models.global_tokens import seeing_all
 
-        tokens = request.whole_numbers(asked.global_tokens, "--global-tokens")
-        loaded = replace(loaded, spec=seeing_all(loaded.spec, tokens))
-    if asked.source is not None:
-        loaded = loaded.decoder(asked.source)
-        read = asked.source if len(asked.source) <= SOURCE else asked.source[:SOURCE] + "…"
-        said = (
-            f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
-        )
-        loaded = replace(loaded, warnings=(*loaded.warnings, said))
-    if asked.source_states is not None:
-        if asked.source is not None:
+        tokens = request.whole_numbers(options.global_tokens, "--global-tokens")
+        model = replace(model, spec=seeing_all(model.spec, tokens))
+    if options.source is not None:
+        model = model.decoder(options.source)
+        source_text = options.source if len(options.source) <= SOURCE else options.source[:SOURCE] + "…"
+        note = f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {source_text}"
+        model = replace(model, warnings=(*model.warnings, note))
+    if options.source_states is not None:
+        if options.source is not None:
             raise UsageError("--source and --source-states name two sources", expected="one or the other")
         from attncli.inputs.matrix import read_matrix
 
-        states = read_matrix(asked.source_states, "states")
-        loaded = loaded.reading(states)
-        said = f"this is the decoder, over {len(states):,} captured states of its encoder: {asked.source_states.name}"
-        loaded = replace(loaded, warnings=(*loaded.warnings, said))
-    return replace(loaded, spec=changed(loaded.spec, attention))
+        states = read_matrix(options.source_states, "states")
+        model = model.reading(states)
+        note = f"this is the decoder, over {len(states):,} captured states of its encoder: {options.source_states.name}"
+        model = replace(model, warnings=(*model.warnings, note))
+    return replace(model, spec=change_attention(model.spec, attention))
 
 
-def fetched(environment: Environment, name: str, compute: ComputeOptions, *, ignore: tuple[str, ...] = ()) -> Model:
+def load_checkpoint(
+    environment: Environment, name: str, compute: ComputeOptions, *, ignore: tuple[str, ...] = ()
+) -> Model:
     """The checkpoint of this name, downloaded if it must be."""
     from attncli.cli.progress import downloads
     from attncli.models.load import load
 
-    with downloads(environment) as watch:
+    with downloads(environment) as on_progress:
         return load(
             name,
             backend=compute.backend,
@@ -102,12 +104,12 @@ def fetched(environment: Environment, name: str, compute: ComputeOptions, *, ign
             dtype=compute.dtype,
             ignore=ignore,
             note=environment.notes,
-            watch=watch,
+            watch=on_progress,
             variables=environment.variables,
         )
 
 
-def changed(spec: Spec, attention: AttentionOptions) -> Spec:
+def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
     """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
     if not attention.mask and attention.scale is None and attention.softcap is None:
         return spec

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 PAIR = re.compile(r"[Ll](\d+)[Hh](\d+)")
 
 
-def layers_and_heads(model: Model, asked: ModelOptions) -> tuple[Selection, Selection]:
+def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:
     """Which layers, and which heads of each of them; `--head L5H11,L5H3` names both at once.
 
     Raises UsageError for what is neither, or for pairs that are not the same heads in each of their layers; InputError
     for a layer or head that is not there.
     """
     blocks = model.spec.blocks
-    named = parts(asked.head)
-    if are_pairs(named):
-        chosen = pairs(model.spec, named, asked.layer)
-        layers, heads = sorted({layer for layer, _ in chosen}), sorted({head for _, head in chosen})
-        if len(layers) * len(heads) != len(set(chosen)):
+    words = parts(options.head)
+    if are_pairs(words):
+        places = pairs(model.spec, words, options.layer)
+        layers, heads = sorted({layer for layer, _ in places}), sorted({head for _, head in places})
+        if len(layers) * len(heads) != len(set(places)):
             raise UsageError(
-                f"--head {','.join(named)} names other heads in each layer",
+                f"--head {','.join(words)} names other heads in each layer",
                 expected="the same heads in every layer named here; attn ablate and attn patch take any",
-                hint=f"--head {named[0]}",
+                hint=f"--head {words[0]}",
             )
         return layers, heads
-    layers_named = request.numbers(asked.layer, "layer", len(blocks))
-    return layers_named, request.numbers(asked.head, "head", min(block.attention.heads for block in blocks))
+    layers_named = request.numbers(options.layer, "layer", len(blocks))
+    return layers_named, request.numbers(options.head, "head", min(block.attention.heads for block in blocks))
 
 
 def parts(values: Sequence[str] | None) -> list[str]:
@@ -45,25 +45,25 @@ def parts(values: Sequence[str] | None) -> list[str]:
     return [part.strip() for part in ",".join(values or ()).split(",")]
 
 
-def are_pairs(named: Sequence[str]) -> bool:
+def are_pairs(words: Sequence[str]) -> bool:
     """Whether heads are named with their layers, such as L5H11."""
-    return any(part[:1] in ("L", "l") for part in named)
+    return any(part[:1] in ("L", "l") for part in words)
 
 
-def pairs(spec: Spec, named: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
+def pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
     """Layer and head of each name, such as L5H11. Raises as `layers_and_heads`."""
     from attncli.analysis.effects.places import heads_of
 
     if layers:
         raise UsageError("--head names layers, and so does --layer", expected="one or the other")
-    found = []
-    for part in named:
+    places = []
+    for part in words:
         pair = PAIR.fullmatch(part)
         if pair is None:
             raise UsageError(f"--head {part!r} is no layer and head", expected="each with its layer: L5H11,L3H1")
         layer = _only(request.numbers([pair[1]], "layer", len(spec.blocks)))
-        found.append((layer, _only(request.numbers([pair[2]], "head", heads_of(spec.blocks[layer])))))
-    return found
+        places.append((layer, _only(request.numbers([pair[2]], "head", heads_of(spec.blocks[layer])))))
+    return places
 
 
 def _only(selection: Selection) -> int:

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import page_output, request
+from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.chosen_heads import layers_and_heads
-from attncli.cli.compare_options import Side, SideAttention, SideCompute, SideModel, is_there, sides, sorted_out
+from attncli.cli.compare_options import (
+    Side,
+    SideAttention,
+    SideCompute,
+    SideModel,
+    is_there,
+    sides,
+    split_texts_and_files,
+)
 from attncli.cli.options import (
     OUTPUT,
     AttentionOptions,
@@ -52,9 +58,9 @@ def compare(
             metavar="[TEXT|FILE]...",
         ),
     ] = None,
-    tokenizer: Annotated[str | None, the.TOKENIZER] = None,
-    query: Annotated[str | None, the.QUERY] = None,
-    all_links: Annotated[bool, the.ALL_LINKS] = False,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False,
     fail_above: Annotated[
         float | None,
         number(
@@ -82,8 +88,8 @@ def compare(
 
     environment: Environment = ctx.obj
     page_output.check(page)
-    effects, saved = _effects(texts), _saved(texts)
-    if effects is not None or saved is not None:
+    effects, saved_runs = _effects(texts), _saved_runs(texts)
+    if effects is not None or saved_runs is not None:
         _refuse_weights(environment, page if effects is not None else None)
     if effects is not None and (query is not None or all_links):
         raise UsageError(
@@ -93,27 +99,27 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
-    how = answer.check(
+    view = delivery.validate_options(
         output,
         environment,
         "compare",
-        written={"--html": page.html},
-        heeded=("top", "max_output"),
+        files={"--html": page.html},
+        document_options=("top", "max_output"),
         tables=("max_output",),
         answers=("precision",),
     )
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = saved or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
+    runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
     worst: list[float] = []
 
     def documents() -> Iterator[CompareDocument]:
         from attncli.analysis.compare import compare_document
 
         name, first = next(runs)
-        for other, second in runs:
+        for second_name, second in runs:
             rows = None if query is None else _rows(environment, first, second, query)
             document = compare_document(
-                first, second, names=(name, other), top=output.top, query=rows, all_links=all_links
+                first, second, names=(name, second_name), top=output.top, query=rows, all_links=all_links
             )
             worst.append(abs(document.summary.max_difference))
             if page.html is not None:
@@ -121,15 +127,15 @@ def compare(
                     raise UsageError(
                         "a page compares two sides, and there are more", expected="two sides, or no --html"
                     )
-                held = records or [_record(name, first), _record(other, second)]
-                _write_page(held, document, page, how.lang)
+                run_records = records or [_record(name, first), _record(second_name, second)]
+                _write_page(run_records, document, page, view.lang)
             yield document
             if output.json and next(runs, None) is not None:
                 raise UsageError(
                     "--json is one document, and more than two sides make several", expected="--ndjson, or two sides"
                 )
 
-    picture.give(list(documents()), output, environment, how)
+    picture.write_with_figure(list(documents()), output, environment, view)
     if fail_above is not None and max(worst) > fail_above:
         raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
@@ -166,21 +172,21 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
     from attncli.render.page.of_document import compared_page
 
-    left, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
-    made = compared_page(document, records, (left, right), lang, page.budget, page_output.BUDGET)
-    page_output.write(page, made)
+    left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
+    content = compared_page(document, records, (left_tokens, right), lang, page.budget, page_output.BUDGET)
+    page_output.write(page, content)
 
 
 def _record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
     from attncli.analysis.records.saved import document_record
 
-    found = document_record(document)
-    assert found is not None  # it is a run
-    return replace(found, name=name)
+    record = document_record(document)
+    assert record is not None  # it is a run
+    return replace(record, name=name)
 
 
-def _saved(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
+def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
     """The saved runs, if all texts name such files; None otherwise."""
     if (
         not texts
@@ -189,7 +195,7 @@ def _saved(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
         or not any(map(is_there, texts))
     ):
         return None
-    return ((text, _read(Path(text))) for text in texts)
+    return ((text, _read_run(Path(text))) for text in texts)
 
 
 def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
@@ -197,11 +203,11 @@ def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | Non
     if not texts or len(texts) != 2 or not all(text.endswith(".json") and is_there(text) for text in texts):
         return None
     from attncli.analysis.documents.effects import EffectsDocument
-    from attncli.cli.view import opened
+    from attncli.cli.view import open_document
 
-    found = [(text, opened(Path(text))) for text in texts]
-    known = [(name, document) for name, document in found if isinstance(document, EffectsDocument)]
-    return known if len(known) == len(found) else None
+    documents = [(text, open_document(Path(text))) for text in texts]
+    effects = [(name, document) for name, document in documents if isinstance(document, EffectsDocument)]
+    return effects if len(effects) == len(documents) else None
 
 
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
@@ -210,9 +216,9 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     about = {item.name for group in (ModelOptions, AttentionOptions, ComputeOptions) for item in fields(group)} | {
         "tokenizer"
     }
-    if unheeded := sorted(environment.given & about):
+    if ignored_options := sorted(environment.explicit_options & about):
         raise UsageError(
-            f"--{unheeded[0].replace('_', '-')} is about what runs, and saved documents hold what ran",
+            f"--{ignored_options[0].replace('_', '-')} is about what runs, and saved documents hold what ran",
             expected="one or the other",
         )
     if page is not None and page.html is not None:
@@ -224,25 +230,25 @@ def _compare_effects(
 ) -> None:
     from attncli.analysis.effects.texts import difference_document
 
-    how = answer.check(output, environment, "difference")
+    view = delivery.validate_options(output, environment, "difference")
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))
-    picture.give([document], output, environment, how)
+    picture.write_with_figure([document], output, environment, view)
     worst = abs(document.heads[0].difference)
     if fail_above is not None and worst > fail_above:
         raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
 
-def _read(path: Path) -> RunDocument:
+def _read_run(path: Path) -> RunDocument:
     from attncli.analysis.documents.run import RunDocument
-    from attncli.cli.view import opened
+    from attncli.cli.view import open_document
 
-    found = opened(path)
-    if not isinstance(found, RunDocument):
+    document = open_document(path)
+    if not isinstance(document, RunDocument):
         raise InputError(
-            f"this is {found.schema!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
+            f"this is {document.schema!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
         )
-    return found
+    return document
 
 
 def _sides(
@@ -255,38 +261,42 @@ def _sides(
     output: OutputOptions,
     records: list[RunRecord] | None,
 ) -> Iterator[tuple[str, RunDocument]]:
-    told, model = sorted_out(texts or (), model)
-    if len(told) > 2:
-        raise UsageError(f"{len(told)} texts are given", expected="one or two")
-    asked_texts: list[str | None] = [*told] if told else [None]
-    found = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
-    for side in sides(found, model, attention, compute):
-        yield side.name, _run(environment, side, tokenizer, output, records)
+    text_arguments, model = split_texts_and_files(texts or (), model)
+    if len(text_arguments) > 2:
+        raise UsageError(f"{len(text_arguments)} texts are given", expected="one or two")
+    asked_texts: list[str | None] = [*text_arguments] if text_arguments else [None]
+    side_texts = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
+    for side in sides(side_texts, model, attention, compute):
+        yield side.name, _run_side(environment, side, tokenizer, output, records)
 
 
-def _run(
+def _run_side(
     environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord] | None
 ) -> RunDocument:
-    from attncli.analysis.run import Wanted, cost, run_document
+    from attncli.analysis.run import RunRequest, cost, run_document
 
-    loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
-    tokens = loaded.encode(side.text)
-    layers, heads = layers_and_heads(loaded, side.model)
-    wanted = Wanted(layers=layers, heads=heads, top=output.top)
-    expected = cost(loaded, len(tokens), wanted, saved=False)
+    loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
+    tokens = loaded_model.encode(side.text)
+    layers, heads = layers_and_heads(loaded_model, side.model)
+    run_request = RunRequest(layers=layers, heads=heads, top=output.top)
+    expected = cost(loaded_model, len(tokens), run_request, is_saved=False)
     request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
-    answer.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+    delivery.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
     if records is None:
-        return run_document(loaded, side.text, tokens, wanted)
+        return run_document(loaded_model, side.text, tokens, run_request)
     from attncli.analysis.records.recording import Recording
     from attncli.analysis.records.run import recordable, recorded_run, run_record
 
-    taken = Recording(loaded, tokens, wanted.heads) if recordable(loaded, words=False) else None
-    document = run_document(loaded, side.text, tokens, wanted, recording=taken)
-    if taken is not None:
-        records.append(recorded_run(loaded, side.text, taken, name=side.name))
+    recording = Recording(loaded_model, tokens, run_request.heads) if recordable(loaded_model, words=False) else None
+    document = run_document(loaded_model, side.text, tokens, run_request, recording=recording)
+    if recording is not None:
+        records.append(recorded_run(loaded_model, side.text, recording, name=side.name))
     else:
-        records.append(run_record(loaded, side.text, tokens, name=side.name, layers=wanted.layers, heads=wanted.heads))
+        records.append(
+            run_record(
+                loaded_model, side.text, tokens, name=side.name, layers=run_request.layers, heads=run_request.heads
+            )
+        )
     return document
 
 

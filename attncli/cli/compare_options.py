@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, only
-from attncli.cli.repeated_options import Repeated, each
+from attncli.cli.repeated_options import Repeated, repeat
 from attncli.errors import InputError, UsageError
 
 SideModel = Annotated[
     Repeated[ModelOptions],
     only("model", "weights", "seed", "layer", "head", "d_model", "num_heads", "d_k", "d_v", "bias", "embeddings"),
-    each("model", "weights", "seed", "layer", "head"),
+    repeat("model", "weights", "seed", "layer", "head"),
 ]
 """Sizes of seeded weights are the same on all sides; repeat another option to compare its values."""
-SideAttention = Annotated[Repeated[AttentionOptions], each("mask", "scale", "softcap", "position", "attention")]
-SideCompute = Annotated[Repeated[ComputeOptions], only("backend", "dtype", "max_memory"), each("backend", "dtype")]
+SideAttention = Annotated[Repeated[AttentionOptions], repeat("mask", "scale", "softcap", "position", "attention")]
+SideCompute = Annotated[Repeated[ComputeOptions], only("backend", "dtype", "max_memory"), repeat("backend", "dtype")]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Side:
 WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 
-def sorted_out(arguments: Sequence[str], model: Repeated[ModelOptions]) -> tuple[list[str], Repeated[ModelOptions]]:
+def split_texts_and_files(
+    arguments: Sequence[str], model: Repeated[ModelOptions]
+) -> tuple[list[str], Repeated[ModelOptions]]:
     """The texts among the arguments, and the options with those that are weight files or checkpoint folders.
 
     Raises InputError for what is written like a file but cannot be one side: it is no text that anyone means.
@@ -45,9 +47,9 @@ def sorted_out(arguments: Sequence[str], model: Repeated[ModelOptions]) -> tuple
     texts = [text for text in arguments if text not in (*files, *folders)]
     for text in texts:
         if text.endswith((*WEIGHT_FILES, ".json")) and not any(map(str.isspace, text)):
-            told = "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
+            reason = "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
             raise InputError(
-                told, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
+                reason, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
             )
     return texts, model.adding("weights", [Path(file) for file in files]).adding("model", folders)
 
@@ -70,9 +72,9 @@ def sides(
 
     Raises UsageError where there is only one, or where options are repeated unequally often.
     """
-    given = {**attention.given, **model.given, **compute.given}
-    repeated = {name: values for name, values in given.items() if len(values) > 1}
-    counts = {f"--{name}": len(values) for name, values in repeated.items()}
+    values_by_option = {**attention.values, **model.values, **compute.values}
+    repeats = {name: values for name, values in values_by_option.items() if len(values) > 1}
+    counts = {f"--{name}": len(values) for name, values in repeats.items()}
     counts |= {"texts": len(texts)} if len(texts) > 1 else {}
     if not counts:
         raise UsageError(
@@ -83,15 +85,23 @@ def sides(
     if len(set(counts.values())) > 1:
         unequal = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise UsageError(f"the sides do not match: {unequal}", expected="every option once, or as often as the others")
-    found = []
-    for at in range(next(iter(counts.values()))):
-        told = [f"{name} {values[at]}" for name, values in repeated.items()]
-        called = " · ".join(told) if told else f"text {at + 1}"
-        text = texts[at] if len(texts) > 1 else texts[0]
-        found.append(Side(text, called, model.side(at), _intersected(attention.side(at)), compute.side(at)))
-    return found
+    compared_sides = []
+    for side_index in range(next(iter(counts.values()))):
+        words = [f"{name} {values[side_index]}" for name, values in repeats.items()]
+        label = " · ".join(words) if words else f"text {side_index + 1}"
+        text = texts[side_index] if len(texts) > 1 else texts[0]
+        compared_sides.append(
+            Side(
+                text,
+                label,
+                model.side(side_index),
+                _intersect_masks(attention.side(side_index)),
+                compute.side(side_index),
+            )
+        )
+    return compared_sides
 
 
-def _intersected(asked: AttentionOptions) -> AttentionOptions:
+def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
     """The same, with the masks of `A&B` apart: a repeated `--mask` is another side here, not one mask more."""
-    return replace(asked, mask=[part.strip() for part in asked.mask[0].split("&")]) if asked.mask else asked
+    return replace(options, mask=[part.strip() for part in options.mask[0].split("&")]) if options.mask else options

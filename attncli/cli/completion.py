@@ -21,23 +21,23 @@ SET_UPS = ("--show-completion", "--install-completion")
 Complete = Callable[[typer.Context, str], Iterable[str]]
 
 
-def words(*known: str) -> Complete:
+def words(*candidates: str) -> Complete:
     """These words."""
-    return lambda ctx, incomplete: known
+    return lambda ctx, incomplete: candidates
 
 
-def several(*known: str) -> Complete:
+def several(*candidates: str) -> Complete:
     """These words, the last of several apart by commas."""
-    return lambda ctx, incomplete: _after_comma(incomplete, known)
+    return lambda ctx, incomplete: _after_comma(incomplete, candidates)
 
 
 def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
     """What of a list begins as the word that is typed, as Typer asks for it."""
 
-    def offered(ctx: typer.Context, incomplete: str) -> list[str]:
+    def complete_word(ctx: typer.Context, incomplete: str) -> list[str]:
         return [value for value in complete(ctx, incomplete) if value.startswith(incomplete)]
 
-    return offered
+    return complete_word
 
 
 def pages(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -86,8 +86,8 @@ def models(ctx: typer.Context, incomplete: str) -> list[str]:
     from attncli.inputs.hub_cache import all_cached, cache_folder
     from attncli.models.aliases import ALIASES
 
-    cached = [found.name for found in all_cached(cache_folder(_variables(ctx)))]
-    return [*ALIASES, *cached]
+    names = [entry.name for entry in all_cached(cache_folder(_variables(ctx)))]
+    return [*ALIASES, *names]
 
 
 def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -104,8 +104,8 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
     words = ctx.command_path.split()
     of_scan = {"start": "scan", "show": "scan"}
     name = of_scan.get(words[-1], "") if "scan" in words[:-1] else {"text": "explain"}.get(words[-1], words[-1])
-    known = PARTS_OF.get(name)
-    return [] if known is None else _after_comma(incomplete, [*known, "all"])
+    part_names = PARTS_OF.get(name)
+    return [] if part_names is None else _after_comma(incomplete, [*part_names, "all"])
 
 
 def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -125,18 +125,18 @@ def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
     words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
     file = next((word for word in words if word.endswith(TENSOR_FILES) and Path(word).is_file()), None)
     try:
-        names = [] if file is None else [info.name for info in tensor_file(Path(file)).listed]
+        names = [] if file is None else [info.name for info in tensor_file(Path(file)).summaries]
     except AttnError:
         return []
-    at = len(incomplete)
-    ends = ((name, name.find(".", at)) for name in names if name.startswith(incomplete))
+    start = len(incomplete)
+    ends = ((name, name.find(".", start)) for name in names if name.startswith(incomplete))
     return sorted({name[: end + 1] if end >= 0 else name for name, end in ends})
 
 
-def _after_comma(incomplete: str, known: Iterable[str]) -> list[str]:
+def _after_comma(incomplete: str, candidates: Iterable[str]) -> list[str]:
     begun, comma, _ = incomplete.rpartition(",")
-    taken = begun.split(",")
-    return [f"{begun}{comma}{name}" for name in known if name not in taken]
+    chosen_words = begun.split(",")
+    return [f"{begun}{comma}{name}" for name in candidates if name not in chosen_words]
 
 
 def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
@@ -182,10 +182,10 @@ def set_up(args: list[str], lang: str) -> str:
     from typer._completion_shared import _get_shell_name, get_completion_script, install
 
     name, equals, value = args[0].partition("=")
-    named = [value] if equals else args[1:]
-    if len(named) > 1:
+    shell_names = [value] if equals else args[1:]
+    if len(shell_names) > 1:
         raise UsageError(f"{name} takes one shell", expected=", ".join(SHELLS), hint=f"attn {name} bash")
-    shell = named[0] if named else _get_shell_name()
+    shell = shell_names[0] if shell_names else _get_shell_name()
     if shell is None:
         raise UsageError(
             "which shell this is cannot be found out", expected=", ".join(SHELLS), hint=f"attn {name} bash"
@@ -196,7 +196,7 @@ def set_up(args: list[str], lang: str) -> str:
         return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
     from subprocess import SubprocessError
 
-    from attncli.render.phrases.translation import translated
+    from attncli.render.phrases.translation import translate
 
     try:
         _, path = install(shell=shell, prog_name="attn")
@@ -208,6 +208,6 @@ def set_up(args: list[str], lang: str) -> str:
             hint=f"attn --show-completion {shell}",
         ) from error
     return "\n".join(
-        translated(line, lang)
+        translate(line, lang)
         for line in (f"{shell} completion installed in {path}", "Completion takes effect in the next terminal")
     )

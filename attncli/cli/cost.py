@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import declarations, delivery, request
 from attncli.cli import svg_output as picture
 from attncli.cli.options import (
     ATTENTION,
@@ -18,9 +16,9 @@ from attncli.cli.options import (
     ModelOptions,
     OutputOptions,
     command_app,
-    meant,
     number,
     option,
+    redeclare,
     without,
 )
 from attncli.cli.output import Environment
@@ -35,18 +33,20 @@ def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
     n: Annotated[int, number("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
-    d_model: Annotated[int | None, meant(the.D_MODEL, help="Width of the token vectors. [default: 512]")] = None,
-    num_heads: Annotated[int | None, the.EIGHT_HEADS] = None,
+    d_model: Annotated[
+        int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 512]")
+    ] = None,
+    num_heads: Annotated[int | None, declarations.EIGHT_HEADS] = None,
     window: Annotated[
         int,
         number("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W"),
     ] = 128,
     chunk: Annotated[int, number("--chunk", help="Chunk length of hash attention.", panel=ATTENTION)] = 64,
     rounds: Annotated[int, number("--rounds", help="Rounds of hash attention.", panel=ATTENTION)] = 1,
-    mask: Annotated[list[str] | None, the.MASK] = None,
+    mask: Annotated[list[str] | None, declarations.MASK] = None,
     rows: Annotated[int, number("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, rare=True)] = 128,
-    dtype: Annotated[str, the.DTYPE] = "float32",
-    model: Annotated[str | None, the.CHECKPOINT] = None,
+    dtype: Annotated[str, declarations.DTYPE] = "float32",
+    model: Annotated[str | None, declarations.CHECKPOINT] = None,
     measure: Annotated[
         bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)
     ] = False,
@@ -62,28 +62,37 @@ def cost(
     from attncli.analysis.cost import check, cost_document
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "cost")
-    if not measure and how.show == frozenset({"measured"}):
+    view = delivery.validate_options(output, environment, "cost")
+    if not measure and view.show == frozenset({"measured"}):
         raise UsageError("--show measured shows what was timed, and nothing was", expected="--measure as well")
-    loaded = (
+    loaded_model = (
         None
         if model is None
         else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
     )
-    if loaded is not None and (d_model is not None or num_heads is not None):
+    if loaded_model is not None and (d_model is not None or num_heads is not None):
         raise UsageError(
             "--d-model and --num-heads do not go with --model, which has its own", expected="one or the other"
         )
     sizes = _sizes(
-        loaded, n, d_model, num_heads, window=window, chunk=chunk, rounds=rounds, rows=rows, dtype=dtype, masks=mask
+        loaded_model,
+        n,
+        d_model,
+        num_heads,
+        window=window,
+        chunk=chunk,
+        rounds=rounds,
+        rows=rows,
+        dtype=dtype,
+        masks=mask,
     )
     check(sizes)
-    measured = []
+    timings = []
     if measure:
-        from attncli.analysis.timing import measure as timed
+        from attncli.analysis.timing import measure as measure_times
 
-        measured = timed(sizes, note=environment.note)
-    picture.give([cost_document(sizes, model=loaded, measured=measured)], output, environment, how)
+        timings = measure_times(sizes, note=environment.note)
+    picture.write_with_figure([cost_document(sizes, model=loaded_model, timings=timings)], output, environment, view)
 
 
 def _sizes(
@@ -107,7 +116,7 @@ def _sizes(
         return Sizes(
             n, model.spec.d_model, first.heads, first.head_dim, first.v_dim, dtype, window, chunk, rounds, rows, more
         )
-    width, count = 512 if d_model is None else d_model, the.EIGHT if heads is None else heads
+    width, count = 512 if d_model is None else d_model, declarations.EIGHT if heads is None else heads
     if count < 1 or width % count:
         raise UsageError(
             f"d_model {width} is not divisible by {count} heads", expected="d_model divisible by the number of heads"

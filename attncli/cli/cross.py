@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import page_output, request
+from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.options import (
     TEXT,
@@ -27,7 +25,7 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.cross import Texts
+    from attncli.analysis.cross import CrossTexts
     from attncli.models.model import Model
 
 
@@ -55,8 +53,8 @@ def cross(
             "--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT"
         ),
     ] = None,
-    tokenizer: Annotated[str | None, the.TOKENIZER] = None,
-    all_links: Annotated[bool, the.ALL_LINKS] = False,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False,
 ) -> None:
     """Cross-attention: the tokens of one text look at those of another.
 
@@ -74,12 +72,12 @@ def cross(
     from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
-    how = answer.check(
+    view = delivery.validate_options(
         output,
         environment,
         "cross",
-        written={"--html": page.html},
-        heeded=("top", "max_output"),
+        files={"--html": page.html},
+        document_options=("top", "max_output"),
         tables=("max_output",),
     )
     page_output.check(page)
@@ -96,43 +94,43 @@ def cross(
             "nothing is looked at" if key_text is None else "a text and captured states are both to be looked at",
             expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
         )
-    loaded = request.model(environment, model, attention, compute, tokenizer=tokenizer)
-    texts = _texts(environment, loaded, query_text, looked_at, value_text)
-    decoder = loaded.spec.decoder or loaded.spec
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=tokenizer)
+    texts = _texts(environment, loaded_model, query_text, looked_at, value_text)
+    decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))
     heads = request.numbers(model.head, "head", first.heads)
-    answer.refuse_over(
-        estimate_bytes(cross_numbers(loaded, texts, layers, heads), compute.dtype),
+    delivery.refuse_over(
+        estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), compute.dtype),
         output,
         "shorter texts, --layer or --head",
     )
-    request.refuse_memory(cross_memory(loaded, texts, layers, heads), compute, "shorter texts")
-    document = cross_document(loaded, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
+    request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
+    document = cross_document(loaded_model, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
     if page.html is not None:
         from attncli.analysis.records.run import cross_record
         from attncli.render.page.contents import Page
 
-        record = cross_record(loaded, texts, layers=layers, heads=heads)
+        record = cross_record(loaded_model, texts, layers=layers, heads=heads)
         page_output.write(
-            page, Page(texts.query, [record], lang=how.lang, budget=page.budget, option=page_output.BUDGET)
+            page, Page(texts.query, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
         )
-    picture.give([document], output, environment, how)
+    picture.write_with_figure([document], output, environment, view)
 
 
-def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> Texts:
-    from attncli.analysis.cross import Texts, states
+def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> CrossTexts:
+    from attncli.analysis.cross import CrossTexts, states
     from attncli.errors import UnsupportedError
 
-    found = [
+    sources = [
         request.one_text(environment, TextOptions(text=text)).text for text in (query, key) if isinstance(text, str)
     ]
     if isinstance(key, Path):
         assert model.memory is not None
-        return Texts(found[0], key.name, model.encode(found[0]), states(model.memory.shape[-2]))
+        return CrossTexts(sources[0], key.name, model.encode(sources[0]), states(model.memory.shape[-2]))
     if model.identity.source != "checkpoint":
         values = None if value is None else model.encode(value)
-        return Texts(found[0], found[1], model.encode(found[0]), model.encode(found[1]), value, values)
+        return CrossTexts(sources[0], sources[1], model.encode(sources[0]), model.encode(sources[1]), value, values)
     if value is not None:
         raise UsageError(
             "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
@@ -143,8 +141,8 @@ def _texts(environment: Environment, model: Model, query: str, key: str | Path, 
             expected="an encoder-decoder: t5, bart or marian",
             hint="attn models list",
         )
-    keys = model.encode(found[1])
-    return Texts(found[0], found[1], model.decoder(keys).encode(found[0]), keys)
+    keys = model.encode(sources[1])
+    return CrossTexts(sources[0], sources[1], model.decoder(keys).encode(sources[0]), keys)
 
 
 app = command_app(cross)

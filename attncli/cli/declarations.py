@@ -18,9 +18,9 @@ from attncli.cli.option import (
     MODEL,
     OUTPUT,
     TEXT,
-    meant,
     number,
     option,
+    redeclare,
 )
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
@@ -121,7 +121,7 @@ D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", 
 NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL)
 EIGHT = 8
 """Heads that seeded weights have where several are compared and `--num-heads` does not say."""
-EIGHT_HEADS = meant(NUM_HEADS, help="Number of heads. [default: 8]")
+EIGHT_HEADS = redeclare(NUM_HEADS, help="Number of heads. [default: 8]")
 D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)
 D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)
 BIAS = option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL)
@@ -173,7 +173,7 @@ DEVICE = option(
     help="Where torch computes: cpu, cuda or mps. [default: cpu]",
     panel=COMPUTE,
     values=("cpu", "cuda", "mps"),
-    numbered=True,
+    with_number=True,
     rare=True,
 )
 DTYPE = option(

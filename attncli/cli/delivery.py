@@ -33,113 +33,113 @@ FIGURES = (".svg", ".png", ".pdf")
 """How files of figures end."""
 
 
-def check(
-    asked: OutputOptions,
+def validate_options(
+    options: OutputOptions,
     environment: Environment,
     screen: str = "",
     *,
-    written: Mapping[str, Path | None] | None = None,
-    heeded: Sequence[str] = (),
+    files: Mapping[str, Path | None] | None = None,
+    document_options: Sequence[str] = (),
     tables: Sequence[str] | None = None,
     answers: Sequence[str] = (),
 ) -> View:
     """Check the output options before any work, and say how this asker is to be shown a screen; raises UsageError, and
     AttnError for a file that cannot be written.
 
-    screen: the name of the one whose parts `--show` may name; "" for one without. written: files of the command's own
-    options. heeded: options about the screen that change its document, too; tables: those that change what --plain
+    screen: the name of the one whose parts `--show` may name; "" for one without. files: files of the command's own
+    options. document_options: options about the screen that change its document, too; tables: those that change what --plain
     shows, None for the same; answers: those that change what --brief shows.
     """
-    formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
+    formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
     if len(formats) > 1:
         raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
-    if formats and asked.svg is None:
+    if formats and options.svg is None:
         output_conflicts.refuse_looks(
-            asked, environment, formats[0], heeded if tables is None or not asked.plain else tables
+            options, environment, formats[0], document_options if tables is None or not options.plain else tables
         )
-    elif not any((asked.svg, asked.csv, *(written or {}).values())):
-        output_conflicts.refuse_dropped(asked, environment, answers, ranked="top" not in heeded)
-    if not formats and "max_output" in environment.given and "max_output" not in heeded:
+    elif not any((options.svg, options.csv, *(files or {}).values())):
+        output_conflicts.refuse_dropped(options, environment, answers, ranked="top" not in document_options)
+    if not formats and "max_output" in environment.explicit_options and "max_output" not in document_options:
         raise UsageError(
             "--max-output is about a document, and none is written", expected="--json, --ndjson or --plain"
         )
-    if asked.svg is not None and asked.svg.suffix.lower() not in FIGURES:
-        raise UsageError(f"--figure is {str(asked.svg)!r}", expected="a file ending in .svg, .png or .pdf")
-    if asked.figure_style:
+    if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
+        raise UsageError(f"--figure is {str(options.svg)!r}", expected="a file ending in .svg, .png or .pdf")
+    if options.figure_style:
         from attncli.render.figures.files import style_of
 
-        if asked.svg is None:
+        if options.svg is None:
             raise UsageError(
                 "--figure-style is about a figure, and none is asked for", expected="--figure FILE as well"
             )
-        style_of(asked.figure_style)
-    size(asked.max_output, "--max-output")
-    parts = _shown(asked, PARTS_OF.get(screen, ()))
-    if asked.lang == "zh" and asked.ascii:
+        style_of(options.figure_style)
+    parse_size(options.max_output, "--max-output")
+    parts = _parts_to_show(options, PARTS_OF.get(screen, ()))
+    if options.lang == "zh" and options.ascii:
         raise UsageError("--lang zh cannot be written with --ascii", expected="one or the other")
     if environment.variables.get("ATTN_LANG", "") not in ("", "en", "zh"):
         raise UsageError(f"ATTN_LANG is {environment.variables['ATTN_LANG']!r}", expected="en or zh")
-    if asked.quiet and asked.verbose:
+    if options.quiet and options.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
-    environment.quiet, environment.verbose = asked.quiet, asked.verbose
-    output_conflicts.check_files(asked, environment, written or {})
+    environment.quiet, environment.verbose = options.quiet, options.verbose
+    output_conflicts.check_files(options, environment, files or {})
     from attncli.render.view import View
 
     return View(
         width=environment.columns,
-        color=environment.wants_color(asked.color) and (asked.file is None or asked.color == "always"),
-        ascii=asked.ascii or environment.wants_ascii(),
-        precision=asked.precision,
-        scale_colors=asked.scale_colors,
-        top=asked.top,
-        few="top" not in environment.given,
+        color=environment.wants_color(options.color) and (options.file is None or options.color == "always"),
+        ascii=options.ascii or environment.wants_ascii(),
+        precision=options.precision,
+        scale_colors=options.scale_colors,
+        top=options.top,
+        few="top" not in environment.explicit_options,
         show=parts,
-        full=asked.full,
-        brief=asked.brief,
+        full=options.full,
+        brief=options.brief,
         lang=environment.lang,
         height=environment.height,
         light=environment.light,
     )
 
 
-def _shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
+def _parts_to_show(options: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
     """The parts that `--show` names; None for the defaults."""
-    if asked.show is None:
+    if options.show is None:
         return None
-    named = [part.strip() for part in asked.show.split(",") if part.strip()]
-    if named == ["all"]:
+    names = [part.strip() for part in options.show.split(",") if part.strip()]
+    if names == ["all"]:
         return frozenset(parts)
-    from attncli.render.screens.taught_names import part_named
+    from attncli.render.screens.taught_names import part_of_name
 
-    named = [part_named(part, tuple(parts)) for part in named]
-    wrong = [part for part in named if part not in parts]
-    if wrong or not named:
+    names = [part_of_name(part, tuple(parts)) for part in names]
+    wrong = [part for part in names if part not in parts]
+    if wrong or not names:
         from difflib import get_close_matches
 
         close = get_close_matches(wrong[0], parts, 1) if wrong else []
         what = f"--show {wrong[0]!r} is no part of this screen" if wrong else "--show names no parts"
         raise UsageError(what, expected=", ".join((*parts, "all")), hint=f"--show {close[0]}" if close else "")
-    return frozenset(named)
+    return frozenset(names)
 
 
-def stages(told: str | None, asked: OutputOptions) -> bool:
+def wants_all_stages(value: str | None, options: OutputOptions) -> bool:
     """Whether `--stages` asks for every stage in the JSON. Raises UsageError where no JSON is asked for."""
-    if told is not None and not (asked.json or asked.ndjson):
+    if value is not None and not (options.json or options.ndjson):
         raise UsageError("--stages all adds to the JSON, and no JSON was asked for", expected="--json or --ndjson")
-    return told is not None
+    return value is not None
 
 
-def size(text: str, option: str) -> int:
+def parse_size(text: str, option: str) -> int:
     """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
-    if not found or found[2].lower() not in UNITS or len(found[1]) > LONGEST_SIZE:
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    if not match or match[2].lower() not in UNITS or len(match[1]) > LONGEST_SIZE:
         raise UsageError(f"{option} is {text!r}", expected="a size such as 2GiB, 500MB or 1000000")
-    return int(float(found[1]) * UNITS[found[2].lower()])
+    return int(float(match[1]) * UNITS[match[2].lower()])
 
 
-def refuse_over(estimate: int, asked: OutputOptions, hint: str) -> None:
+def refuse_over(estimate: int, options: OutputOptions, hint: str) -> None:
     """Raise LimitError if a document of about `estimate` bytes is more than `--max-output` allows."""
-    limit = size(asked.max_output, "--max-output")
+    limit = parse_size(options.max_output, "--max-output")
     if estimate > limit:
         from attncli.render.numbers import size_words
 
@@ -150,11 +150,11 @@ def refuse_over(estimate: int, asked: OutputOptions, hint: str) -> None:
         )
 
 
-def give(
+def write_documents(
     documents: Iterable[Document],
-    asked: OutputOptions,
+    options: OutputOptions,
     environment: Environment,
-    how: View,
+    view: View,
     *,
     several: bool = False,
     screen: Callable[[Any, View], Lines] | None = None,
@@ -168,57 +168,57 @@ def give(
     """
     with ExitStack() as files:
         write: Callable[[bytes], object] = environment.write
-        if asked.file is not None or asked.csv is not None:
+        if options.file is not None or options.csv is not None:
             from attncli.inputs.atomic import atomic_writer
 
-            if asked.csv is not None:
-                table = files.enter_context(atomic_writer(asked.csv))
-                documents = _tabled(documents, table, several)
-            if asked.file is not None:
-                write = files.enter_context(atomic_writer(asked.file)).write
-        gone: BrokenPipeError | None = None
+            if options.csv is not None:
+                table = files.enter_context(atomic_writer(options.csv))
+                documents = _write_table(documents, table, several)
+            if options.file is not None:
+                write = files.enter_context(atomic_writer(options.file)).write
+        closed_pipe: BrokenPipeError | None = None
         try:
-            for piece in _pieces(documents, asked, environment, how, several, screen):
+            for piece in _pieces(documents, options, environment, view, several, screen):
                 write(piece)
         except BrokenPipeError as error:
-            gone = error
-            for _ in documents if asked.csv is not None else ():
+            closed_pipe = error
+            for _ in documents if options.csv is not None else ():
                 pass
-    if gone is not None:
-        raise gone
+    if closed_pipe is not None:
+        raise closed_pipe
 
 
 def _pieces(
     documents: Iterable[Document],
-    asked: OutputOptions,
+    options: OutputOptions,
     environment: Environment,
-    how: View,
+    view: View,
     several: bool,
     screen: Callable[[Any, View], Lines] | None,
 ) -> Iterable[bytes]:
     from attncli.render import encoding as records
     from attncli.render.screens import screen_of
 
-    if asked.json:
-        found = iter(documents)
-        first = next(found)
+    if options.json:
+        iterator = iter(documents)
+        first = next(iterator)
         yield from records.json_pieces(first)
         return
     for place, document in enumerate(documents):
-        if asked.ndjson:
+        if options.ndjson:
             yield records.ndjson_line(document)
-        elif asked.plain:
+        elif options.plain:
             yield from _plain(document, place, several, records.plain)
         else:
-            shown = printed((screen or screen_of(document.schema).screen)(document, how), how, environment)
+            screen_text = render_text((screen or screen_of(document.schema).screen)(document, view), view, environment)
             if several:
-                from attncli.render.screens.numbered import numbered
+                from attncli.render.screens.numbered import numbered_title
 
-                shown = printed(numbered(place, document, how), how, environment) + shown
-            yield (b"\n" if place else b"") + shown.encode("utf-8", "backslashreplace")
+                screen_text = render_text(numbered_title(place, document, view), view, environment) + screen_text
+            yield (b"\n" if place else b"") + screen_text.encode("utf-8", "backslashreplace")
 
 
-def _tabled(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:
+def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:
     """The documents, each with its table written to `--csv` first."""
     from attncli.render.encoding import comma_separated
 
@@ -229,39 +229,39 @@ def _tabled(documents: Iterable[Document], table: BinaryIO, several: bool) -> It
 
 
 def _plain(
-    document: Document, place: int, several: bool, written: Callable[[Iterable[Sequence[object]]], str]
+    document: Document, place: int, several: bool, encode_rows: Callable[[Iterable[Sequence[object]]], str]
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
-    is, from 0. written: rows as lines."""
+    is, from 0. encode_rows: rows as lines."""
     from attncli.render.screens import screen_of
 
     rows = enumerate(screen_of(document.schema).rows(document))
-    table = (("text" if at == 0 else place, *row) if several else row for at, row in rows)
-    left = islice(table, 0 if place == 0 else 1, None)
-    while lines := written(islice(left, LINES)):
+    table = (("text" if index == 0 else place, *row) if several else row for index, row in rows)
+    remaining_rows = islice(table, 0 if place == 0 else 1, None)
+    while lines := encode_rows(islice(remaining_rows, LINES)):
         yield lines.encode()
 
 
-def draw(document: Document, asked: OutputOptions) -> None:
+def write_figure(document: Document, options: OutputOptions) -> None:
     """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
     from attncli.inputs.atomic import atomic_writer
-    from attncli.render.figures.files import style_of, written
+    from attncli.render.figures.files import figure_bytes, style_of
     from attncli.render.figures.of_document import figure
 
-    assert asked.svg is not None
-    style = style_of(asked.figure_style)
-    drawing = figure(document, scale=asked.scale_colors, theme=style.theme, lang=asked.lang)
+    assert options.svg is not None
+    style = style_of(options.figure_style)
+    drawing = figure(document, scale=options.scale_colors, theme=style.theme, lang=options.lang)
     assert drawing is not None  # the commands that call this have a shape
-    data = written(drawing.svg(mm=style.mm, title=str(getattr(document, "text", ""))), asked.svg.suffix, style)
-    with atomic_writer(asked.svg) as file:
+    data = figure_bytes(drawing.svg(mm=style.mm, title=str(getattr(document, "text", ""))), options.svg.suffix, style)
+    with atomic_writer(options.svg) as file:
         file.write(data)
 
 
-def printed(block: Lines, how: View, environment: Environment) -> str:
+def render_text(block: Lines, view: View, environment: Environment) -> str:
     """A screen as text, with colour if the view says so."""
     from attncli.render.console import console
 
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit") or not environment.stdout_is_terminal
     stream = StringIO()
-    console(how, stream, deep=deep).print(block, crop=False)
+    console(view, stream, deep=deep).print(block, crop=False)
     return stream.getvalue()

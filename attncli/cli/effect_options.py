@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attncli.arrays.selection import selected
-from attncli.cli import chosen_heads, completion, request
-from attncli.cli import declarations as the
-from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, meant, option
+from attncli.arrays.selection import numbers_of
+from attncli.cli import chosen_heads, completion, declarations, request
+from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option, redeclare
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.effects import Measure
-    from attncli.analysis.effects.places import Chosen
+    from attncli.analysis.effects.places import HeadSelection
     from attncli.inputs.token import Token
     from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
 VERSUS = option("--versus", help="Take this token's logit away from the target's.", panel=TEXT, metavar="TOK")
-QUERY = meant(
-    the.QUERY,
+QUERY = redeclare(
+    declarations.QUERY,
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
     panel=TEXT,
 )
@@ -43,46 +42,46 @@ class MeasureOptions:
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None
-    target: Annotated[str | None, the.TARGET] = None
+    target: Annotated[str | None, declarations.TARGET] = None
     every: Annotated[
         bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=TEXT)
     ] = False
 
 
-def measures(asked: MeasureOptions) -> tuple[Measure, ...]:
+def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     """The measures named, each once. Raises UsageError."""
     from attncli.analysis.effects.measures import MEASURES
 
-    named = [name.strip() for name in (asked.measure or "vector").split(",") if name.strip()]
-    found = tuple(known for name in named for known in MEASURES if known == name)
-    if len(found) != len(named) or not named:
-        wrong = next((name for name in named if name not in MEASURES), asked.measure)
+    names = [name.strip() for name in (options.measure or "vector").split(",") if name.strip()]
+    chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
+    if len(chosen_measures) != len(names) or not names:
+        wrong = next((name for name in names if name not in MEASURES), options.measure)
         raise UsageError(f"--measure {wrong!r} is no measure", expected=", ".join(MEASURES))
-    if "logprob" not in found:
-        if asked.every:
+    if "logprob" not in chosen_measures:
+        if options.every:
             raise UsageError("--every is about log-probabilities", expected="--measure logprob as well")
-        if asked.target is not None:
+        if options.target is not None:
             raise UsageError("--target is about log-probabilities", expected="--measure logprob as well")
-    if asked.every and asked.target is not None:
+    if options.every and options.target is not None:
         raise UsageError("--every measures each token that follows", expected="no --target")
-    if asked.every and asked.query is not None and "vector" not in found:
+    if options.every and options.query is not None and "vector" not in chosen_measures:
         raise UsageError("--every measures at every token, and --query names one", expected="one or the other")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(chosen_measures))
 
 
-def chosen(spec: Spec, model: ModelOptions) -> Chosen:
+def choose_heads(spec: Spec, model: ModelOptions) -> HeadSelection:
     """The heads that `--layer` and `--head` name, all without them; `--head L5H11,L3H1` names each with its layer.
 
     Raises UsageError for what is neither, InputError for a head that is not there.
     """
-    from attncli.analysis.effects.places import Chosen, most_heads
+    from attncli.analysis.effects.places import HeadSelection, most_heads
 
-    named = chosen_heads.parts(model.head)
-    if chosen_heads.are_pairs(named):
-        return Chosen((), (), chosen_heads.pairs(spec, named, model.layer))
+    words = chosen_heads.parts(model.head)
+    if chosen_heads.are_pairs(words):
+        return HeadSelection((), (), chosen_heads.pairs(spec, words, model.layer))
     layers = request.numbers(model.layer, "layer", len(spec.blocks))
     heads = request.numbers(model.head, "head", most_heads(spec))
-    return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
+    return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
 
 
 def span(
@@ -102,7 +101,7 @@ def foretell(
     environment: Environment,
     model: Model,
     count: int,
-    heads: Chosen,
+    heads: HeadSelection,
     compute: ComputeOptions,
     *,
     predicts: bool,
@@ -117,9 +116,15 @@ def foretell(
 
     if not model.own_layers:
         return
-    chosen, dtype = places(model.spec, heads), model.backend.dtype
+    chosen_places, dtype = places(model.spec, heads), model.backend.dtype
     expected = foretold(
-        model.spec, count, chosen, dtype, memory(compute), predicts=predicts, draws=min(compared, len(chosen)) * DRAWS
+        model.spec,
+        count,
+        chosen_places,
+        dtype,
+        memory(compute),
+        predicts=predicts,
+        draws=min(compared, len(chosen_places)) * DRAWS,
     )
     if expected.seconds > PATIENCE:
         environment.note(
@@ -130,7 +135,7 @@ def foretell(
 
 def memory(compute: ComputeOptions) -> int:
     """Bytes that the command may take: `--max-memory`, or what is free."""
-    from attncli.cli.delivery import size
+    from attncli.cli.delivery import parse_size
     from attncli.models.machine_limits import free_memory
 
-    return free_memory().bytes if compute.max_memory is None else size(compute.max_memory, "--max-memory")
+    return free_memory().bytes if compute.max_memory is None else parse_size(compute.max_memory, "--max-memory")

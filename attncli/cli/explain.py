@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import request
-from attncli.cli.explain_delivery import check_steps, give
+from attncli.cli import declarations, delivery, request
+from attncli.cli.explain_delivery import check_steps, write_explanation
 from attncli.cli.explain_options import ExplainOutput, TextOutput, default_query, strongest_head
 from attncli.cli.explain_topics import TOPICS, softmax
 from attncli.cli.lazy_commands import LazyCommands
@@ -38,7 +36,7 @@ def text(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: TextOutput,
-    query: Annotated[str | None, the.QUERY] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
     """The derivation of one query's attention, step by step, with this text's numbers.
 
@@ -53,51 +51,55 @@ def text(
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    how = answer.check(output, environment, "explain", heeded=("max_output", "show"), tables=("max_output",))
+    view = delivery.validate_options(
+        output, environment, "explain", document_options=("max_output", "show"), tables=("max_output",)
+    )
     if output.code is not None and output.brief:
         raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
-    how = replace(how, code=output.code or "")
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    view = replace(view, code=output.code or "")
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     one_only = output.json or output.svg is not None or output.step
-    asked = (loaded, model, compute, query, output, environment, how)
+    settings = (loaded_model, model, compute, query, output, environment, view)
     if one_only:
-        give(_document(request.one_text(environment, text), *asked), output, environment, how)
+        write_explanation(_document(request.one_text(environment, text), *settings), output, environment, view)
         return
 
     def documents() -> Iterator[ExplainDocument]:
-        for found in request.texts(environment, text):
-            with request.told_where(found):
-                yield _document(found, *asked)
+        for source_text in request.texts(environment, text):
+            with request.errors_located_in(source_text):
+                yield _document(source_text, *settings)
 
-    answer.give(documents(), output, environment, how, several=text.lines)
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _document(
-    found: Text,
-    loaded: Model,
+    source_text: Text,
+    loaded_model: Model,
     model: ModelOptions,
     compute: ComputeOptions,
     query: str | None,
     output: ExplainOutput,
     environment: Environment,
-    how: View,
+    view: View,
 ) -> ExplainDocument:
     from attncli.analysis.derivation import derivation_document, derivation_shapes
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import RunRequest
     from attncli.render.encoding import estimate_bytes
     from attncli.render.screens.stages import PROJECTIONS
 
-    meant = _topic_like(found.text)
+    meant = _topic_like(source_text.text)
     if meant is not None:
-        environment.note(f"{found.text!r} is explained as a text; the topic is attn explain {meant}")
-    tokens = request.tokens_of(loaded, found)
-    at = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
-    layer, head = strongest_head(environment, loaded, model, compute, found.text, tokens, at)
-    shapes = derivation_shapes(loaded, len(tokens), layer)
-    answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
-    request.refuse_run(loaded, len(tokens), Wanted([layer], [head], stages=True), compute, "a shorter text")
-    weights = how.show is not None and bool(how.show & set(PROJECTIONS))
-    return derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at, projections=weights)
+        environment.note(f"{source_text.text!r} is explained as a text; the topic is attn explain {meant}")
+    tokens = request.tokens_of(loaded_model, source_text)
+    index = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
+    layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
+    shapes = derivation_shapes(loaded_model, len(tokens), layer)
+    delivery.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head], stages=True), compute, "a shorter text")
+    weights = view.show is not None and bool(view.show & set(PROJECTIONS))
+    return derivation_document(
+        loaded_model, source_text.text, tokens, layer=layer, head=head, query=index, projections=weights
+    )
 
 
 def _topic_like(word: str) -> str | None:
@@ -118,27 +120,27 @@ class TextOrTopic(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = LazyCommands(("text", *TOPICS), _made)
+        self.commands = LazyCommands(("text", *TOPICS), _topic_app)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)  # a shell asks for the topics
-        named = bool(args) and args[0] in TOPICS
-        meant = None if named or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
+        is_topic = bool(args) and args[0] in TOPICS
+        meant = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
         if meant is not None:
             raise UsageError(
                 f"attn explain has no topic {args[0]!r}",
                 expected=f"{', '.join(TOPICS)}, or one text in quotes",
                 hint=f"did you mean attn explain {meant}?",
             )
-        return super().parse_args(ctx, args if named else ["text", *args])
+        return super().parse_args(ctx, args if is_topic else ["text", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         return ("" if name == "text" else name), command, rest
 
 
-def _made(name: str) -> Any:
+def _topic_app(name: str) -> Any:
     """The command of one topic, or of a text."""
     command = text if name == "text" else TOPICS[name]
     # what is left over is refused by GroupedCommand, which knows what it probably is

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import request
+from attncli.cli import declarations, request
 from attncli.cli.explain_delivery import give_topic
 from attncli.cli.explain_options import TopicOutput, default_query, one_head, strongest_head
-from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, meaning, meant, without
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, meaning, redeclare, without
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
 """The ways that seeded weights have of telling where tokens stand."""
 HEADS = 4
 """Heads of seeded weights where several are explained."""
-SEVERAL = meant(the.NUM_HEADS, help=f"Number of heads. [default: {HEADS}]")
+SEVERAL = redeclare(declarations.NUM_HEADS, help=f"Number of heads. [default: {HEADS}]")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def position(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: TopicOutput,
-    query: Annotated[str | None, the.QUERY] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
     """How attention learns where words stand: each way's numbers, and what it does to one query's weights.
 
@@ -57,18 +56,18 @@ def position(
     from attncli.analysis.position_topic import position_document
 
     environment: Environment = ctx.obj
-    found = _place(environment, text, model, attention, compute, query, strongest=True)
+    first_place = _place(environment, text, model, attention, compute, query, strongest=True)
 
     def models() -> Iterator[Model]:
-        if found.model.identity.source == "checkpoint":
-            yield found.model
+        if first_place.model.identity.source == "checkpoint":
+            yield first_place.model
             return
         ways = POSITIONS if attention.position is None else tuple(dict.fromkeys(("none", attention.position)))
-        for other in positioned(ways, attention, found.model):
-            yield again(environment, found.model, model, other, compute, text.tokenizer)
+        for option_set in with_positions(ways, attention, first_place.model):
+            yield again(environment, first_place.model, model, option_set, compute, text.tokenizer)
 
-    place = {"layer": found.layer, "head": found.head, "query": found.query}
-    give_topic(ctx, position_document(models(), found.text.text, found.tokens, **place), output)
+    place = {"layer": first_place.layer, "head": first_place.head, "query": first_place.query}
+    give_topic(ctx, position_document(models(), first_place.text.text, first_place.tokens, **place), output)
 
 
 def mask(
@@ -78,7 +77,7 @@ def mask(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: TopicOutput,
-    query: Annotated[str | None, the.QUERY] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
     others: Annotated[
         list[str] | None,
         typer.Argument(help="More texts: all are padded together.", show_default=False, metavar="[OTHER]..."),
@@ -97,11 +96,11 @@ def mask(
     masked = attention
     if attention.mask is None and model.model is None and not others:
         masked = replace(attention, mask=["causal"])
-    shown = None if query is not None or masked.mask != ["causal"] else "middle"
-    found = _place(environment, text, model, masked, compute, query, shown=shown, strongest=True)
-    more = [(other, found.model.encode(other)) for other in others or ()]
+    default_query = None if query is not None or masked.mask != ["causal"] else "middle"
+    place = _place(environment, text, model, masked, compute, query, shown=default_query, strongest=True)
+    more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
-        found.model, found.text.text, found.tokens, layer=found.layer, head=found.head, query=found.query, others=more
+        place.model, place.text.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
     )
     give_topic(ctx, document, output)
 
@@ -113,7 +112,7 @@ def multihead(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: TopicOutput,
-    query: Annotated[str | None, the.QUERY] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
     """Several heads: what each looks at, what the average hides, and concat(O₁ … O_h)·W_O written out.
 
@@ -121,8 +120,8 @@ def multihead(
     """
     from attncli.analysis.multihead_topic import multihead_document
 
-    found = _place(ctx.obj, text, model, attention, compute, query, heads=HEADS)
-    document = multihead_document(found.model, found.text.text, found.tokens, layer=found.layer, query=found.query)
+    place = _place(ctx.obj, text, model, attention, compute, query, heads=HEADS)
+    document = multihead_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
 
@@ -133,7 +132,7 @@ def residual(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: TopicOutput,
-    query: Annotated[str | None, the.QUERY] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
     """The residual connection x + O and the norm, worked out for one query.
 
@@ -141,11 +140,11 @@ def residual(
     """
     from attncli.analysis.residual_topic import residual_document
 
-    asked = model
+    model_options = model
     if model.model is None:  # what the topic is about is there without being asked for
-        asked = replace(model, residual=True, layer_norm=True)
-    found = _place(ctx.obj, text, asked, attention, compute, query)
-    document = residual_document(found.model, found.text.text, found.tokens, layer=found.layer, query=found.query)
+        model_options = replace(model, residual=True, layer_norm=True)
+    place = _place(ctx.obj, text, model_options, attention, compute, query)
+    document = residual_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
 
@@ -163,24 +162,24 @@ def _place(
 ) -> Place:
     """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
     whether of a checkpoint the head that is not named is the one with the query's strongest link."""
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import RunRequest
 
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
-    found = request.one_text(environment, text)
-    tokens = request.tokens_of(loaded, found)
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
+    source_text = request.one_text(environment, text)
+    tokens = request.tokens_of(loaded_model, source_text)
     if query is not None:
-        at = request.query_index(environment, tokens, query)
+        index = request.query_index(environment, tokens, query)
     else:
-        at = len(tokens) // 2 if shown == "middle" else default_query(tokens)
+        index = len(tokens) // 2 if shown == "middle" else default_query(tokens)
     if strongest:
-        layer, head = strongest_head(environment, loaded, model, compute, found.text, tokens, at)
+        layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
     else:
-        layer, head = one_head(loaded, model)
-    request.refuse_run(loaded, len(tokens), Wanted([layer], stages=True), compute, "a shorter text")
-    return Place(loaded, found, tokens, layer, head, at)
+        layer, head = one_head(loaded_model, model)
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), compute, "a shorter text")
+    return Place(loaded_model, source_text, tokens, layer, head, index)
 
 
-def positioned(ways: Sequence[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
+def with_positions(ways: Sequence[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
     """The attention with its positions told in each of these ways; RoPE turns pairs of entries, and heads of an odd
     width are without it."""
     even = first.spec.blocks[0].attention.head_dim % 2 == 0
@@ -190,11 +189,13 @@ def positioned(ways: Sequence[str], attention: AttentionOptions, first: Model) -
 def again(
     environment: Environment,
     first: Model,
-    asked: ModelOptions,
+    model_options: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
     tokenizer: str | None,
 ) -> Model:
     """The same weights under another attention: the seed that was drawn for the first model, and no notes."""
-    seeded = replace(asked, seed=str(first.identity.seed)) if asked.seed == "random" else asked
-    return request.model(replace(environment, quiet=True), seeded, attention, compute, tokenizer=tokenizer)
+    same_seed = (
+        replace(model_options, seed=str(first.identity.seed)) if model_options.seed == "random" else model_options
+    )
+    return request.model(replace(environment, quiet=True), same_seed, attention, compute, tokenizer=tokenizer)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import EVERY, Selection
-from attncli.cli import declarations as the
-from attncli.cli import request
+from attncli.cli import declarations, request
 from attncli.cli.offered_options import without
 from attncli.cli.options import ComputeOptions, ModelOptions, OutputOptions
 from attncli.cli.output import Environment
@@ -26,9 +25,9 @@ DIGITS = 4
 class ExplainOutput(OutputOptions):
     """The output options, with more digits, and a screen that waits between its steps."""
 
-    precision: Annotated[int, the.PRECISION] = DIGITS
-    step: Annotated[bool, the.STEP] = False
-    code: Annotated[str | None, the.CODE] = None
+    precision: Annotated[int, declarations.PRECISION] = DIGITS
+    step: Annotated[bool, declarations.STEP] = False
+    code: Annotated[str | None, declarations.CODE] = None
 
 
 TextOutput = Annotated[ExplainOutput, without("scale_colors")]
@@ -38,29 +37,29 @@ SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "m
 """Those of a topic without a text, whose document is small."""
 
 
-def one_layer(model: Model, asked: ModelOptions) -> int:
+def one_layer(model: Model, options: ModelOptions) -> int:
     """The layer that `--layer` names; the first that attends if it names none. Raises as `request.numbers`, `one`."""
-    chosen = request.numbers(asked.layer, "layer", len(model.spec.blocks))
-    return model.spec.attending()[0] if chosen is EVERY else one(chosen, "layer")
+    selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
+    return model.spec.attending()[0] if selection is EVERY else single(selection, "layer")
 
 
-def one_head(model: Model, asked: ModelOptions) -> tuple[int, int]:
+def one_head(model: Model, options: ModelOptions) -> tuple[int, int]:
     """The layer and the head that `--layer` and `--head` name; the first that attends, and 0, where they name none."""
-    layer = one_layer(model, asked)
-    return layer, one(request.numbers(asked.head, "head", model.spec.blocks[layer].attention.heads), "head")
+    layer = one_layer(model, options)
+    return layer, single(request.numbers(options.head, "head", model.spec.blocks[layer].attention.heads), "head")
 
 
 def default_query(tokens: Sequence[Token]) -> int:
     """The place of the last word that the model knows, or of the last word, or token, where it knows none."""
-    words = [at for at, token in enumerate(tokens) if not token.special]
-    known = [at for at in words if not tokens[at].unknown]
+    words = [index for index, token in enumerate(tokens) if not token.special]
+    known = [index for index in words if not tokens[index].unknown]
     return (known or words or [len(tokens) - 1])[-1]
 
 
 def strongest_head(
     environment: Environment,
     model: Model,
-    asked: ModelOptions,
+    options: ModelOptions,
     compute: ComputeOptions,
     text: str,
     tokens: Sequence[Token],
@@ -70,22 +69,24 @@ def strongest_head(
     which the query has its strongest link, as `attn run --query` counts links. Standard error says which that is."""
     from msgspec import structs
 
-    from attncli.analysis.run import Wanted, run_document
+    from attncli.analysis.run import RunRequest, run_document
     from attncli.render.unknown_words import marked_text
 
-    if model.identity.source != "checkpoint" or not (asked.layer is None or asked.head is None):
-        return one_head(model, asked)
+    if model.identity.source != "checkpoint" or not (options.layer is None or options.head is None):
+        return one_head(model, options)
     blocks = model.spec.blocks
-    layers = list(model.spec.attending()) if asked.layer is None else [one_layer(model, asked)]
+    layers = list(model.spec.attending()) if options.layer is None else [one_layer(model, options)]
     heads: Selection = EVERY
     head = 0
-    if asked.head is not None:  # layers may have more heads or fewer
-        head = one(request.numbers(asked.head, "head", max(blocks[at].attention.heads for at in layers)), "head")
-        layers, heads = [at for at in layers if blocks[at].attention.heads > head], [head]
-    wanted = Wanted(layers, heads, query=query, matrices=False, top=1)
-    request.refuse_run(model, len(tokens), wanted, compute, "--layer L --head H, or a shorter text")
+    if options.head is not None:  # layers may have more heads or fewer
+        head = single(
+            request.numbers(options.head, "head", max(blocks[index].attention.heads for index in layers)), "head"
+        )
+        layers, heads = [index for index in layers if blocks[index].attention.heads > head], [head]
+    run_request = RunRequest(layers, heads, query=query, matrices=False, top=1)
+    request.refuse_run(model, len(tokens), run_request, compute, "--layer L --head H, or a shorter text")
     for every in (False, True):  # a link that says little, where there is no other
-        document = run_document(model, text, tokens, structs.replace(wanted, all_links=every))
+        document = run_document(model, text, tokens, structs.replace(run_request, all_links=every))
         if document.links:
             link = document.links[0]
             words = (marked_text(tokens[query]), marked_text(tokens[link.key]) if link.key < len(tokens) else "bias_k")
@@ -97,9 +98,9 @@ def strongest_head(
     return layers[0], head
 
 
-def one(chosen: Selection, what: str) -> int:
+def single(selection: Selection, what: str) -> int:
     """The only layer or head chosen; 0 if none was. Raises UsageError for several."""
-    numbers = [0] if chosen is EVERY else list(chosen)
+    numbers = [0] if selection is EVERY else list(selection)
     if len(numbers) > 1:
         raise UsageError(f"--{what} names {len(numbers)} {what}s", expected=f"one: this is about one {what}")
     return numbers[0]

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, request
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
+from attncli.cli import completion, declarations, delivery, request
 from attncli.cli.explain_delivery import give_topic
-from attncli.cli.explain_layer_topics import POSITIONS, again, mask, multihead, position, positioned, residual
+from attncli.cli.explain_layer_topics import POSITIONS, again, mask, multihead, position, residual, with_positions
 from attncli.cli.explain_options import SmallOutput, TopicOutput, one_head, one_layer
 from attncli.cli.options import (
     MODEL,
@@ -20,8 +18,8 @@ from attncli.cli.options import (
     ComputeOptions,
     ModelOptions,
     TextOptions,
-    meant,
     number,
+    redeclare,
     without,
 )
 from attncli.cli.output import Environment
@@ -61,20 +59,22 @@ def softmax(
     from attncli.analysis.softmax_by_hand import parse_scores, softmax_document
     from attncli.cli.usage_errors import no_option
 
-    unknown = next((text for text in numbers or [] if text.startswith("--")), None)
-    if unknown is not None:  # what looks like an option comes as a number, so that -1 can be one
-        raise no_option(ctx, unknown.partition("=")[0])
+    unknown_option = next((text for text in numbers or [] if text.startswith("--")), None)
+    if unknown_option is not None:  # what looks like an option comes as a number, so that -1 can be one
+        raise no_option(ctx, unknown_option.partition("=")[0])
     give_topic(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output)
 
 
 def scaling(
     ctx: typer.Context,
     output: SmallOutput,
-    d_k: Annotated[int, meant(the.D_K, help="Width of the queries and keys.")] = 64,
-    d_model: Annotated[int | None, meant(the.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do.")] = None,
+    d_k: Annotated[int, redeclare(declarations.D_K, help="Width of the queries and keys.")] = 64,
+    d_model: Annotated[
+        int | None, redeclare(declarations.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do.")
+    ] = None,
     samples: Annotated[int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, least=2)] = 4096,
     keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
-    seed: Annotated[int, meant(the.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
+    seed: Annotated[int, redeclare(declarations.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
 
@@ -98,17 +98,17 @@ def matrix_softmax(
     attn explain matrix-softmax "humpty dumpty sat on"
     """
     from attncli.analysis.matrix_softmax import matrix_softmax_document
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import RunRequest
     from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    found = request.one_text(environment, text)
-    tokens = request.tokens_of(loaded, found)
-    layer, head = one_head(loaded, model)
-    answer.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
-    request.refuse_run(loaded, len(tokens), Wanted([layer], [head]), compute, "a shorter text")
-    give_topic(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output)
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    source_text = request.one_text(environment, text)
+    tokens = request.tokens_of(loaded_model, source_text)
+    layer, head = one_head(loaded_model, model)
+    delivery.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), compute, "a shorter text")
+    give_topic(ctx, matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head), output)
 
 
 def order(
@@ -130,7 +130,7 @@ def order(
     attn explain order 我爱你 你爱我 --tokenizer char
     """
     from attncli.analysis.order import order_document, order_of, reversed_order
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import RunRequest
 
     environment: Environment = ctx.obj
     if model.embeddings is not None:
@@ -139,20 +139,20 @@ def order(
             expected="seeded, file or checkpoint embeddings",
         )
     first = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    found = request.one_text(environment, text)
-    tokens = request.tokens_of(first, found)
+    source_text = request.one_text(environment, text)
+    tokens = request.tokens_of(first, source_text)
     layer = one_layer(first, model)
-    request.refuse_run(first, len(tokens), Wanted([layer], matrices=False), compute, "a shorter text")
+    request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), compute, "a shorter text")
     to = reversed_order(tokens) if other is None else order_of(tokens, first.encode(other))
 
     def models() -> Iterator[Model]:
         if attention.position is not None or attention.mask or first.identity.source == "checkpoint":
             yield first
             return
-        for other in (*positioned(POSITIONS, attention, first), replace(attention, mask=["causal"])):
-            yield again(environment, first, model, other, compute, text.tokenizer)
+        for option_set in (*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])):
+            yield again(environment, first, model, option_set, compute, text.tokenizer)
 
-    give_topic(ctx, order_document(models(), found.text, tokens, to, layer=layer), output)
+    give_topic(ctx, order_document(models(), source_text.text, tokens, to, layer=layer), output)
 
 
 def metric(
@@ -176,13 +176,13 @@ def metric(
 
     if name is None:
         environment: Environment = ctx.obj
-        how = answer.check(output, environment)
+        view = delivery.validate_options(output, environment)
         if output.json or output.ndjson or output.plain or output.file is not None or output.svg is not None:
             raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
 
         from attncli.render.screens.metrics_list import metrics_screen
 
-        environment.write(answer.printed(metrics_screen(metric_meanings(), how), how, environment).encode())
+        environment.write(delivery.render_text(metrics_screen(metric_meanings(), view), view, environment).encode())
         return
     give_topic(ctx, metric_document(name), output)
 

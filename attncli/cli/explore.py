@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery, request
+from attncli.cli import declarations, delivery, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     AttentionOptions,
@@ -37,11 +36,11 @@ FILES = (".json", ".safetensors", ".npz")
 def explore(
     ctx: typer.Context,
     text: Annotated[TextOptions, without("lines")],
-    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
+    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
-    query: Annotated[str | None, the.QUERY] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
     """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key does.
 
@@ -50,11 +49,11 @@ def explore(
     attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
     """
     environment: Environment = ctx.obj
-    how = delivery.check(output, environment)
+    view = delivery.validate_options(output, environment)
     _refuse_elsewhere(environment)
     from attncli.explore.terminal import Terminal, keyboard
 
-    source, about = _opened(environment, text, model, attention, compute, query)
+    source, about = _open_source(environment, text, model, attention, compute, query)
     if not keyboard():
         raise UsageError(
             "attn explore hears keys, and there is no terminal to hear them from",
@@ -72,12 +71,12 @@ def explore(
 
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
     app = Explorer(
-        source, how, about=about, models=lambda: _models(quiet), load=load, driver=Terminal, deep=deep
+        source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal, deep=deep
     )  # fmt: skip
     with leaving(app.leave_by):
         app.run()
-    if app.stopped is not None:
-        environment.stopped = app.stopped
+    if app.signal_number is not None:
+        environment.stop_signal = app.signal_number
         raise KeyboardInterrupt
     if app.failure is not None:
         raise app.failure
@@ -88,10 +87,10 @@ def _models(environment: Environment) -> list[str]:
     from attncli.analysis.models import models_document
     from attncli.inputs.hub_cache import cache_folder
 
-    found = models_document(cache_folder(environment.variables))
-    here = [alias.name for alias in found.aliases if alias.here is not None]
-    known = {alias.hub for alias in found.aliases if alias.here is not None}
-    return [*here, *(model.name for model in found.cached if not model.missing and model.name not in known)]
+    document = models_document(cache_folder(environment.variables))
+    here = [alias.name for alias in document.aliases if alias.here is not None]
+    cached_hubs = {alias.hub for alias in document.aliases if alias.here is not None}
+    return [*here, *(model.name for model in document.cached if not model.missing and model.name not in cached_hubs)]
 
 
 def _refuse_elsewhere(environment: Environment) -> None:
@@ -107,7 +106,7 @@ def _refuse_elsewhere(environment: Environment) -> None:
     )
 
 
-def _opened(
+def _open_source(
     environment: Environment,
     text: TextOptions,
     model: ModelOptions,
@@ -116,46 +115,55 @@ def _opened(
     query: str | None,
 ) -> tuple[Source, int | None]:
     """What is explored, and the word that it begins with, if that was said."""
-    from attncli.analysis.run import Wanted
-    from attncli.explore.source import Live
+    from attncli.analysis.run import RunRequest
+    from attncli.explore.source import LiveSource
     from attncli.models.row_blocks import rows_for
 
     if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
-        return _saved(Path(text.text)), None
+        return _saved_source(Path(text.text)), None
     from dataclasses import replace
 
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
-    found = request.one_text(environment, text)
-    with request.told_where(found):
-        tokens = request.tokens_of(loaded, found)
-    refused = Wanted(matrices=False)
-    request.refuse_run(loaded, len(tokens), refused, compute, "a shorter text", rows=rows_for(loaded.spec, len(tokens)))
-    layers, heads = layers_and_heads(loaded, model)
-    source = replace(Live.of(loaded, found.text, tokens), layers=layers, heads=heads)
-    at = None if query is None else request.query_index(environment, tokens, query)
-    return source, at
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
+    source_text = request.one_text(environment, text)
+    with request.errors_located_in(source_text):
+        tokens = request.tokens_of(loaded_model, source_text)
+    smallest_run = RunRequest(matrices=False)
+    request.refuse_run(
+        loaded_model,
+        len(tokens),
+        smallest_run,
+        compute,
+        "a shorter text",
+        rows=rows_for(loaded_model.spec, len(tokens)),
+    )
+    layers, heads = layers_and_heads(loaded_model, model)
+    source = replace(LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads)
+    index = None if query is None else request.query_index(environment, tokens, query)
+    return source, index
 
 
-def _saved(file: Path) -> Source:
+def _saved_source(file: Path) -> Source:
     """A saved document, or tensors, as `attn view` opens them."""
     from attncli.analysis.documents.run import RunDocument
-    from attncli.cli.view import TENSOR_FILES, opened, record_of
-    from attncli.explore.source import Saved
+    from attncli.cli.view import TENSOR_FILES, open_document, record_of
+    from attncli.explore.source import SavedSource
 
-    document = opened(file)
+    document = open_document(file)
     if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
         from attncli.analysis.saved_derivation import saved_derivation
         from attncli.inputs.tensors import read_tensors
 
-        tensors, run = read_tensors(file, allow_nonfinite=True), document
-        return Saved(
+        tensors, saved_run = read_tensors(file, allow_nonfinite=True), document
+        return SavedSource(
             file.name,
             document,
             lambda: record_of(document, file),
-            lambda layer, head, query: saved_derivation(tensors, run, layer, head, query),
+            lambda layer, head, query: saved_derivation(tensors, saved_run, layer, head, query),
         )
     record_of(document, file)  # what is not about heads is refused before the screen is filled
-    return Saved(file.name, document, lambda: record_of(document, file))
+    return SavedSource(file.name, document, lambda: record_of(document, file))
 
 
 app = command_app(explore)

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import page_output, request
+from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     OUTPUT,
@@ -40,15 +38,15 @@ if TYPE_CHECKING:
 def find(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
+    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
-    start: Annotated[str | None, the.FROM] = None,
-    end: Annotated[str | None, the.TO] = None,
-    words: Annotated[bool, the.WORDS] = False,
-    unknown: Annotated[bool, the.UNKNOWN] = False,
+    start: Annotated[str | None, declarations.FROM] = None,
+    end: Annotated[str | None, declarations.TO] = None,
+    words: Annotated[bool, declarations.WORDS] = False,
+    unknown: Annotated[bool, declarations.UNKNOWN] = False,
     effect: Annotated[
         bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT)
     ] = False,
@@ -61,7 +59,7 @@ def find(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "find", written={"--html": page.html})
+    view = delivery.validate_options(output, environment, "find", files={"--html": page.html})
     page_output.check(page, lines=text.lines)
     if start is None or end is None:
         raise UsageError(
@@ -69,32 +67,42 @@ def find(
             expected="--from TOK and --to TOK",
             hint="attn find TEXT --from it --to animal",
         )
-    if not effect and (unseen := environment.given & {"residual", "layer_norm", "output_projection"}):
+    if not effect and (
+        ignored_options := environment.explicit_options & {"residual", "layer_norm", "output_projection"}
+    ):
         raise UsageError(
-            f"--{min(unseen).replace('_', '-')} changes what leaves the layer, and links are shown",
+            f"--{min(ignored_options).replace('_', '-')} changes what leaves the layer, and links are shown",
             expected="--effect as well",
         )
     single = output.json or output.svg is not None or page.html is not None
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
 
     def documents() -> Iterator[FindDocument]:
-        for found in request.texts(environment, text, single=single):
-            with request.told_where(found):
-                taken = page_output.recording(page, loaded, found, layers_and_heads(loaded, model)[1], words=words)
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                recording = page_output.recording(
+                    page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
+                )
                 document = _document(
-                    environment, loaded, found, model, compute, (start, end),
-                    words=words, unknown=unknown, effect=effect, taken=taken,
+                    environment, loaded_model, source_text, model, compute, (start, end),
+                    words=words, unknown=unknown, effect=effect, recording=recording,
                 )  # fmt: skip
                 if output.svg is not None:
-                    answer.draw(document, output)
+                    delivery.write_figure(document, output)
                 if page.html is not None:
                     record = page_output.record(
-                        loaded, found, *layers_and_heads(loaded, model), words=words, taken=taken
+                        loaded_model,
+                        source_text,
+                        *layers_and_heads(loaded_model, model),
+                        words=words,
+                        recording_of_run=recording,
                     )
-                    _write_page(environment, record, (start, end), page, how.lang)
+                    _write_page(environment, record, (start, end), page, view.lang)
             yield document
 
-    answer.give(documents(), output, environment, how, several=text.lines)
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
@@ -114,53 +122,57 @@ def _document(
     environment: Environment,
     model: Model,
     text: Text,
-    asked: ModelOptions,
+    options: ModelOptions,
     compute: ComputeOptions,
     ends: tuple[str, str],
     *,
     words: bool,
     unknown: bool,
     effect: bool,
-    taken: Recording | None = None,
+    recording: Recording | None = None,
 ) -> FindDocument:
-    from attncli.analysis.find import Cutting, Sought, find_document
-    from attncli.analysis.run import Wanted, cost
-    from attncli.analysis.words import joined, merged_words
+    from attncli.analysis.find import CutOptions, SearchRequest, find_document
+    from attncli.analysis.run import RunRequest, cost
+    from attncli.analysis.words import join_words, merged_words
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.models.row_blocks import rows_for
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
-    merged = merged_words(tokens, text.text) if words else None
-    named = tokens if merged is None else merged.words
+    merged_tokens = merged_words(tokens, text.text) if words else None
+    named_tokens = tokens if merged_tokens is None else merged_tokens.words
     spans = {
-        reference: request.query_span(environment, named, reference, unknown=unknown)
+        reference: request.query_span(environment, named_tokens, reference, unknown=unknown)
         for reference in dict.fromkeys(ends)
     }
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
         if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
             raise UsageError(f"{ends[0]!r} and {ends[1]!r} share tokens", expected="two that do not, or the same twice")
-        merged = joined(tokens, text.text, several, merged)
+        merged_tokens = join_words(tokens, text.text, several, merged_tokens)
     # joining tokens before them moves the places of those after
     places = {
         reference: first - sum(stop - start - 1 for start, stop in several if start < first)
         for reference, (first, _) in spans.items()
     }
-    layers, heads = layers_and_heads(model, asked)
-    wanted = Wanted(layers, heads, matrices=False)
-    expected = cost(model, len(tokens), wanted, saved=False, rows=rows_for(model.spec, len(tokens)))
+    layers, heads = layers_and_heads(model, options)
+    run_request = RunRequest(layers, heads, matrices=False)
+    expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows_for(model.spec, len(tokens)))
     request.refuse_memory(expected.memory, compute, "a shorter text")
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
-    sought = Sought(places[ends[0]], places[ends[1]], layers, heads)
+    sought = SearchRequest(places[ends[0]], places[ends[1]], layers, heads)
     if not effect:
-        with progress(environment, f"{len(tokens):,} tokens", layers=True) as tell:
-            return find_document(model, text.text, tokens, sought, words=merged, progress=tell, recording=taken)
+        with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+            return find_document(
+                model, text.text, tokens, sought, words=merged_tokens, progress=on_progress, recording=recording
+            )
     from attncli.cli.effect_options import memory
 
-    with progress(environment, "cutting the link") as tell:
-        cutting = Cutting(memory(compute), tell)
-        return find_document(model, text.text, tokens, sought, words=merged, cutting=cutting, recording=taken)
+    with progress(environment, "cutting the link") as on_progress:
+        cutting = CutOptions(memory(compute), on_progress)
+        return find_document(
+            model, text.text, tokens, sought, words=merged_tokens, cutting=cutting, recording=recording
+        )
 
 
 app = command_app(find)

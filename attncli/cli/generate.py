@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import EVERY
-from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import delivery, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
@@ -66,23 +65,23 @@ class GenerateOptions:
     ] = None
 
 
-def check(asked: GenerateOptions, out_of_place: list[str]) -> None:
+def check(options: GenerateOptions, out_of_place: list[str]) -> None:
     """Check the options before any work; raises UsageError. out_of_place: options given that do not go with
     `--generate`."""
-    if asked.generate is None:
-        if asked.temperature is not None or asked.sample_seed is not None:
+    if options.generate is None:
+        if options.temperature is not None or options.sample_seed is not None:
             raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
         return
-    temperature = asked.temperature or 0.0
-    if asked.sample_seed is not None and temperature == 0:
-        raise UsageError(f"--sample-seed is {asked.sample_seed}", expected="--temperature above 0 as well")
+    temperature = options.temperature or 0.0
+    if options.sample_seed is not None and temperature == 0:
+        raise UsageError(f"--sample-seed is {options.sample_seed}", expected="--temperature above 0 as well")
     if out_of_place:
         raise UsageError(f"{' '.join(out_of_place)} does not go with --generate", expected="one or the other")
 
 
-def run(
+def write_continuations(
     environment: Environment,
-    asked: GenerateOptions,
+    options: GenerateOptions,
     text: TextOptions,
     model: ModelOptions,
     attention: AttentionOptions,
@@ -90,32 +89,36 @@ def run(
     output: OutputOptions,
 ) -> None:
     """Continue each text asked for and answer."""
-    from attncli.analysis.generate import Continuing, generated_document, memory
+    from attncli.analysis.generate import GenerateRequest, generated_document, memory
     from attncli.cli.progress import progress
 
-    how = answer.check(output, environment, "generate")
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    layers, heads = layers_and_heads(loaded, model)
-    assert asked.generate is not None
+    view = delivery.validate_options(output, environment, "generate")
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    layers, heads = layers_and_heads(loaded_model, model)
+    assert options.generate is not None
     rows = output.json or output.ndjson
-    wanted = Continuing(asked.generate, asked.temperature or 0.0, asked.sample_seed or 0, layers, heads, rows)
+    continuation = GenerateRequest(
+        options.generate, options.temperature or 0.0, options.sample_seed or 0, layers, heads, rows
+    )
 
     def documents() -> Iterator[GenerateDocument]:
-        for found in request.texts(environment, text, single=output.json):
-            with request.told_where(found), progress(environment, "generating") as tell:
-                tokens = request.tokens_of(loaded, found)
+        for source_text in request.texts(environment, text, single=output.json):
+            with request.errors_located_in(source_text), progress(environment, "generating") as on_progress:
+                tokens = request.tokens_of(loaded_model, source_text)
                 request.refuse_memory(
-                    memory(loaded, len(tokens), wanted), compute, "a shorter text, or a smaller --generate"
+                    memory(loaded_model, len(tokens), continuation), compute, "a shorter text, or a smaller --generate"
                 )
                 if rows:
-                    kept = (
-                        sum(block.attention.heads for block in loaded.spec.blocks)
+                    kept_heads = (
+                        sum(block.attention.heads for block in loaded_model.spec.blocks)
                         if layers is EVERY and heads is EVERY
                         else 1
                     )
-                    size = kept * wanted.count * (len(tokens) + wanted.count) * 20
-                    answer.refuse_over(size, output, "--layer L, --head H or a smaller --generate")
-                document = generated_document(loaded, found.text, tokens, wanted, progress=tell)
+                    size = kept_heads * continuation.count * (len(tokens) + continuation.count) * 20
+                    delivery.refuse_over(size, output, "--layer L, --head H or a smaller --generate")
+                document = generated_document(
+                    loaded_model, source_text.text, tokens, continuation, progress=on_progress
+                )
             yield document
 
-    answer.give(documents(), output, environment, how, several=text.lines)
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.help_language import option_help
-from attncli.cli.help_page import drawn, parts_listed
+from attncli.cli.help_page import draw_page, parts_listed
 from attncli.cli.offered_options import flat
 from attncli.cli.option import OUTPUT, PANELS
 from attncli.cli.output import Environment
@@ -67,13 +67,13 @@ class GroupedCommand(TyperCommand):
         """What variables and the settings file say stands in for what the command line does not."""
         if ctx.obj is not None:
             # a model that does not go with the other options is left out in silence, by who reads those
-            ctx.default_map = {name: one.value for name, one in ctx.obj.settings.items() if name != "model"}
+            ctx.default_map = {name: setting.value for name, setting in ctx.obj.settings.items() if name != "model"}
 
     def _tell_origins(self, ctx: Any) -> None:
         """For `--verbose`: where each value came from that can be set once for all commands."""
         environment: Environment = ctx.obj
         environment.lang = ctx.params.get("lang") or environment.lang
-        environment.given = frozenset(
+        environment.explicit_options = frozenset(
             name
             for name in ctx.params
             if (source := ctx.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
@@ -82,31 +82,33 @@ class GroupedCommand(TyperCommand):
             setting = environment.settings.get(parameter.name or "")
             source = ctx.get_parameter_source(parameter.name)
             if setting is not None and source is not None:
-                given = source.name == "COMMANDLINE"
-                if parameter.name == "model" and not given:
+                on_command_line = source.name == "COMMANDLINE"
+                if parameter.name == "model" and not on_command_line:
                     continue  # whether it is used is found out, and said, by who reads the model's options
-                origin = "the command line" if given else setting.origin
-                value = ctx.params[parameter.name] if given else setting.value
+                origin = "the command line" if on_command_line else setting.origin
+                value = ctx.params[parameter.name] if on_command_line else setting.value
                 environment.origins.append(f"{parameter.opts[0]} {value}: from {origin}")
         if (palette := environment.settings.get("palette")) is not None:
             environment.origins.append(f"palette {palette.value}: from {palette.origin}")
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters by group, in the order of the help page."""
-        found = super().get_params(ctx)
-        if not all(hasattr(one, "place") for one in found):  # told once, in English: a page may speak another language
-            for one in found:
-                if one.name == "help":
-                    one.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
-                panel = _panel(one)
+        parameters = super().get_params(ctx)
+        if not all(
+            hasattr(parameter, "place") for parameter in parameters
+        ):  # told once, in English: a page may speak another language
+            for parameter in parameters:
+                if parameter.name == "help":
+                    parameter.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
+                panel = _panel(parameter)
                 first = -2 if panel == ARGUMENTS else -1
-                one.place = PANELS.index(panel) if panel in PANELS else first  # type: ignore[attr-defined]
-        return sorted(found, key=lambda one: one.place)
+                parameter.place = PANELS.index(panel) if panel in PANELS else first  # type: ignore[attr-defined]
+        return sorted(parameters, key=lambda parameter: parameter.place)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        rare = [one.opts[0] for one in self.params if getattr(one, "hidden", False)]
+        rare = [parameter.opts[0] for parameter in self.params if getattr(parameter, "hidden", False)]
         self.epilog = f"{ALL} also lists {', '.join(rare)}." if rare else None
-        if not drawn(self, ctx, formatter):
+        if not draw_page(self, ctx, formatter):
             super().format_help(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -114,8 +116,8 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                told = option_help(record[1], getattr(ctx.obj, "lang", "en"))  # a default comes with the record
-                panels.setdefault(_panel(parameter), []).append((record[0], told + parts_listed(parameter, ctx)))
+                help_text = option_help(record[1], getattr(ctx.obj, "lang", "en"))  # a default comes with the record
+                panels.setdefault(_panel(parameter), []).append((record[0], help_text + parts_listed(parameter, ctx)))
         for name, records in panels.items():
             with formatter.section(name):
                 formatter.write_dl(records)
@@ -131,7 +133,7 @@ class CommandGroup(TyperGroup):
     """A command that stands for several: its page is drawn as theirs are."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        if not drawn(self, ctx, formatter):
+        if not draw_page(self, ctx, formatter):
             super().format_help(ctx, formatter)
 
 

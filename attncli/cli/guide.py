@@ -10,7 +10,7 @@ import typer
 from attncli.cli import completion, delivery
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
 from attncli.cli.output import Environment
-from attncli.cli.pause import paused
+from attncli.cli.pause import wait_for_key
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,28 +37,28 @@ def guide(
     attn guide learners
     """
     environment: Environment = ctx.obj
-    how = delivery.check(output, environment)
+    view = delivery.validate_options(output, environment)
     from attncli import guide as room
-    from attncli.render.markdown import markdown as drawn
+    from attncli.render.markdown import markdown as draw_markdown
     from attncli.render.screens.guide import contents
 
-    look = next((f"--{name}" for name in ("color", "ascii") if name in environment.given), "")
+    look = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
     if markdown and look and output.color != "never":
         raise UsageError(f"{look} is about the screen, and --markdown draws none", expected="one or the other")
     if markdown and page is None:
         raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
-    text = None if page is None else room.page(page, how.lang)
+    text = None if page is None else room.page(page, view.lang)
     if text is not None and markdown:
         environment.write(text.encode())
         return
-    lines = contents(room.titles(how.lang), how) if text is None else drawn(text, how)
-    for at, screen in enumerate(_screens(lines, how, environment)):
-        if at and paused("guide.wait", how, environment):
+    lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
+    for index, screen in enumerate(_screens(lines, view, environment)):
+        if index and wait_for_key("guide.wait", view, environment):
             return
-        environment.write(delivery.printed(screen, how, environment).encode("utf-8", "backslashreplace"))
+        environment.write(delivery.render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
 
 
-def _screens(lines: Lines, how: View, environment: Environment) -> Iterator[Lines]:
+def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
     """A page cut into what one screen holds, with a line to spare, where someone at a terminal turns it; else whole."""
     from attncli.render.lines import Lines
     from attncli.render.safe import cells
@@ -70,7 +70,7 @@ def _screens(lines: Lines, how: View, environment: Environment) -> Iterator[Line
     rows: list[Line] = []
     room = height - 1
     for row in lines.rows:
-        takes = max(-(-sum(cells(text) for text, _ in row) // how.width), 1)  # a long command goes on below
+        takes = max(-(-sum(cells(text) for text, _ in row) // view.width), 1)  # a long command goes on below
         if rows and takes > room:
             yield Lines(tuple(rows))
             rows, room = [], height - 1

@@ -32,18 +32,18 @@ def parse(kind: str, seed: int) -> Reformer | None:
     numbers = rest.split(",") if colon else []
     if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST) for text in numbers):
         raise UsageError(f"--attention is {kind!r}", expected=FORM)
-    found = Reformer(seed=seed)
+    settings = Reformer(seed=seed)
     for field, text in zip(("buckets", "rounds", "chunk"), numbers, strict=False):
-        found = replace(found, **{field: int(text)})
-    if found.buckets % 2:
+        settings = replace(settings, **{field: int(text)})
+    if settings.buckets % 2:
         raise UsageError(
-            f"hash attention needs an even number of buckets, not {found.buckets}",
-            expected=f"such as reformer:{found.buckets + 1}",
+            f"hash attention needs an even number of buckets, not {settings.buckets}",
+            expected=f"such as reformer:{settings.buckets + 1}",
         )
-    return found
+    return settings
 
 
-def hashed(model: Model, kind: str, asked: AttentionOptions) -> Model:
+def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> Model:
     """The model under the attention that `--attention` names.
 
     Raises UnsupportedError for a checkpoint, whose keys were trained as a projection of their own, and for what hash
@@ -59,9 +59,9 @@ def hashed(model: Model, kind: str, asked: AttentionOptions) -> Model:
             expected="--attention dense",
         )
     for what, present in (
-        ("soft cap", asked.softcap is not None),
-        ("ALiBi", asked.position == "alibi"),
-        ("--scale", asked.scale is not None),
+        ("soft cap", options.softcap is not None),
+        ("ALiBi", options.position == "alibi"),
+        ("--scale", options.scale is not None),
     ):
         if present:
             raise UnsupportedError(f"hash attention has no {what}", expected="--attention dense, or without it")

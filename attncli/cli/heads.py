@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, page_output, request
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
+from attncli.cli import completion, declarations, delivery, page_output, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     ANALYSIS,
@@ -30,8 +28,8 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.heads import HeadsDocument
-    from attncli.analysis.heads import Compared
-    from attncli.analysis.random_repeats import Scores
+    from attncli.analysis.heads import HeadsRequest
+    from attncli.analysis.random_repeats import RepeatScores
     from attncli.analysis.records.recording import Recording
     from attncli.inputs.text import Text
     from attncli.models.model import Model
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 class HeadsOptions:
     """What is measured of the heads, and in which order they come."""
 
-    metric: Annotated[list[str] | None, the.METRIC] = None
+    metric: Annotated[list[str] | None, declarations.METRIC] = None
     sort: Annotated[
         str | None,
         option(
@@ -52,7 +50,7 @@ class HeadsOptions:
             complete=completion.orders,
         ),
     ] = None
-    top: Annotated[int | None, the.TOP] = None
+    top: Annotated[int | None, declarations.TOP] = None
     exclude: Annotated[
         str | None,
         option(
@@ -82,19 +80,19 @@ class HeadsOptions:
             complete=completion.several("rollout", "flow", "similarity", "circuits"),
         ),
     ] = None
-    words: Annotated[bool, the.WORDS] = False
-    all_links: Annotated[bool, the.ALL_LINKS] = False
+    words: Annotated[bool, declarations.WORDS] = False
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False
 
 
 def heads(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=the.EIGHT_HEADS)],
+    model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("top")],
     page: PageOptions,
-    asked: HeadsOptions,
+    heads_options: HeadsOptions,
 ) -> None:
     """Compare all heads: small maps, metrics, labels, the strongest link of each.
 
@@ -107,90 +105,106 @@ def heads(
 
     environment: Environment = ctx.obj
     page_output.check(page, lines=text.lines)
-    how = answer.check(
+    view = delivery.validate_options(
         output,
         environment,
         "heads",
-        written={"--html": page.html},
-        heeded=("show", "top"),
+        files={"--html": page.html},
+        document_options=("show", "top"),
         tables=("top",),
         answers=("top",),
     )
-    if asked.renormalise and asked.exclude is None:
+    if heads_options.renormalise and heads_options.exclude is None:
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
         )
     single = output.json or any(path is not None for path in (output.svg, page.html))
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
-    wanted = _wanted(loaded, model, output, asked, how.show)
-    repeats = _repeats(loaded, wanted)
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
+    comparison = _request(loaded_model, model, output, heads_options, view.show)
+    repeats = _repeats(loaded_model, comparison)
 
     def documents() -> Iterator[HeadsDocument]:
-        for found in request.texts(environment, text, single=single):
-            with request.told_where(found):
-                taken = page_output.recording(page, loaded, found, wanted.heads, words=wanted.words)
-                document = _document(environment, loaded, found, compute, output, asked, wanted, repeats, taken)
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                recording = page_output.recording(
+                    page, loaded_model, source_text, comparison.heads, words=comparison.words
+                )
+                document = _document(
+                    environment,
+                    loaded_model,
+                    source_text,
+                    compute,
+                    output,
+                    heads_options,
+                    comparison,
+                    repeats,
+                    recording,
+                )
                 if page.html is not None:
-                    _write_page(loaded, found, wanted, page, how.lang, taken)
+                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording)
             yield document
 
-    answer.give(documents(), output, environment, how, several=text.lines)
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
-    model: Model, text: Text, wanted: Compared, page: PageOptions, lang: str, taken: Recording | None
+    model: Model, text: Text, comparison: HeadsRequest, page: PageOptions, lang: str, recording: Recording | None
 ) -> None:
     from attncli.analysis.records.head import METRICS
     from attncli.render.page.contents import Page
 
-    record = page_output.record(model, text, wanted.layers, wanted.heads, words=wanted.words, taken=taken)
-    start = {"sort": wanted.sort} if wanted.sort in METRICS else {}
+    record = page_output.record(
+        model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
+    )
+    start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
     page_output.write(
         page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
     )
 
 
-def _wanted(
-    model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions, parts: frozenset[str] | None
-) -> Compared:
+def _request(
+    model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
+) -> HeadsRequest:
     from attncli.analysis.across_heads import parse as parse_across
     from attncli.analysis.exclusion import parse as parse_exclude
-    from attncli.analysis.heads import Compared
-    from attncli.analysis.measure import known
+    from attncli.analysis.heads import HeadsRequest
+    from attncli.analysis.measure import metric_of
     from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.render.screens.heads import MATRICES
 
-    named = [name.strip() for name in ",".join(asked.metric or ()).split(",") if name.strip()]
-    sort, _, way = (asked.sort or "").partition(":")
+    names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
+    sort, _, way = (heads_options.sort or "").partition(":")
     if way not in ("", "asc", "desc"):
-        raise UsageError(f"--sort {asked.sort!r} names no order", expected="NAME, NAME:asc or NAME:desc")
-    for name in (*(name for name in named if name != "all"), *((sort,) if sort else ())):
-        known(name)
+        raise UsageError(f"--sort {heads_options.sort!r} names no order", expected="NAME, NAME:asc or NAME:desc")
+    for name in (*(name for name in names if name != "all"), *((sort,) if sort else ())):
+        metric_of(name)
     layers, heads = layers_and_heads(model, which)
-    return Compared(
+    return HeadsRequest(
         layers=layers,
         heads=heads,
-        metrics=tuple(METRICS) if "all" in named else tuple(dict.fromkeys(named)) or DEFAULT,
+        metrics=tuple(METRICS) if "all" in names else tuple(dict.fromkeys(names)) or DEFAULT,
         maps=parts is None or bool(parts & MATRICES) or (output.svg is not None and "metrics" not in parts),
-        all_links=asked.all_links,
-        exclude=() if asked.exclude is None else parse_exclude(asked.exclude),
-        renormalise=asked.renormalise,
-        words=asked.words,
-        moved=asked.moved,
-        labels=asked.labels,
-        across=frozenset() if asked.across is None else parse_across(asked.across),
+        all_links=heads_options.all_links,
+        exclude=() if heads_options.exclude is None else parse_exclude(heads_options.exclude),
+        renormalise=heads_options.renormalise,
+        words=heads_options.words,
+        moved=heads_options.moved,
+        labels=heads_options.labels,
+        across=frozenset() if heads_options.across is None else parse_across(heads_options.across),
         sort=sort or None,
         rising=way == "asc",
     )
 
 
-def _repeats(model: Model, wanted: Compared) -> Scores | None:
+def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
     """Scores of random repeats; they belong to the model, whatever the text."""
-    if not wanted.labels:
+    if not comparison.labels:
         return None
     from attncli.analysis.repeat_scores import repeat_scores
 
-    return repeat_scores(model, wanted.layers)
+    return repeat_scores(model, comparison.layers)
 
 
 def _document(
@@ -199,15 +213,15 @@ def _document(
     text: Text,
     compute: ComputeOptions,
     output: OutputOptions,
-    asked: HeadsOptions,
-    wanted: Compared,
-    repeats: Scores | None,
-    taken: Recording | None = None,
+    heads_options: HeadsOptions,
+    comparison: HeadsRequest,
+    repeats: RepeatScores | None,
+    recording: Recording | None = None,
 ) -> HeadsDocument:
     from msgspec.structs import replace
 
     from attncli.analysis.heads import heads_document
-    from attncli.analysis.run import Wanted, cost
+    from attncli.analysis.run import RunRequest, cost
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
     from attncli.models.row_blocks import LONG, rows_for
@@ -215,30 +229,30 @@ def _document(
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
-    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not comparison.whole else None
     expected = cost(
         model,
         len(tokens),
-        Wanted(wanted.layers, wanted.heads, matrices=wanted.maps and rows is None),
-        saved=False,
+        RunRequest(comparison.layers, comparison.heads, matrices=comparison.maps and rows is None),
+        is_saved=False,
         rows=rows,
     )
     request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
-    if wanted.maps and rows is None and (output.json or output.ndjson):
-        answer.refuse_over(
+    if comparison.maps and rows is None and (output.json or output.ndjson):
+        delivery.refuse_over(
             expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics"
         )
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
-    with progress(environment, f"{len(tokens):,} tokens", layers=True) as tell:
+    with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
         document = heads_document(
-            model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell, recording=taken
+            model, text.text, tokens, comparison, repeats=repeats, rows=rows, progress=on_progress, recording=recording
         )
     document = replace(document, resources=resources(model, before, expected.memory))
-    if asked.top is not None and asked.top < len(document.heads):
-        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: asked.top])
+    if heads_options.top is not None and heads_options.top < len(document.heads):
+        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: heads_options.top])
     if output.svg is not None:
-        answer.draw(document, output)
+        delivery.write_figure(document, output)
     return document
 
 

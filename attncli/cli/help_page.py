@@ -18,7 +18,7 @@ FRAME = {
 """What Typer calls the words that frame a page, and how they are in English."""
 
 
-def drawn(command: Any, ctx: Any, formatter: Any) -> bool:
+def draw_page(command: Any, ctx: Any, formatter: Any) -> bool:
     """Draw the page of a command, or of a group, if it goes to a terminal that shows more than ASCII; whether it
     did. In either case the page speaks the language asked for."""
     speak(command, ctx, formatter)
@@ -37,24 +37,24 @@ def drawn(command: Any, ctx: Any, formatter: Any) -> bool:
     for name in ("ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "REQUIRED_LONG_STRING"):
         setattr(rich_utils, name, option_help(FRAME[name], environment.lang))
     rich_utils.DEFAULT_STRING = option_help(" [default: {}]", environment.lang).strip()
-    for one in (command, *command.params):  # "[default: 64]" is meant as it stands
-        one.help = escape(one.help) if getattr(one, "help", None) else None
-        if getattr(one, "param_type_name", "") == "argument":
-            one.type = _nameless(one.type)
-        elif listed := parts_listed(one, ctx):
-            one.help += escape(listed)
+    for part in (command, *command.params):  # "[default: 64]" is meant as it stands
+        part.help = escape(part.help) if getattr(part, "help", None) else None
+        if getattr(part, "param_type_name", "") == "argument":
+            part.type = _nameless(part.type)
+        elif part_list := parts_listed(part, ctx):
+            part.help += escape(part_list)
     rich_utils.rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
     return True
 
 
 def parts_listed(parameter: Any, ctx: Any) -> str:
     """What `--show` takes, which is each command's own, to be said behind its help; nothing for other options."""
-    known = parts(ctx, "") if parameter.name == "show" else []
-    return f" [{', '.join(known)}]" if known else ""
+    part_names = parts(ctx, "") if parameter.name == "show" else []
+    return f" [{', '.join(part_names)}]" if part_names else ""
 
 
 def _nameless(kind: Any) -> Any:
     """A type that is not told beside its argument, whose name says enough."""
-    found = copy(kind)
-    found.get_metavar = lambda param, ctx: ""
-    return found
+    nameless = copy(kind)
+    nameless.get_metavar = lambda param, ctx: ""
+    return nameless

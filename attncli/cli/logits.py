@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import effect_options, request
+from attncli.cli import declarations, delivery, effect_options, request
 from attncli.cli import svg_output as picture
 from attncli.cli.effect_options import QUERY, VERSUS
 from attncli.cli.options import (
@@ -33,14 +31,14 @@ if TYPE_CHECKING:
 def logits(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=the.EIGHT_HEADS)],
+    model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
-    target: Annotated[str | None, the.TARGET] = None,
+    target: Annotated[str | None, declarations.TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
-    unknown: Annotated[bool, the.UNKNOWN] = False,
+    unknown: Annotated[bool, declarations.UNKNOWN] = False,
 ) -> None:
     """Split the logit of a next token into what the embedding, each head and each feed-forward part add.
 
@@ -48,17 +46,19 @@ def logits(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "logits")
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
+    view = delivery.validate_options(output, environment, "logits")
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
 
     single = output.json or output.svg is not None
 
     def documents() -> Iterator[LogitsDocument]:
-        for found in request.texts(environment, text, single=single):
-            with request.told_where(found):
-                yield _document(environment, loaded, found, compute, (target, versus), query, unknown)
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                yield _document(environment, loaded_model, source_text, compute, (target, versus), query, unknown)
 
-    picture.give(documents(), output, environment, how, several=text.lines)
+    picture.write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
 def _document(
@@ -77,9 +77,9 @@ def _document(
     tokens = request.tokens_of(model, text)
     request.refuse_memory(least(model.spec, len(tokens), model.backend.dtype, predicts=True), compute, "a shorter text")
     last = len(tokens) - 1
-    at = last if query is None else effect_options.span(environment, tokens, query, unknown=unknown)[-1]
+    index = last if query is None else effect_options.span(environment, tokens, query, unknown=unknown)[-1]
     target, versus = (None if name is None else target_id(model, name) for name in tokens_named)
-    return logits_document(model, text.text, tokens, at, target, versus)
+    return logits_document(model, text.text, tokens, index, target, versus)
 
 
 app = command_app(logits)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, request
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
+from attncli.cli import completion, declarations, delivery, request
 from attncli.cli import svg_output as picture
-from attncli.cli.explain_options import one
+from attncli.cli.explain_options import single
 from attncli.cli.options import (
     ATTENTION,
     AttentionOptions,
@@ -20,9 +18,9 @@ from attncli.cli.options import (
     ModelOptions,
     OutputOptions,
     command_app,
-    meant,
     number,
     option,
+    redeclare,
     without,
 )
 from attncli.cli.output import Environment
@@ -63,12 +61,14 @@ def mask(
         ),
     ] = None,
     num_heads: Annotated[
-        int, meant(the.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
-    ] = the.EIGHT,
-    head: Annotated[int, the.ONE_HEAD] = 0,
-    seed: Annotated[int, meant(the.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION)] = 0,
-    model: Annotated[str | None, the.CHECKPOINT] = None,
-    layer: Annotated[list[str] | None, the.LAYER] = None,
+        int, redeclare(declarations.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
+    ] = declarations.EIGHT,
+    head: Annotated[int, declarations.ONE_HEAD] = 0,
+    seed: Annotated[
+        int, redeclare(declarations.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION)
+    ] = 0,
+    model: Annotated[str | None, declarations.CHECKPOINT] = None,
+    layer: Annotated[list[str] | None, declarations.LAYER] = None,
 ) -> None:
     """Draw and describe masks and their combinations, before and after a score bias.
 
@@ -81,7 +81,7 @@ def mask(
     from attncli.analysis.mask import BIASES, check_n, gallery_document, mask_document
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "mask")
+    view = delivery.validate_options(output, environment, "mask")
     if bias is not None and (bias not in BIASES or model is not None):
         what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
         raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
@@ -91,24 +91,26 @@ def mask(
     _refuse_unheeded(environment, bias, model, spec or [], seed)
     count = _positions(masks) if n is None else n
     check_n(count)
-    loaded = (
+    loaded_model = (
         None
         if model is None
         else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
     )
-    at = 0 if loaded is None else one(request.numbers(layer, "layer", len(loaded.spec.blocks)), "layer")
-    if loaded is not None:
-        masks = [loaded.spec.blocks[at].attention.mask, *masks]
-    if len(masks) < 2 and how.show == frozenset({"counts"}):
+    layer_index = (
+        0 if loaded_model is None else single(request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer")
+    )
+    if loaded_model is not None:
+        masks = [loaded_model.spec.blocks[layer_index].attention.mask, *masks]
+    if len(masks) < 2 and view.show == frozenset({"counts"}):
         raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
-    found = _bias(bias, loaded, at, head, num_heads, count)
-    if found is None and "head" in environment.given:
+    score_bias = _bias(bias, loaded_model, layer_index, head, num_heads, count)
+    if score_bias is None and "head" in environment.explicit_options:
         raise UsageError("--head is about a bias that differs by head, and this model adds none", expected="no --head")
     if not masks and bias is None:
         document = gallery_document(count, seed=seed)
     else:
-        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=found, model=loaded)
-    picture.give([document], output, environment, how)
+        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=score_bias, model=loaded_model)
+    picture.write_with_figure([document], output, environment, view)
 
 
 def _refuse_unheeded(
@@ -117,14 +119,14 @@ def _refuse_unheeded(
     """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed that nothing draws
     from."""
     slopes = bias is not None and bias.startswith("alibi")
-    if "head" in environment.given and not slopes and model is None:
+    if "head" in environment.explicit_options and not slopes and model is None:
         raise UsageError(
             "--head is about a bias that differs by head", expected="--bias alibi, or --model NAME, as well"
         )
-    if "num_heads" in environment.given and not slopes:
+    if "num_heads" in environment.explicit_options and not slopes:
         raise UsageError("--num-heads is about ALiBi's slopes", expected="--bias alibi as well")
-    drawn = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
-    if "seed" in environment.given and specs and not any(drawn):
+    depends_on_seed = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
+    if "seed" in environment.explicit_options and specs and not any(depends_on_seed):
         raise UsageError("--seed is about bigbird and lsh, and none is asked for", expected="one of them as well")
 
 
@@ -142,8 +144,8 @@ def _positions(masks: list[Mask]) -> int:
 
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, Given)}
     if len(sizes) > 1:
-        told = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
-        raise InputError(f"the mask files have different numbers of keys: {told}", expected="one size")
+        sizes_text = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
+        raise InputError(f"the mask files have different numbers of keys: {sizes_text}", expected="one size")
     return next(iter(sizes), POSITIONS)
 
 

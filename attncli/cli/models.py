@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.arrays.selection import EVERY
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import declarations, delivery, request
 from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from attncli.inputs.checkpoint import Checkpoint
-    from attncli.inputs.hub import Resolved
+    from attncli.inputs.hub import ModelLocation
     from attncli.mechanism.spec import Spec
     from attncli.models.bind import Binding
-    from attncli.models.estimate import Estimate
+    from attncli.models.estimate import CostEstimate
 
-Name = Annotated[str, the.MODEL_ARGUMENT]
+Name = Annotated[str, declarations.MODEL_ARGUMENT]
 
 
 def list_(ctx: typer.Context, output: TableOutput) -> None:
@@ -29,19 +27,19 @@ def list_(ctx: typer.Context, output: TableOutput) -> None:
     attn models list
     """
     environment: Environment = ctx.obj
-    how = answer.check(output, environment)
+    view = delivery.validate_options(output, environment)
     from attncli.analysis.models import models_document
     from attncli.inputs.hub_cache import cache_folder
 
     document = models_document(cache_folder(environment.variables))
-    answer.give([document], output, environment, how)
+    delivery.write_documents([document], output, environment, view)
 
 
 def show(
     ctx: typer.Context,
     output: TableOutput,
     model: Name,
-    ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None,
+    ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
     estimate: Annotated[
         str | None,
         option(
@@ -51,8 +49,8 @@ def show(
             metavar="TEXT",
         ),
     ] = None,
-    layer: Annotated[list[str] | None, the.LAYER] = None,
-    dtype: Annotated[str | None, the.DTYPE] = None,
+    layer: Annotated[list[str] | None, declarations.LAYER] = None,
+    dtype: Annotated[str | None, declarations.DTYPE] = None,
 ) -> None:
     """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
 
@@ -61,7 +59,7 @@ def show(
     attn models show gpt2 --estimate "The animal didn't cross the street" --layer 0
     """
     environment: Environment = ctx.obj
-    how = answer.check(output, environment)
+    view = delivery.validate_options(output, environment)
     from attncli.analysis.models import model_document
     from attncli.errors import UsageError
     from attncli.inputs.checkpoint import Checkpoint
@@ -73,15 +71,19 @@ def show(
         raise UsageError(
             "--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well"
         )
-    text = None if estimate is None else _given(environment, estimate)
-    found = _located(environment, model, ignore_config, weights=False)
-    with Checkpoint.open(found.folder, found.tensors) as checkpoint:
+    text = None if estimate is None else _text_of(environment, estimate)
+    resolved = _locate(environment, model, ignore_config, weights=False)
+    with Checkpoint.open(resolved.folder, resolved.tensors) as checkpoint:
         checkpoint = text_model(checkpoint)
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
-        binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
-        told = None if text is None else _estimated(found, checkpoint, spec, binding, text, layer, dtype or "float32")
-        document = model_document(found, checkpoint, spec, estimate=told, warnings=(*checkpoint.notes, *warnings))
-    answer.give([document], output, environment, how)
+        binding, _ = bind(spec, family, checkpoint.names(), str(resolved.folder))
+        run_estimate = (
+            None if text is None else _estimate(resolved, checkpoint, spec, binding, text, layer, dtype or "float32")
+        )
+        document = model_document(
+            resolved, checkpoint, spec, estimate=run_estimate, warnings=(*checkpoint.notes, *warnings)
+        )
+    delivery.write_documents([document], output, environment, view)
 
 
 def verify(
@@ -96,16 +98,16 @@ def verify(
         str | None,
         option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT, metavar="TEXT"),
     ] = None,
-    ids: Annotated[str | None, the.IDS] = None,
-    ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None,
-    backend: Annotated[str, the.BACKEND] = "auto",
+    ids: Annotated[str | None, declarations.IDS] = None,
+    ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
+    backend: Annotated[str, declarations.BACKEND] = "auto",
 ) -> None:
     """Compare a model with transformers, head by head. Ends with 1 where they differ; needs the extra transformers.
 
     attn models verify minilm "The animal didn't cross the street"
     """
     environment: Environment = ctx.obj
-    how = answer.check(output, environment)
+    view = delivery.validate_options(output, environment)
     from attncli.errors import UsageError, VerdictError
 
     if backend == "auto":
@@ -119,30 +121,32 @@ def verify(
     from attncli.inputs.text import SAMPLE
     from attncli.models.load import read_spec
     from attncli.models.verify import LIMIT, RATIO
-    from attncli.models.verify import verify as compared
+    from attncli.models.verify import verify as verify_model
 
-    given = SAMPLE if text is None else _given(environment, text)
-    other = None if target is None else _given(environment, target)
-    found = _located(environment, model, ignore_config, weights=True)
-    read_spec(Checkpoint.described(found.folder), tuple(ignore_config or ()))
-    told = given if ids is None else request.whole_numbers(ids, "--ids")
-    result = compared(found.folder, told, target=other, backend=backend, ignore=tuple(ignore_config or ()))
-    document = verify_document(found, given if ids is None else "", result)
-    answer.give([document], output, environment, how)
-    if not result.passed:
+    text_of_model = SAMPLE if text is None else _text_of(environment, text)
+    target_text = None if target is None else _text_of(environment, target)
+    resolved = _locate(environment, model, ignore_config, weights=True)
+    read_spec(Checkpoint.describe(resolved.folder), tuple(ignore_config or ()))
+    text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
+    result = verify_model(
+        resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=tuple(ignore_config or ())
+    )
+    document = verify_document(resolved, text_of_model if ids is None else "", result)
+    delivery.write_documents([document], output, environment, view)
+    if not result.is_within_limits:
         raise VerdictError(
-            f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "
+            f"{resolved.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "
             f"distance in float32",
             expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
         )
 
 
-def _given(environment: Environment, text: str) -> str:
+def _text_of(environment: Environment, text: str) -> str:
     """A text of the command line, or what standard input holds for `-`."""
     return request.one_text(environment, TextOptions(text=text)).text
 
 
-def _located(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> Resolved:
+def _locate(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> ModelLocation:
     from attncli.cli.progress import downloads
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.fetching import Fetch, Parts
@@ -150,22 +154,24 @@ def _located(environment: Environment, name: str, ignore: list[str] | None, *, w
     from attncli.models.load import read_spec
 
     parts = Parts.WHOLE if weights else Parts.HEADERS
-    ignored = tuple(ignore or ())
-    with downloads(environment) as watch:
-        fetch = Fetch(environment.notes, lambda folder: read_spec(Checkpoint.described(folder), ignored), parts, watch)
+    ignored_keys = tuple(ignore or ())
+    with downloads(environment) as on_progress:
+        fetch = Fetch(
+            environment.notes, lambda folder: read_spec(Checkpoint.describe(folder), ignored_keys), parts, on_progress
+        )
         return locate(name, variables=environment.variables, fetch=fetch)
 
 
-def _estimated(
-    found: Resolved,
+def _estimate(
+    resolved: ModelLocation,
     checkpoint: Checkpoint,
     spec: Spec,
     binding: Binding,
     text: str,
     layer: list[str] | None,
     dtype: str,
-) -> Estimate:
-    from attncli.analysis.run import Wanted, cost_of
+) -> CostEstimate:
+    from attncli.analysis.run import RunRequest, cost_of
     from attncli.errors import InputError
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
@@ -173,7 +179,7 @@ def _estimated(
     from attncli.models.run import check_length
 
     if checkpoint.tokenizer_path is None:
-        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(found.folder))
+        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(resolved.folder))
     count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
@@ -182,11 +188,11 @@ def _estimated(
     return cost_of(
         spec,
         count,
-        Wanted(layers, matrices=tables),
+        RunRequest(layers, matrices=tables),
         dtype=dtype,
-        computed=compute_dtype(spec, count, dtype),
+        compute_dtype=compute_dtype(spec, count, dtype),
         rows=rows,
-        stored=stored_sizes(checkpoint.names(), binding),
+        stored_sizes=stored_sizes(checkpoint.names(), binding),
     ).estimate
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
-from attncli.cli.repeated_options import gathered, group_of, repeated_names, several
+from attncli.cli.repeated_options import gather, group_of, repeated_names, several
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Meaning:
     options: dict[str, Any]
 
 
-def meaning(**declared: Any) -> Meaning:
+def meaning(**declarations: Any) -> Meaning:
     """The command means these options of a group so; see `option.meant`."""
-    return Meaning(declared)
+    return Meaning(declarations)
 
 
 def _offers(hint: Any, name: str) -> bool:
@@ -61,7 +61,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     groups = {
         name: group for name, hint in plain.items() if is_dataclass(group := group_of(hint)) and isinstance(group, type)
     }
-    offered = {
+    offered_fields = {
         name: [item for item in fields(group) if _offers(hints[name], item.name)] for name, group in groups.items()
     }
     spread: dict[str, inspect.Parameter] = {}
@@ -70,9 +70,12 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
             details = get_type_hints(groups[name], include_extras=True)
             for part in getattr(hints[name], "__metadata__", ()):
                 if isinstance(part, Meaning):
-                    details |= {own: Annotated[details[own].__origin__, said] for own, said in part.options.items()}
+                    details |= {
+                        name_in_group: Annotated[details[name_in_group].__origin__, declaration]
+                        for name_in_group, declaration in part.options.items()
+                    }
             repeatable = repeated_names(hints[name])
-            for item in offered[name]:
+            for item in offered_fields[name]:
                 again = item.name in repeatable
                 spread[item.name] = inspect.Parameter(
                     item.name,
@@ -83,12 +86,12 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
         else:
             spread[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
 
-    def command(**given: Any) -> Any:
-        made = {}
+    def command(**values: Any) -> Any:
+        groups_built = {}
         for name, group in groups.items():
-            own = {item.name: given.pop(item.name) for item in offered[name]}
-            made[name] = gathered(plain[name], group, own, repeated_names(hints[name]))
-        return function(**made, **given)
+            group_values = {item.name: values.pop(item.name) for item in offered_fields[name]}
+            groups_built[name] = gather(plain[name], group, group_values, repeated_names(hints[name]))
+        return function(**groups_built, **values)
 
     command.__signature__ = inspect.Signature(list(spread.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: parameter.annotation for name, parameter in spread.items()}

@@ -28,28 +28,28 @@ def option(
     panel: str,
     metavar: str | None = None,
     values: Sequence[str] = (),
-    numbered: bool = False,
+    with_number: bool = False,
     rare: bool = False,
     complete: Complete | None = None,
 ) -> Any:
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
 
-    values: the words that it takes, if those are all. numbered: each also with a number after a colon.
+    values: the words that it takes, if those are all. with_number: each also with a number after a colon.
     rare: only `--help-all` lists it.
     """
 
-    def known(given: Any) -> Any:
-        for value in _each(given):
+    def check_words(argument: Any) -> Any:
+        for value in _values(argument):
             word, colon, count = str(value).partition(":")
-            if (word if numbered and (not colon or whole(count) is not None) else value) not in values:
+            if (word if with_number and (not colon or whole(count) is not None) else value) not in values:
                 from difflib import get_close_matches
 
                 close = get_close_matches(str(value), values, 1)
                 hint = f"{names[0]} {close[0]}" if close else ""
                 raise UsageError(f"{names[0]} is {value!r}", expected=", ".join(values), hint=hint)
-        return given
+        return argument
 
-    offered = offer(words(*values) if complete is None else complete)
+    complete_words = offer(words(*values) if complete is None else complete)
     return typer.Option(
         *names,
         help=help,
@@ -57,8 +57,8 @@ def option(
         metavar="|".join(values) if values and metavar is None else metavar,
         readable=False,
         hidden=rare,
-        callback=known if values else None,
-        autocompletion=offered if values or complete is not None else None,
+        callback=check_words if values else None,
+        autocompletion=complete_words if values or complete is not None else None,
     )
 
 
@@ -72,16 +72,16 @@ class Within:
     above: bool
 
     @property
-    def told(self) -> str:
-        return f"{'above ' if self.above else ''}{_written(self.least)} to {_written(self.most)}"
+    def description(self) -> str:
+        return f"{'above ' if self.above else ''}{_number_text(self.least)} to {_number_text(self.most)}"
 
-    def checked(self, given: Any) -> Any:
+    def check(self, argument: Any) -> Any:
         """What is given. Raises UsageError for any number outside."""
-        for value in _each(given):
+        for value in _values(argument):
             # written so that nan is refused, too
             if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
-                raise UsageError(f"{self.name} is {value}", expected=self.told)
-        return given
+                raise UsageError(f"{self.name} is {value}", expected=self.description)
+        return argument
 
 
 def number(
@@ -99,15 +99,15 @@ def number(
     within = Within(names[0], least, most, above)
     return typer.Option(
         *names,
-        help=f"{help} [{within.told}]",
+        help=f"{help} [{within.description}]",
         rich_help_panel=panel,
         metavar=metavar,
         hidden=rare,
-        callback=within.checked,
+        callback=within.check,
     )
 
 
-def meant(
+def redeclare(
     declared: Any,
     *,
     help: str = "",
@@ -126,8 +126,8 @@ def meant(
     own.help = help or declared.help
     if isinstance(ends := getattr(declared.callback, "__self__", None), Within):
         within = replace(ends, least=ends.least if least is None else least, most=ends.most if most is None else most)
-        own.help = f"{help or declared.help.removesuffix(f' [{ends.told}]')} [{within.told}]"
-        own.callback = within.checked
+        own.help = f"{help or declared.help.removesuffix(f' [{ends.description}]')} [{within.description}]"
+        own.callback = within.check
     return own
 
 
@@ -136,12 +136,12 @@ def whole(text: str, most: int = LARGEST) -> int | None:
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
         return None
-    return found if (found := int(digits)) <= most else None
+    return value if (value := int(digits)) <= most else None
 
 
-def _each(given: Any) -> list[Any]:
-    return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+def _values(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _written(end: float) -> str:
+def _number_text(end: float) -> str:
     return f"{end:,}" if isinstance(end, int) and abs(end) <= LARGEST else f"{end:.0e}".replace("e+", "e")

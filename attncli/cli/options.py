@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from attncli.cli import declarations as the
+from attncli.cli import declarations
 from attncli.cli.grouped_command import GroupedCommand, command_app
 from attncli.cli.offered_options import flat, meaning, only, without
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, meant, number, option
+from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, number, option, redeclare
 
 __all__ = [
     "ANALYSIS",
@@ -30,10 +30,10 @@ __all__ = [
     "command_app",
     "flat",
     "meaning",
-    "meant",
     "number",
     "only",
     "option",
+    "redeclare",
     "without",
 ]
 
@@ -42,82 +42,82 @@ __all__ = [
 class TextOptions:
     """Where the text comes from."""
 
-    text: Annotated[str | None, the.TEXT_ARGUMENT] = None
-    file: Annotated[Path | None, the.FILE] = None
-    lines: Annotated[bool, the.LINES] = False
-    ids: Annotated[str | None, the.IDS] = None
-    tokenizer: Annotated[str | None, the.TOKENIZER] = None
+    text: Annotated[str | None, declarations.TEXT_ARGUMENT] = None
+    file: Annotated[Path | None, declarations.FILE] = None
+    lines: Annotated[bool, declarations.LINES] = False
+    ids: Annotated[str | None, declarations.IDS] = None
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """Which weights run."""
 
-    layer: Annotated[list[str] | None, the.LAYER] = None
-    head: Annotated[list[str] | None, the.HEAD] = None
-    model: Annotated[str | None, the.CHECKPOINT] = None
-    ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None
-    source: Annotated[str | None, the.SOURCE] = None
-    source_states: Annotated[Path | None, the.SOURCE_STATES] = None
-    global_tokens: Annotated[str | None, the.GLOBAL_TOKENS] = None
-    weights: Annotated[Path | None, the.WEIGHTS] = None
-    embeddings: Annotated[Path | None, the.EMBEDDINGS] = None
-    seed: Annotated[str | None, the.SEED] = None
-    d_model: Annotated[int | None, the.D_MODEL] = None
-    num_heads: Annotated[int | None, the.NUM_HEADS] = None
-    d_k: Annotated[int | None, the.D_K] = None
-    d_v: Annotated[int | None, the.D_V] = None
-    bias: Annotated[bool | None, the.BIAS] = None
-    output_projection: Annotated[bool | None, the.OUTPUT_PROJECTION] = None
-    residual: Annotated[bool, the.RESIDUAL] = False
-    layer_norm: Annotated[bool, the.LAYER_NORM] = False
+    layer: Annotated[list[str] | None, declarations.LAYER] = None
+    head: Annotated[list[str] | None, declarations.HEAD] = None
+    model: Annotated[str | None, declarations.CHECKPOINT] = None
+    ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None
+    source: Annotated[str | None, declarations.SOURCE] = None
+    source_states: Annotated[Path | None, declarations.SOURCE_STATES] = None
+    global_tokens: Annotated[str | None, declarations.GLOBAL_TOKENS] = None
+    weights: Annotated[Path | None, declarations.WEIGHTS] = None
+    embeddings: Annotated[Path | None, declarations.EMBEDDINGS] = None
+    seed: Annotated[str | None, declarations.SEED] = None
+    d_model: Annotated[int | None, declarations.D_MODEL] = None
+    num_heads: Annotated[int | None, declarations.NUM_HEADS] = None
+    d_k: Annotated[int | None, declarations.D_K] = None
+    d_v: Annotated[int | None, declarations.D_V] = None
+    bias: Annotated[bool | None, declarations.BIAS] = None
+    output_projection: Annotated[bool | None, declarations.OUTPUT_PROJECTION] = None
+    residual: Annotated[bool, declarations.RESIDUAL] = False
+    layer_norm: Annotated[bool, declarations.LAYER_NORM] = False
 
 
 @dataclass(frozen=True)
 class AttentionOptions:
     """What happens between queries and keys."""
 
-    mask: Annotated[list[str] | None, the.MASK] = None
-    scale: Annotated[str | None, the.SCALE] = None
-    softcap: Annotated[float | None, the.SOFTCAP] = None
-    position: Annotated[str | None, the.POSITION] = None
-    attention: Annotated[str | None, the.ATTENTION_KIND] = None
+    mask: Annotated[list[str] | None, declarations.MASK] = None
+    scale: Annotated[str | None, declarations.SCALE] = None
+    softcap: Annotated[float | None, declarations.SOFTCAP] = None
+    position: Annotated[str | None, declarations.POSITION] = None
+    attention: Annotated[str | None, declarations.ATTENTION_KIND] = None
 
 
 @dataclass(frozen=True)
 class ComputeOptions:
     """Where and how precisely to compute."""
 
-    backend: Annotated[str, the.BACKEND] = "auto"
-    device: Annotated[str | None, the.DEVICE] = None
-    dtype: Annotated[str, the.DTYPE] = "float32"
-    max_memory: Annotated[str | None, the.MAX_MEMORY] = None
+    backend: Annotated[str, declarations.BACKEND] = "auto"
+    device: Annotated[str | None, declarations.DEVICE] = None
+    dtype: Annotated[str, declarations.DTYPE] = "float32"
+    max_memory: Annotated[str | None, declarations.MAX_MEMORY] = None
 
 
 @dataclass(frozen=True)
 class OutputOptions:
     """What is answered, where, and how it looks."""
 
-    json: Annotated[bool, the.JSON] = False
-    ndjson: Annotated[bool, the.NDJSON] = False
-    plain: Annotated[bool, the.PLAIN] = False
-    csv: Annotated[Path | None, the.CSV] = None
-    output: Annotated[Path | None, the.OUTPUT_FILE] = None
-    svg: Annotated[Path | None, the.FIGURE] = None
-    figure_style: Annotated[str, the.FIGURE_STYLE] = ""
-    show: Annotated[str | None, the.SHOW] = None
-    brief: Annotated[bool, the.BRIEF] = False
-    full: Annotated[bool, the.FULL] = False
-    precision: Annotated[int, the.PRECISION] = 2
-    top: Annotated[int, the.TOP] = 10
-    color: Annotated[str, the.COLOR] = "auto"
-    ascii: Annotated[bool, the.ASCII] = False
-    lang: Annotated[str, the.LANG] = "en"
-    scale_colors: Annotated[str, the.SCALE_COLORS] = "linear"
-    max_output: Annotated[str, the.MAX_OUTPUT] = "256MB"
-    quiet: Annotated[bool, the.QUIET] = False
-    verbose: Annotated[bool, the.VERBOSE] = False
-    debug: Annotated[bool, the.DEBUG] = False
+    json: Annotated[bool, declarations.JSON] = False
+    ndjson: Annotated[bool, declarations.NDJSON] = False
+    plain: Annotated[bool, declarations.PLAIN] = False
+    csv: Annotated[Path | None, declarations.CSV] = None
+    output: Annotated[Path | None, declarations.OUTPUT_FILE] = None
+    svg: Annotated[Path | None, declarations.FIGURE] = None
+    figure_style: Annotated[str, declarations.FIGURE_STYLE] = ""
+    show: Annotated[str | None, declarations.SHOW] = None
+    brief: Annotated[bool, declarations.BRIEF] = False
+    full: Annotated[bool, declarations.FULL] = False
+    precision: Annotated[int, declarations.PRECISION] = 2
+    top: Annotated[int, declarations.TOP] = 10
+    color: Annotated[str, declarations.COLOR] = "auto"
+    ascii: Annotated[bool, declarations.ASCII] = False
+    lang: Annotated[str, declarations.LANG] = "en"
+    scale_colors: Annotated[str, declarations.SCALE_COLORS] = "linear"
+    max_output: Annotated[str, declarations.MAX_OUTPUT] = "256MB"
+    quiet: Annotated[bool, declarations.QUIET] = False
+    verbose: Annotated[bool, declarations.VERBOSE] = False
+    debug: Annotated[bool, declarations.DEBUG] = False
 
     @property
     def file(self) -> Path | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, BinaryIO, TextIO, cast
 
-from attncli.cli.streams import Listener, pressed, standard_output, write_all
+from attncli.cli.streams import Listener, read_key, standard_output, write_all
 from attncli.errors import AttnError, UsageError
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Environment:
     lang: str = "en"
     machine: bool = False  # a machine reads the answer: errors are told as JSON
     origins: list[str] = field(default_factory=list)  # where values came from, for --verbose
-    given: frozenset[str] = frozenset()  # the parameters that stand on the command line itself
-    stopped: int | None = None  # the signal that ended the command
-    started: float = field(default_factory=perf_counter)
+    explicit_options: frozenset[str] = frozenset()  # the parameters that stand on the command line itself
+    stop_signal: int | None = None  # the signal that ended the command
+    start_time: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
     keys: Callable[[], str] | None = None
     endings: ExitStack = field(default_factory=ExitStack)  # what ends with the command, whatever happens
@@ -79,7 +79,7 @@ class Environment:
             width=width,
             height=height,
             debug=os.environ.get("ATTN_DEBUG", "") not in ("", "0"),
-            keys=pressed if sys.stdin is not None and sys.stdin.isatty() else None,
+            keys=read_key if sys.stdin is not None and sys.stdin.isatty() else None,
         )
 
     @cached_property
@@ -94,8 +94,8 @@ class Environment:
         """The width to print in: `COLUMNS`, the terminal's, or 80."""
         from attncli.cli.option import whole
 
-        found = whole(self.variables.get("COLUMNS", "")) or self.width or DEFAULT_WIDTH
-        return min(max(found, NARROWEST), WIDEST)
+        width = whole(self.variables.get("COLUMNS", "")) or self.width or DEFAULT_WIDTH
+        return min(max(width, NARROWEST), WIDEST)
 
     def wants_color(self, choice: str) -> bool:
         """Whether to print colour for `--color` auto, always or never. Source: no-color.org."""
@@ -126,8 +126,8 @@ class Environment:
         Under `LANG=C` Python itself sets `LC_CTYPE=C.UTF-8` (PEP 538), which says nothing about the terminal.
         """
         names = ("LC_ALL", "LANG") if self.variables.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
-        told = next((self.variables[name] for name in names if self.variables.get(name)), "")
-        return told in ("C", "POSIX") or (told != "" and "utf" not in told.lower())
+        locale_name = next((self.variables[name] for name in names if self.variables.get(name)), "")
+        return locale_name in ("C", "POSIX") or (locale_name != "" and "utf" not in locale_name.lower())
 
     @property
     def notice_language(self) -> str:
@@ -170,11 +170,11 @@ class Environment:
         if not self.quiet:
             from attncli.render.notices import note_line
 
-            self._tell(note_line(message, self._notices()))
+            self._print_lines(note_line(message, self._notices()))
 
     def report(self, error: AttnError) -> None:
         """Tell an error once: four lines at most, or one JSON document for machines."""
-        what, where, expected, hint = map(_cut, (error.what, error.where, error.expected, error.hint))
+        what, where, expected, hint = map(_shorten, (error.what, error.where, error.expected, error.hint))
         if self.machine:
             from json import dumps
 
@@ -189,8 +189,8 @@ class Environment:
         else:
             from attncli.render.notices import error_lines
 
-            told = (("error", what), ("where", where), ("expected", expected), ("try", hint))
-            self._tell(error_lines(told, self._notices()))
+            parts = (("error", what), ("where", where), ("expected", expected), ("try", hint))
+            self._print_lines(error_lines(parts, self._notices()))
 
     def _notices(self) -> View:
         """How to show what is said on standard error: a file's lines have any length, a terminal's its width."""
@@ -200,7 +200,7 @@ class Environment:
         width = self.columns if self.stderr_is_terminal else MOST_TOLD
         return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.notice_language)
 
-    def _tell(self, lines: Lines) -> None:
+    def _print_lines(self, lines: Lines) -> None:
         """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""
         if not self._notices().color:
             self.stderr.write(lines.plain + "\n")
@@ -211,7 +211,7 @@ class Environment:
         self.stderr.flush()
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     """The text without the middle of what is too long to be read."""
     half = MOST_TOLD // 2
     return text if len(text) <= MOST_TOLD else f"{text[:half]} … {text[-half:]}"
@@ -220,10 +220,10 @@ def _cut(text: str) -> str:
 def _is_null_device(stream: TextIO) -> bool:
     """Whether this is what `os.devnull` names: programs are started with it where nobody types anything."""
     try:
-        given, null = os.fstat(stream.fileno()), os.stat(os.devnull)  # noqa: PTH116
+        stream_stat, null = os.fstat(stream.fileno()), os.stat(os.devnull)  # noqa: PTH116
     except (OSError, ValueError):
         return False
-    return stat.S_ISCHR(given.st_mode) and given.st_rdev == null.st_rdev
+    return stat.S_ISCHR(stream_stat.st_mode) and stream_stat.st_rdev == null.st_rdev
 
 
 def _terminal_size() -> tuple[int | None, int | None]:

@@ -17,40 +17,50 @@ LOOKS = ("show", "code", "brief", "full", "precision", "top", "ascii", "scale_co
 """The options about how a screen looks, by name."""
 
 
-def refuse_looks(asked: OutputOptions, environment: Environment, machine: str, heeded: Sequence[str]) -> None:
+def refuse_looks(
+    options: OutputOptions, environment: Environment, machine: str, document_options: Sequence[str]
+) -> None:
     """Raise UsageError where the command line asks how a screen looks that is not drawn; variables and settings that
     do not apply are silent."""
-    for option in (f"--{name.replace('_', '-')}" for name in LOOKS if name in environment.given and name not in heeded):
+    for option in (
+        f"--{name.replace('_', '-')}"
+        for name in LOOKS
+        if name in environment.explicit_options and name not in document_options
+    ):
         raise UsageError(f"{option} is about the screen, and {machine} draws none", expected="one or the other")
-    if asked.color == "always" and "color" in environment.given:
+    if options.color == "always" and "color" in environment.explicit_options:
         raise UsageError(f"--color always does not go with {machine}", expected="no colour, or a screen")
 
 
-def refuse_dropped(asked: OutputOptions, environment: Environment, answers: Sequence[str], *, ranked: bool) -> None:
+def refuse_dropped(options: OutputOptions, environment: Environment, answers: Sequence[str], *, ranked: bool) -> None:
     """Raise UsageError where one option about the screen leaves nothing for another to change. answers: options that
     change what --brief shows; ranked: whether --top is about the rows that --full shows."""
-    cut = [name for name in LOOKS if name in environment.given and name not in ("brief", "code", "ascii", *answers)]
-    if asked.brief and cut:
+    cut = [
+        name
+        for name in LOOKS
+        if name in environment.explicit_options and name not in ("brief", "code", "ascii", *answers)
+    ]
+    if options.brief and cut:
         option = f"--{cut[0].replace('_', '-')}"
         raise UsageError(f"{option} is about the tables, and --brief shows none", expected="one or the other")
-    if asked.full and ranked and "top" in environment.given:
+    if options.full and ranked and "top" in environment.explicit_options:
         raise UsageError("--full shows every row, and --top only the first", expected="one or the other")
 
 
-def check_files(asked: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:
+def check_files(options: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:
     """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
     written. written: files of the command's own options."""
     from attncli.inputs.atomic import check_writable, place_of
 
-    named = {"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **written}
-    taken: dict[str, str] = {}
+    named = {"--output": options.file, "--figure": options.svg, "--csv": options.csv, **written}
+    recording: dict[str, str] = {}
     for name, path in named.items():
         if path is None:
             continue
         if str(path) == "-":
             raise UsageError(f"{name} names no file", where="-", expected="a file; --output - is standard output")
-        other = taken.setdefault(place_of(path), name)
-        if other == name and asked.file is None and environment.writes_to(path):
+        other = recording.setdefault(place_of(path), name)
+        if other == name and options.file is None and environment.writes_to(path):
             other = "standard output"
         if other != name:
             raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")

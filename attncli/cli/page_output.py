@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import Selection
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import declarations, delivery, request
 from attncli.cli.options import OUTPUT, option
 from attncli.errors import UsageError
 
@@ -30,7 +28,7 @@ BUDGET = "--html-budget"
 class PageOptions:
     """Whether a page is written, and how large it may be."""
 
-    html: Annotated[Path | None, the.HTML] = None
+    html: Annotated[Path | None, declarations.HTML] = None
     html_budget: Annotated[
         str, option("--html-budget", help="Data in the page; heads beyond it come small.", panel=OUTPUT, metavar="SIZE")
     ] = "16MB"
@@ -38,29 +36,29 @@ class PageOptions:
     @property
     def budget(self) -> int:
         """Bytes of data in the page, at most."""
-        return answer.size(self.html_budget, "--html-budget")
+        return delivery.parse_size(self.html_budget, "--html-budget")
 
 
-def check(asked: PageOptions, *, lines: bool = False) -> None:
+def check(page: PageOptions, *, lines: bool = False) -> None:
     """Check the options before any work; raises UsageError. Where the page goes is checked with the other files, by
     `delivery.check`. lines: whether every line is a text of its own."""
-    if asked.html is None:
-        if asked.html_budget != PageOptions.html_budget:
+    if page.html is None:
+        if page.html_budget != PageOptions.html_budget:
             raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
         return
-    if asked.html.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--html is {str(asked.html)!r}", expected="a file ending in .html")
+    if page.html.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--html is {str(page.html)!r}", expected="a file ending in .html")
     if lines:
         raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
-    _ = asked.budget
+    _ = page.budget
 
 
 def recording(
-    asked: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
+    page: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
 ) -> Recording | None:
     """What takes the heads of a run for the page, so that nothing runs twice; None where no page is asked for, or where
     the page needs a run of its own."""
-    if asked.html is None:
+    if page.html is None:
         return None
     from attncli.analysis.records.recording import Recording
     from attncli.analysis.records.run import recordable
@@ -69,23 +67,29 @@ def recording(
 
 
 def record(
-    model: Model, text: Text, layers: Selection, heads: Selection, *, words: bool = False, taken: Recording | None
+    model: Model,
+    text: Text,
+    layers: Selection,
+    heads: Selection,
+    *,
+    words: bool = False,
+    recording_of_run: Recording | None,
 ) -> RunRecord:
     """What a page tells of a run: as it was taken, or of a run of its own."""
     from attncli.analysis.records.run import recorded_run, run_record
 
-    if taken is not None:
-        return recorded_run(model, text.text, taken)
+    if recording_of_run is not None:
+        return recorded_run(model, text.text, recording_of_run)
     return run_record(model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words)
 
 
-def write(asked: PageOptions, page: Page) -> None:
+def write(page_options: PageOptions, page: Page) -> None:
     """Write the page to the file that `--html` names."""
     from attncli.inputs.atomic import atomic_writer
     from attncli.render.page.writer import page_bytes
 
-    assert asked.html is not None
-    with atomic_writer(asked.html) as file:
+    assert page_options.html is not None
+    with atomic_writer(page_options.html) as file:
         for piece in page_bytes(page):
             file.write(piece)
 
@@ -97,10 +101,10 @@ def passing() -> Path:
     return Path(mkdtemp(prefix="attn-")) / "page.html"
 
 
-def browse(environment: Environment, asked: PageOptions) -> None:
+def browse(environment: Environment, page: PageOptions) -> None:
     """Open the page in the browser; says where it is where none can be opened."""
     import webbrowser
 
-    assert asked.html is not None
-    if not webbrowser.open(asked.html.absolute().as_uri()):
-        environment.note(f"no browser could be opened; the page is {asked.html.absolute()}")
+    assert page.html is not None
+    if not webbrowser.open(page.html.absolute().as_uri()):
+        environment.note(f"no browser could be opened; the page is {page.html.absolute()}")

@@ -14,14 +14,14 @@ ENDS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 """Keys that end what is shown: q, Ctrl-C, Ctrl-D, Escape, and no key at all."""
 
 
-def paused(asked: str, how: View, environment: Environment) -> bool:
+def wait_for_key(question: str, view: View, environment: Environment) -> bool:
     """Say what is waited for, by the name of its phrase, until a key is pressed; whether it ends what is shown."""
     from attncli.render.headings import remark
     from attncli.render.phrases import say
 
     assert environment.keys is not None
-    said = delivery.printed(remark(say(how, asked), how), how, environment).rstrip("\n")
-    environment.write(said.encode())
+    prompt = delivery.render_text(remark(say(view, question), view), view, environment).rstrip("\n")
+    environment.write(prompt.encode())
     try:
         return environment.keys() in ENDS
     finally:  # also where Ctrl-C ends it

@@ -35,26 +35,26 @@ def progress(
     changes on the way. layers: whether the work is one run, whose layers tell how far it is.
     """
     begun = time.monotonic()
-    drawn: list[Progress] = []
+    bars: list[Progress] = []
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         if time.monotonic() - begun < PATIENCE or share <= 0:
             return
-        from attncli.render.phrases.translation import translated
+        from attncli.render.phrases.translation import translate
         from attncli.render.safe import safe
 
-        told = safe(translated(what if isinstance(what, str) else what(), environment.notice_language))
-        if not drawn:
-            drawn.append(_started(environment, told, begun))
-        drawn[0].update(drawn[0].task_ids[0], completed=share, description=told)
+        label = safe(translate(what if isinstance(what, str) else what(), environment.notice_language))
+        if not bars:
+            bars.append(_start_bar(environment, label, begun))
+        bars[0].update(bars[0].task_ids[0], completed=share, description=label)
 
-    found = tell if watched(environment) else silent
-    before, environment.layers = environment.layers, found if layers else silent
+    callback = report if is_watched(environment) else silent
+    before, environment.layers = environment.layers, callback if layers else silent
     try:
-        yield found
+        yield callback
     finally:
         environment.layers = before
-        for bar in drawn:
+        for bar in bars:
             bar.stop()
 
 
@@ -62,7 +62,7 @@ def silent(share: float) -> None:
     """Who is told and shows nothing."""
 
 
-def watched(environment: Environment) -> bool:
+def is_watched(environment: Environment) -> bool:
     """Whether a person may be looking at standard error."""
     return environment.stderr_is_terminal and not environment.quiet
 
@@ -70,45 +70,45 @@ def watched(environment: Environment) -> bool:
 @contextmanager
 def downloads(environment: Environment) -> Iterator[Watch | None]:
     """Whom a download tells how much of each file is there; None where nobody looks."""
-    if not watched(environment):
+    if not is_watched(environment):
         yield None
         return
-    with ExitStack() as shown:
+    with ExitStack() as stack:
         bars: dict[str, Callable[[float], None]] = {}
 
-        def watch(file: str, share: float) -> None:
+        def report(file: str, share: float) -> None:
             if file not in bars:
-                shown.close()  # the file before is there
-                bars[file] = shown.enter_context(progress(environment, file))
+                stack.close()  # the file before is there
+                bars[file] = stack.enter_context(progress(environment, file))
             bars[file](share)
 
-        yield watch
+        yield report
 
 
 def layers_told(environment: Environment, model: Model) -> Model:
     """The model, telling which of its layers is read: to the work that is watched, else by a bar of its own."""
-    if not watched(environment):
+    if not is_watched(environment):
         return model
     from msgspec.structs import replace
 
-    from attncli.models.layer_progress import ToldLayers
+    from attncli.models.layer_progress import ProgressStore
 
-    own = ExitStack()
+    stack = ExitStack()
 
-    def told(share: float) -> None:
+    def report(share: float) -> None:
         if environment.layers is None and share < 1:
-            environment.endings.push(own)
-            own.enter_context(progress(environment, "reading the layers", layers=True))
+            environment.endings.push(stack)
+            stack.enter_context(progress(environment, "reading the layers", layers=True))
         if environment.layers is not None:
             environment.layers(share)
         if share == 1:
-            own.close()
+            stack.close()
 
-    other = None if model.other is None else ToldLayers(model.other, told)
-    return replace(model, store=ToldLayers(model.store, told), other=other)
+    encoder_layers = None if model.decoder_store is None else ProgressStore(model.decoder_store, report)
+    return replace(model, store=ProgressStore(model.store, report), decoder_store=encoder_layers)
 
 
-def _started(environment: Environment, told: str, begun: float) -> Progress:
+def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
     """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -119,7 +119,7 @@ def _started(environment: Environment, told: str, begun: float) -> Progress:
     screen = console(View(width=environment.columns, color=not plain), environment.stderr, deep=False)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
-    bar.add_task(told, total=1.0)
+    bar.add_task(label, total=1.0)
     bar.tasks[0].start_time = begun
     bar.start()
     return bar

@@ -17,7 +17,7 @@ class Each:
     names: tuple[str, ...]
 
 
-def each(*names: str) -> Each:
+def repeat(*names: str) -> Each:
     """These options of a group may be repeated."""
     return Each(names)
 
@@ -28,18 +28,20 @@ class Repeated(Generic[Group]):
     repeated, by the option's name, none where it is not given."""
 
     group: type[Group]
-    shared: Mapping[str, Any]
-    given: Mapping[str, Sequence[Any]]
+    base: Mapping[str, Any]
+    values: Mapping[str, Sequence[Any]]
 
     def adding(self, name: str, values: Sequence[Any]) -> Repeated[Group]:
         """The same, with values after those of one option."""
-        return Repeated(self.group, self.shared, {**self.given, name: [*self.given[name], *values]})
+        return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
 
-    def side(self, at: int) -> Group:
+    def side(self, index: int) -> Group:
         """The group of one side: what is given once holds for each."""
         lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(once(hint)) is list}
-        own = {name: values[at if len(values) > 1 else 0] for name, values in self.given.items() if values}
-        return self.group(**self.shared, **{name: [value] if name in lists else value for name, value in own.items()})
+        side_values = {name: values[index if len(values) > 1 else 0] for name, values in self.values.items() if values}
+        return self.group(
+            **self.base, **{name: [value] if name in lists else value for name, value in side_values.items()}
+        )
 
 
 def group_of(hint: Any) -> Any:
@@ -59,15 +61,15 @@ def repeated_names(hint: Any) -> tuple[str, ...]:
 
 def several(hint: Any) -> Any:
     """The annotation of an option that may be repeated, from that of the same option given once."""
-    declared, *about = get_args(hint)
-    value: Any = once(declared)
+    declaration, *about = get_args(hint)
+    value: Any = once(declaration)
     values: Any = value if get_origin(value) is list else list[value]
     return Annotated[values | None, *about]
 
 
-def gathered(hint: Any, group: Any, given: Mapping[str, Any], names: Sequence[str]) -> Any:
+def gather(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The group that a command takes: plain, or `Repeated` with the values of `names` apart."""
     if get_origin(hint) is not Repeated:
-        return group(**given)
-    own = {name: list(given[name] or ()) for item in fields(group) if (name := item.name) in names}
-    return Repeated(group, {name: value for name, value in given.items() if name not in names}, own)
+        return group(**values)
+    repeated_values = {name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names}
+    return Repeated(group, {name: value for name, value in values.items() if name not in names}, repeated_values)

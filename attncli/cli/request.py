@@ -16,7 +16,7 @@ from attncli.errors import AttnError, InputError, LimitError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import RunRequest
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.mechanism.mask import Mask
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
 
-def texts(environment: Environment, asked: TextOptions, *, single: bool = False) -> Iterator[Text]:
+def texts(environment: Environment, options: TextOptions, *, single: bool = False) -> Iterator[Text]:
     """The texts asked for; says so when the sample stands in for one. single: raises UsageError for several."""
     if single:
-        yield one_text(environment, asked)
+        yield one_text(environment, options)
         return
     from attncli.cli.progress import foretell_waiting
     from attncli.inputs.text import SAMPLE, read_texts
 
-    foretell_waiting(environment, asked.file)
+    foretell_waiting(environment, options.file)
     for text in read_texts(
-        asked.text,
-        file=asked.file,
-        lines=asked.lines,
-        ids=asked.ids,
+        options.text,
+        file=options.file,
+        lines=options.lines,
+        ids=options.ids,
         stdin=environment.stdin,
         stdin_is_terminal=environment.stdin_is_terminal,
         sample=SAMPLE,
     ):
-        if "word" in {loaded.tokenizer.name for loaded in environment.models}:
+        if "word" in {model.tokenizer.name for model in environment.models}:
             _offer_whitespace(environment, text)
         if text.origin == "sample":
             environment.note(f"no text given; using the sample: {text.text}")
@@ -60,21 +60,21 @@ def _offer_whitespace(environment: Environment, text: Text) -> None:
         environment.note("each character is a token; --tokenizer whitespace keeps the words that blanks set apart")
 
 
-def one_text(environment: Environment, asked: TextOptions) -> Text:
+def one_text(environment: Environment, options: TextOptions) -> Text:
     """The only text asked for. Raises UsageError when there are several."""
-    found = texts(environment, asked)
-    first = next(found)
-    if next(found, None) is not None:
+    sources = texts(environment, options)
+    first = next(sources)
+    if next(sources, None) is not None:
         raise UsageError(
             "--lines gave more than one text, and this takes one",
             expected="one text",
-            hint="--ndjson in place of --json: one document a line" if "json" in environment.given else "",
+            hint="--ndjson in place of --json: one document a line" if "json" in environment.explicit_options else "",
         )
     return first
 
 
 @contextmanager
-def told_where(text: Text) -> Iterator[None]:
+def errors_located_in(text: Text) -> Iterator[None]:
     """Errors of the block that name no place get the line or file that the text came from."""
     try:
         yield
@@ -87,7 +87,7 @@ def told_where(text: Text) -> Iterator[None]:
 def tokens_of(model: Model, text: Text) -> list[Token]:
     """The tokens of a text, or those that its ids name. Raises InputError for none or too many."""
     if text.ids is not None:
-        return model.checked(model.tokenizer.ids_to_tokens(text.ids))
+        return model.check_tokens(model.tokenizer.ids_to_tokens(text.ids))
     return model.encode(text.text)
 
 
@@ -98,7 +98,7 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     """
     if not values:
         return EVERY
-    found: set[int] = set()
+    chosen_numbers: set[int] = set()
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
         low, high = whole(first), whole(last) if dash else whole(first)
@@ -109,8 +109,8 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
             raise InputError(f"there is no {what} {max(ends)}", expected=_choice(what, count))
         if ends[0] > ends[1]:
             raise UsageError(f"--{what} {part.strip()!r} runs backwards", expected=f"--{what} {last}-{first}")
-        found.update(range(ends[0], ends[1] + 1))
-    return sorted(found)
+        chosen_numbers.update(range(ends[0], ends[1] + 1))
+    return sorted(chosen_numbers)
 
 
 def _choice(what: str, count: int) -> str:
@@ -129,7 +129,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
 
     parts: list[Mask] = []
     # documents and screens write an intersection with " & "
-    for spec in (part for given in specs or () for part in given.split(" & ")):
+    for spec in (part for argument in specs or () for part in argument.split(" & ")):
         if spec.lower().endswith(MASK_FILES):
             from attncli.inputs.matrix import read_matrix
 
@@ -141,7 +141,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
 
 def model(
     environment: Environment,
-    asked: ModelOptions,
+    options: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
     *,
@@ -152,91 +152,91 @@ def model(
 
     heads: how many heads seeded weights have where `--num-heads` does not say.
     """
-    name = model_name(environment, asked, attention, tokenizer)
-    if name is None and asked.ignore_config:
+    name = model_name(environment, options, attention, tokenizer)
+    if name is None and options.ignore_config:
         raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
-    for told in ("source", "source_states", "global_tokens"):
-        if name is None and getattr(asked, told) is not None:
-            option = f"--{told.replace('_', '-')}"
+    for field_name in ("source", "source_states", "global_tokens"):
+        if name is None and getattr(options, field_name) is not None:
+            option = f"--{field_name.replace('_', '-')}"
             raise UsageError(f"{option} is about a checkpoint, and there is none", expected="--model NAME as well")
     if name is not None:
         from attncli.cli.checkpoint_option import checkpoint
 
-        found = checkpoint(environment, name, asked, attention, compute)
-    elif asked.weights is not None:
+        loaded_model = checkpoint(environment, name, options, attention, compute)
+    elif options.weights is not None:
         from attncli.cli.weight_option import file_model
 
-        found = file_model(environment, asked, asked.weights, attention, compute, tokenizer or "word")
+        loaded_model = file_model(environment, options, options.weights, attention, compute, tokenizer or "word")
     else:
-        from attncli.cli.seeded_option import seeded
+        from attncli.cli.seeded_option import model_of_seed
 
-        found = seeded(environment, asked, attention, compute, tokenizer or "word", heads)
+        loaded_model = model_of_seed(environment, options, attention, compute, tokenizer or "word", heads)
     if attention.attention is not None:
-        from attncli.cli.hashing_option import hashed
+        from attncli.cli.hashing_option import with_hash_attention
 
-        found = hashed(found, attention.attention, attention)
-    environment.models.append(found)
-    return found
+        loaded_model = with_hash_attention(loaded_model, attention.attention, attention)
+    environment.models.append(loaded_model)
+    return loaded_model
 
 
 def model_name(
-    environment: Environment, asked: ModelOptions, attention: AttentionOptions, tokenizer: str | None
+    environment: Environment, options: ModelOptions, attention: AttentionOptions, tokenizer: str | None
 ) -> str | None:
     """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no checkpoint takes; None
     for none.
 
     tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model` beside `--tokenizer`.
     """
-    if asked.model is not None:
-        if not asked.model:
+    if options.model is not None:
+        if not options.model:
             raise UsageError(
                 "--model names nothing", expected="a folder, a hub id or an alias", hint="attn models list"
             )
         if tokenizer is not None:
             raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
-        return asked.model
+        return options.model
     from attncli.cli.checkpoint_option import default_checkpoint
 
-    return default_checkpoint(environment, asked, attention, tokenizer)
+    return default_checkpoint(environment, options, attention, tokenizer)
 
 
-def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:
+def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:
     """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error."""
-    told = asked.seed or "0"
-    if told == "random":
+    text = options.seed or "0"
+    if text == "random":
         from attncli.inputs.seeded import draw_seed
 
-        drawn = draw_seed()
-        environment.note(f"seed drawn: {drawn} (repeat with --seed {drawn})")
-        return drawn, "random"
-    seed = whole(told, LARGEST_SEED)
+        drawn_seed = draw_seed()
+        environment.note(f"seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})")
+        return drawn_seed, "random"
+    seed = whole(text, LARGEST_SEED)
     if seed is None:
-        raise UsageError(f"--seed is {told!r}", expected=f"0 to {LARGEST_SEED}, or 'random'")
+        raise UsageError(f"--seed is {text!r}", expected=f"0 to {LARGEST_SEED}, or 'random'")
     return seed, "seeded"
 
 
-def embeddings(asked: ModelOptions) -> NDArray | None:
+def embeddings(options: ModelOptions) -> NDArray | None:
     """The matrix that `--embeddings` names, None without it."""
-    if asked.embeddings is None:
+    if options.embeddings is None:
         return None
     from attncli.inputs.matrix import read_matrix
 
-    return read_matrix(asked.embeddings, "embeddings")
+    return read_matrix(options.embeddings, "embeddings")
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
     """The token that a reference names; says so when it occurs more than once and none was chosen."""
     from attncli.inputs.token_name import find_token
 
-    found = find_token(tokens, reference)
+    match = find_token(tokens, reference)
     if reference.startswith("#-"):  # counted from the end, where encoders have a special token
-        environment.note(f"{reference!r} is token {found.index}, {tokens[found.index].text!r}")
-    if found.occurrences > 1:
+        environment.note(f"{reference!r} is token {match.index}, {tokens[match.index].text!r}")
+    if match.occurrences > 1:
         environment.note(
-            f"{reference!r} occurs {found.occurrences} times; using the first, token {found.index} ({reference}:2 "
+            f"{reference!r} occurs {match.occurrences} times; using the first, token {match.index} ({reference}:2 "
             f"for the next)"
         )
-    return found.index
+    return match.index
 
 
 def query_span(
@@ -246,54 +246,56 @@ def query_span(
     whether they may be tokens that the model does not know; else raises InputError for such."""
     from attncli.inputs.token_name import find_span, refuse_unknown
 
-    found = find_span(tokens, reference)
+    match = find_span(tokens, reference)
     if not unknown:
-        refuse_unknown(tokens, found, reference)
-    count = found.stop - found.first
+        refuse_unknown(tokens, match, reference)
+    count = match.stop - match.first
     if count == 1:
         first = query_index(environment, tokens, reference)
         return first, first + 1
-    if found.occurrences > 1:
+    if match.occurrences > 1:
         environment.note(
-            f"{reference!r} occurs {found.occurrences} times; using the first, tokens {found.first} to "
-            f"{found.stop - 1} "
+            f"{reference!r} occurs {match.occurrences} times; using the first, tokens {match.first} to "
+            f"{match.stop - 1} "
             f"({reference}:2 for the next)"
         )
     environment.note(f"{reference!r} is {count} tokens: weights to it are summed, from it averaged")
-    return found.first, found.stop
+    return match.first, match.stop
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
     """Whole numbers from 0, apart by spaces or commas. Raises UsageError."""
     parts = text.replace(",", " ").split()
-    found = [number for part in parts if (number := whole(part)) is not None]
-    if not parts or len(found) < len(parts):
+    values = [number for part in parts if (number := whole(part)) is not None]
+    if not parts or len(values) < len(parts):
         raise UsageError(f"{option} is {text!r}", expected=f"whole numbers from 0 to {LARGEST:,}, such as 5 3")
-    return found
+    return values
 
 
 def refuse_run(
-    model: Model, count: int, wanted: Wanted, compute: ComputeOptions, hint: str, *, rows: int | None = None
+    model: Model, count: int, run_request: RunRequest, compute: ComputeOptions, hint: str, *, rows: int | None = None
 ) -> None:
     """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time, None for all."""
     from attncli.analysis.run import cost
 
-    refuse_memory(cost(model, count, wanted, saved=False, rows=rows).memory, compute, hint)
+    refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).memory, compute, hint)
 
 
-def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:
-    """Raise LimitError if about `needed` bytes are more than `--max-memory`, or than this process may still take."""
-    from attncli.cli.delivery import size
+def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
+    """Raise LimitError if about `needed_bytes` bytes are more than `--max-memory`, or than this process may still take."""
+    from attncli.cli.delivery import parse_size
     from attncli.models.machine_limits import Free, free_memory
 
     limit = (
-        free_memory() if compute.max_memory is None else Free(size(compute.max_memory, "--max-memory"), "--max-memory")
+        free_memory()
+        if compute.max_memory is None
+        else Free(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
     )
-    if needed > limit.bytes:
+    if needed_bytes > limit.bytes:
         from attncli.render.numbers import size_words
 
         raise LimitError(
-            f"this would take about {size_words(needed)} of memory, the limit is {size_words(limit.bytes)} "
+            f"this would take about {size_words(needed_bytes)} of memory, the limit is {size_words(limit.bytes)} "
             f"({limit.source})",
             expected="less work, or a higher --max-memory",
             hint=hint,

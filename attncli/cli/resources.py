@@ -29,19 +29,19 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
     )
 
 
-def effort(models: Sequence[Model], started: float) -> str:
-    """Weights read or drawn, backend, peak memory and seconds, in one line. started: of `perf_counter`, when the
+def effort(models: Sequence[Model], start_time: float) -> str:
+    """Weights read or drawn, backend, peak memory and seconds, in one line. start_time: of `perf_counter`, when the
     command began."""
     from attncli.models.machine_limits import peak_memory
     from attncli.render.numbers import size_words
 
     parts = []
     for model in models:
-        drawn = model.identity.source in ("seeded", "random")
+        untrained = model.identity.source in ("seeded", "random")
         size = size_words(model.store.bytes_read())
-        parts.append(f"{size} of weights drawn" if drawn else f"{size} of weights read")
+        parts.append(f"{size} of weights drawn" if untrained else f"{size} of weights read")
         parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
     peak = peak_memory()
     if peak is not None:
         parts.append(f"{size_words(peak)} of memory at the peak")
-    return "; ".join((*parts, f"{perf_counter() - started:.2f} s"))
+    return "; ".join((*parts, f"{perf_counter() - start_time:.2f} s"))

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
+from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli import generate as generate_option
-from attncli.cli import page_output, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.generate import GenerateOptions
 from attncli.cli.options import (
@@ -33,7 +31,7 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.records.recording import Recording
-    from attncli.analysis.run import Batched, Wanted
+    from attncli.analysis.run import BatchTraces, RunRequest
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.models.model import Model
@@ -48,16 +46,16 @@ def run(
     output: OutputOptions,
     page: PageOptions,
     generate: GenerateOptions,
-    query: Annotated[str | None, the.QUERY] = None,
-    stages: Annotated[str | None, the.STAGES] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    stages: Annotated[str | None, declarations.STAGES] = None,
     save: Annotated[
         Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")
     ] = None,
     batch: Annotated[
         bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)
     ] = False,
-    words: Annotated[bool, the.WORDS] = False,
-    all_links: Annotated[bool, the.ALL_LINKS] = False,
+    words: Annotated[bool, declarations.WORDS] = False,
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False,
 ) -> None:
     """Run attention on a text: tables, shape trace, strongest links.
 
@@ -82,41 +80,52 @@ def run(
         generate, [name for name, value in {**options, "--svg": output.svg, "--html": page.html}.items() if value]
     )
     if generate.generate is not None:
-        generate_option.run(environment, generate, text, model, attention, compute, output)
+        generate_option.write_continuations(environment, generate, text, model, attention, compute, output)
         return
     if save is not None:
         from attncli.inputs.tensors import check_writable_format
 
         check_writable_format(save)
     page_output.check(page, lines=text.lines)
-    written = {"--save": save, "--html": page.html}
-    how = answer.check(output, environment, "run", written=written, heeded=("show", "top"))
+    files = {"--save": save, "--html": page.html}
+    view = delivery.validate_options(output, environment, "run", files=files, document_options=("show", "top"))
     if batch and not text.lines:
         raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
-    every = answer.stages(stages, output)
+    every = delivery.wants_all_stages(stages, output)
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    named = how.show or frozenset()
-    every = every or (bool(named & SHOWN.keys()) and not words)
-    asked = Asked(query, every, save, all_links, words, bool(named & set(PROJECTIONS)), named)
-    if output.plain and "top" in environment.given and output.svg is None and _in_tables(output, asked):
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    parts = view.show or frozenset()
+    every = every or (bool(parts & SHOWN.keys()) and not words)
+    run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts)
+    if (
+        output.plain
+        and "top" in environment.explicit_options
+        and output.svg is None
+        and _in_tables(output, run_options)
+    ):
         raise UsageError("--top is about links, and --plain lists every weight", expected="--show links as well")
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
     def documents() -> Iterator[RunDocument]:
-        found = request.texts(environment, text, single=single)
-        for each, batched in (
-            _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
+        sources = request.texts(environment, text, single=single)
+        for source_text, padded_batch in (
+            _together(loaded_model, list(sources), model, compute)
+            if batch
+            else ((source_text, None) for source_text in sources)
         ):
-            with request.told_where(each):
-                taken = page_output.recording(page, loaded, each, layers_and_heads(loaded, model)[1], words=words)
-                document = _document(environment, loaded, each, model, compute, output, asked, batched, taken)
+            with request.errors_located_in(source_text):
+                recording = page_output.recording(
+                    page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
+                )
+                document = _document(
+                    environment, loaded_model, source_text, model, compute, output, run_options, padded_batch, recording
+                )
                 if page.html is not None:
-                    _write_page(environment, loaded, each, model, asked, page, how.lang, taken)
+                    _write_page(environment, loaded_model, source_text, model, run_options, page, view.lang, recording)
             yield document
 
-    answer.give(documents(), output, environment, how, several=text.lines)
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
@@ -124,17 +133,21 @@ def _write_page(
     model: Model,
     text: Text,
     which: ModelOptions,
-    asked: Asked,
+    run_options: RunOptions,
     page: PageOptions,
     lang: str,
-    taken: Recording | None,
+    recording: Recording | None,
 ) -> None:
     from attncli.render.page.contents import Page
 
-    record = page_output.record(model, text, *layers_and_heads(model, which), words=asked.words, taken=taken)
+    record = page_output.record(
+        model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
+    )
     start = {}
-    if asked.query is not None:
-        start["query"] = str(request.query_index(replace(environment, quiet=True), record.sides.queries, asked.query))
+    if run_options.query is not None:
+        start["query"] = str(
+            request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
+        )
     page_output.write(
         page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
     )
@@ -142,20 +155,20 @@ def _write_page(
 
 def _together(
     model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions
-) -> Iterator[tuple[Text, Batched]]:
+) -> Iterator[tuple[Text, BatchTraces]]:
     """Each text with its part of one padded batch; refused before it starts where it would not fit."""
-    from attncli.analysis.run import Wanted, cost, run_batch
+    from attncli.analysis.run import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = layers_and_heads(model, which)
     longest = max(map(len, tokens))
-    needed = cost(model, longest, Wanted(layers, heads, matrices=False), saved=True).memory * len(texts)
-    request.refuse_memory(needed, compute, "fewer or shorter texts, or no --batch")
+    needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).memory * len(texts)
+    request.refuse_memory(needed_bytes, compute, "fewer or shorter texts, or no --batch")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """What only `attn run` asks for."""
 
     query: str | None
@@ -167,9 +180,9 @@ class Asked:
     parts: frozenset[str]
 
 
-def _in_tables(output: OutputOptions, asked: Asked) -> bool:
+def _in_tables(output: OutputOptions, options: RunOptions) -> bool:
     """Whether every weight is asked for, in a document or as a row; else links alone."""
-    return output.show is None or asked.stages or bool(asked.parts & {"scores", "weights", "output", "maps"})
+    return output.show is None or options.stages or bool(options.parts & {"scores", "weights", "output", "maps"})
 
 
 def _document(
@@ -179,45 +192,53 @@ def _document(
     which: ModelOptions,
     compute: ComputeOptions,
     output: OutputOptions,
-    asked: Asked,
-    batched: Batched | None = None,
-    taken: Recording | None = None,
+    run_options: RunOptions,
+    batch: BatchTraces | None = None,
+    recording: Recording | None = None,
 ) -> RunDocument:
     from msgspec.structs import replace
 
     from attncli.analysis.run import cost, run_document
-    from attncli.analysis.saved_tensors import Stored, metadata
+    from attncli.analysis.saved_tensors import SavedStages, metadata
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
     from attncli.render.encoding import NUMBER_BYTES
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
-    wanted, rows, tables = _plan(environment, model, text, tokens, which, output, asked)
-    expected = cost(model, len(tokens), wanted, saved=asked.save is not None, rows=rows)
+    run_request, rows, tables = _plan(environment, model, text, tokens, which, output, run_options)
+    expected = cost(model, len(tokens), run_request, is_saved=run_options.save is not None, rows=rows)
     hint = "a shorter text, --layer L, --head H, --query TOK or --show links"
     request.refuse_memory(expected.memory, compute, hint)
     if output.json or output.ndjson or output.plain:
-        answer.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
-    stored = Stored(model.backend) if asked.save is not None else None
+        delivery.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
+    stage_tensors = SavedStages(model.backend) if run_options.save is not None else None
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
-    with progress(environment, f"{len(tokens):,} tokens", layers=True) as tell:
-        see = None if stored is None else stored.add
+    with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+        on_stage = None if stage_tensors is None else stage_tensors.add
         document = run_document(
-            model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched, recording=taken
+            model,
+            text.text,
+            tokens,
+            run_request,
+            on_trace=on_stage,
+            rows=rows,
+            progress=on_progress,
+            batch=batch,
+            recording=recording,
         )
     document = replace(document, resources=resources(model, before, expected.memory))
-    if stored is not None and asked.save is not None:
+    if stage_tensors is not None and run_options.save is not None:
         from attncli.inputs.tensors import write_tensors
 
-        write_tensors(asked.save, stored.tensors, metadata(document))
-    if asked.projections:
+        write_tensors(run_options.save, stage_tensors.tensors, metadata(document))
+    if run_options.projections:
         from attncli.analysis.projection_matrices import with_projections
 
         document = with_projections(document, model)
     if output.svg is not None:
-        answer.draw(document, output)
+        delivery.write_figure(document, output)
     # without tables, they were for the picture alone
     return document if tables else replace(document, layers=[])
 
@@ -229,41 +250,53 @@ def _plan(
     tokens: list[Token],
     which: ModelOptions,
     output: OutputOptions,
-    asked: Asked,
-) -> tuple[Wanted, int | None, bool]:
+    run_options: RunOptions,
+) -> tuple[RunRequest, int | None, bool]:
     """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is
     short; and whether matrices are for the answer, not for a picture alone."""
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import RunRequest
     from attncli.models.row_blocks import LONG, rows_for
 
     layers, heads = layers_and_heads(model, which)
-    named = tokens
-    if asked.words:
+    named_tokens = tokens
+    if run_options.words:
         from attncli.analysis.words import merged_words
 
-        named = list(merged_words(tokens, text.text).words)
-    span = None if asked.query is None else request.query_span(environment, named, asked.query)
-    at = None if span is None else span[0]
+        named_tokens = list(merged_words(tokens, text.text).words)
+    span = None if run_options.query is None else request.query_span(environment, named_tokens, run_options.query)
+    query_index = None if span is None else span[0]
     several = span if span is not None and span[1] - span[0] > 1 else None
     machine = output.json or output.ndjson or output.plain
-    tables = _in_tables(output, asked)
+    tables = _in_tables(output, run_options)
     short = len(tokens) <= LONG or output.full
     if not machine:
         tables = (
-            tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
+            tables
+            and (short or query_index is not None)
+            and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
         )
     matrices = tables or output.svg is not None
-    wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words, several)
+    run_request = RunRequest(
+        layers,
+        heads,
+        query_index,
+        matrices,
+        run_options.stages,
+        output.top,
+        run_options.all_links,
+        run_options.words,
+        several,
+    )
     whole = (
         short
-        or asked.stages
-        or asked.words
+        or run_options.stages
+        or run_options.words
         or several is not None
-        or asked.save is not None
+        or run_options.save is not None
         or output.svg is not None
-        or (matrices and at is None)
+        or (matrices and query_index is None)
     )
-    return wanted, None if whole else rows_for(model.spec, len(tokens)), tables
+    return run_request, None if whole else rows_for(model.spec, len(tokens)), tables
 
 
 app = command_app(run)

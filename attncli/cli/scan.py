@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery
+from attncli.cli import declarations, delivery
 from attncli.cli.grouped_command import CommandGroup
-from attncli.cli.options import LOOK, OUTPUT, ComputeOptions, OutputOptions, command_app, meant, number, only, option
+from attncli.cli.options import (
+    LOOK,
+    OUTPUT,
+    ComputeOptions,
+    OutputOptions,
+    command_app,
+    number,
+    only,
+    option,
+    redeclare,
+)
 from attncli.cli.output import Environment
 from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions, engine_of
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
@@ -19,9 +28,9 @@ from attncli.errors import AttnError, ExitCode, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attncli.scan.engines.engine import Ended
-    from attncli.scan.plan import Plan
-    from attncli.scan.plan_making import Wanted
+    from attncli.scan.engines.engine import ShardOutcome
+    from attncli.scan.plan import ScanPlan
+    from attncli.scan.plan_making import ScanRequest
     from attncli.scan.run import Outcome
 
 START = "start"
@@ -48,7 +57,7 @@ def start(
     corpus: CorpusOptions,
     measure: MeasureOptions,
     running: RunningOptions,
-    model: Annotated[str, the.MODEL_ARGUMENT],
+    model: Annotated[str, declarations.MODEL_ARGUMENT],
     texts: Annotated[
         list[str],
         typer.Argument(
@@ -67,61 +76,63 @@ def start(
     attn scan minilm sentences.txt -o scan
     """
     environment: Environment = ctx.obj
-    how = delivery.check(output, environment, "scan")
-    from attncli.cli.checkpoint_option import fetched
+    view = delivery.validate_options(output, environment, "scan")
+    from attncli.cli.checkpoint_option import load_checkpoint
     from attncli.scan import plan, plan_making, report
-    from attncli.scan.run import Part, missing, parse_part, run
+    from attncli.scan.run import ScanPart, missing, parse_part, run
     from attncli.scan.totals import total
 
     _check(measure)
-    part = Part() if running.part is None else parse_part(running.part)
+    part = ScanPart() if running.part is None else parse_part(running.part)
     engine = engine_of(running, environment)
-    loaded = fetched(environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype))
-    wanted = _wanted(texts, corpus, measure)
-    made = plan.write(
-        plan_making.make(wanted, loaded, model, out, stdin=environment.stdin, note=environment.notes), out
+    loaded_model = load_checkpoint(
+        environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype)
     )
-    del loaded
+    scan_request = _request(texts, corpus, measure)
+    scan_plan = plan.write(
+        plan_making.make(scan_request, loaded_model, model, out, stdin=environment.stdin, note=environment.notes), out
+    )
+    del loaded_model
     from attncli.cli.progress import progress
 
-    counted = _Counted(made, missing(made, out, part))
-    with progress(environment, counted.said) as tell:
-        counted.tell = tell
-        outcome = run(made, out, model, engine, part=part, progress=counted.add, ended=counted.ended)
-    for shard in outcome.recomputed:
+    counter = _Counter(scan_plan, missing(scan_plan, out, part))
+    with progress(environment, counter.progress_text) as on_progress:
+        counter.tell = on_progress
+        outcome = run(scan_plan, out, model, engine, part=part, progress=counter.add, on_shard=counter.on_shard)
+    for shard in outcome.recomputed_shards:
         environment.note(f"shard {shard} could not be read and was computed again")
     if outcome.totals is None:
         environment.note(f"part {part.number} of {part.count} has ended; other parts still have shards to do")
-    totals = total(made, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
+    totals = total(scan_plan, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
     if totals is not None:
-        document = report.scan_document(totals, [*outcome.failed, *outcome.elsewhere])
+        document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
         try:
             if outcome.totals is not None:
                 report.write(document, out)
         finally:  # the numbers are there, whether or not there is room for them in the folder
-            delivery.give([document], output, environment, how)
+            delivery.write_documents([document], output, environment, view)
         if not document.done.texts and outcome.totals is not None and not document.done.failed:
             raise InputError(
                 "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
             )
-    _told(outcome)
+    _note_outcome(outcome)
 
 
-def _told(outcome: Outcome) -> None:
+def _note_outcome(outcome: Outcome) -> None:
     """Raise where shards were given up: the others are done, and the same command tries these again."""
-    if outcome.failed:
-        first = outcome.failed[0]
+    if outcome.failed_shards:
+        first = outcome.failed_shards[0]
         raise AttnError(
-            f"{len(outcome.failed)} of the scan's shards failed; shard {first.shard}: {first.reason}",
+            f"{len(outcome.failed_shards)} of the scan's shards failed; shard {first.shard}: {first.reason}",
             hint="the same command again tries only these",
         )
 
 
-class _Counted:
+class _Counter:
     """How far a scan has come: the texts that are done, and the shards that were given up. shards: those to do."""
 
-    def __init__(self, made: Plan, shards: Sequence[int]) -> None:
-        self._all = max(sum(part.count for shard in shards for part in made.shards[shard]), 1)
+    def __init__(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
+        self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
         self._begun, self._done, self._failed = time.monotonic(), 0, 0
         self.tell: Callable[[float], None] = lambda share: None
 
@@ -129,15 +140,15 @@ class _Counted:
         self._done += texts
         self.tell(min(self._done / self._all, 1.0))
 
-    def ended(self, one: Ended) -> None:
-        self._failed += bool(one.reason)
+    def on_shard(self, shard: ShardOutcome) -> None:
+        self._failed += bool(shard.reason)
 
-    def said(self) -> str:
-        done, every = f"{self._done:,}", f"{self._all:,}"
+    def progress_text(self) -> str:
+        done_texts, every = f"{self._done:,}", f"{self._all:,}"
         pace = f"{self._done / max(time.monotonic() - self._begun, 1e-9):.1f}"
         if self._failed:
-            return f"{done} of {every} texts · {pace} texts/s · failed shards: {self._failed}"
-        return f"{done} of {every} texts · {pace} texts/s"
+            return f"{done_texts} of {every} texts · {pace} texts/s · failed shards: {self._failed}"
+        return f"{done_texts} of {every} texts · {pace} texts/s"
 
 
 def _check(measure: MeasureOptions) -> None:
@@ -149,15 +160,15 @@ def _check(measure: MeasureOptions) -> None:
         library()
 
 
-def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> Wanted:
+def _request(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> ScanRequest:
     from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
-    from attncli.scan.effects import checked
-    from attncli.scan.plan_making import Wanted
+    from attncli.scan.effects import check_effects
+    from attncli.scan.plan_making import ScanRequest
 
-    named = [name.strip() for given in measure.metric or () for name in given.split(",") if name.strip()]
-    metrics = tuple(METRICS) if named == ["all"] else tuple(named) or (*DEFAULT, "special", "normalised_entropy")
-    return Wanted(
+    names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
+    metrics = tuple(METRICS) if names == ["all"] else tuple(names) or (*DEFAULT, "special", "normalised_entropy")
+    return ScanRequest(
         corpus=tuple(texts),
         metrics=metrics,
         format=None if corpus.format is None else parse_format(corpus.format),
@@ -166,7 +177,7 @@ def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions
         rows=measure.rows,
         find=tuple(measure.find or ()),
         top=measure.top,
-        effects=checked(measure.effects or "", measure.head or ()),
+        effects=check_effects(measure.effects or "", measure.head or ()),
         sample=corpus.sample,
         seed=corpus.seed,
         dedupe=corpus.dedupe,
@@ -181,9 +192,13 @@ def show(
     ctx: typer.Context,
     output: ScanOutput,
     out: Folder,
-    head: Annotated[str | None, meant(the.HEAD, help="One head closely, such as L5H11.", metavar="HEAD")] = None,
-    metric: Annotated[str | None, meant(the.METRIC, help="Metric of the grid and the examples.", panel=LOOK)] = None,
-    html: Annotated[Path | None, the.HTML] = None,
+    head: Annotated[
+        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="HEAD")
+    ] = None,
+    metric: Annotated[
+        str | None, redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=LOOK)
+    ] = None,
+    html: Annotated[Path | None, declarations.HTML] = None,
 ) -> None:
     """A scan's numbers, as far as it is done.
 
@@ -198,31 +213,32 @@ def show(
     from attncli.scan.tallies import EFFECT
     from attncli.scan.totals import total
 
-    how = delivery.check(output, environment, "scan", written={"--html": html})
+    view = delivery.validate_options(output, environment, "scan", files={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
     if (output.json or output.plain) and (head is not None or metric is not None):
         raise UsageError(
             f"--{'metric' if head is None else 'head'} is about the screen", expected="no --json and no --plain"
         )
-    chosen = None if head is None else parse_heads(head)[0]
-    made = plan.read(out)
-    finished = report.read(out) if (out / report.NAME).exists() else None
-    if finished is None or finished.done.shards[0] < len(made.shards):
-        finished = report.scan_document(total(made, out), report.failures(out))
-    shown = (*made.metrics, EFFECT) if made.measures.effects else made.metrics
-    if metric is not None and metric not in shown:
-        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(shown))
-    if chosen is not None and chosen not in made.heads:
+    head_place = None if head is None else parse_heads(head)[0]
+    scan_plan = plan.read(out)
+    document = report.read(out) if (out / report.NAME).exists() else None
+    if document is None or document.done.shards[0] < len(scan_plan.shards):
+        document = report.scan_document(total(scan_plan, out), report.failures(out))
+    metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
+    if metric is not None and metric not in metric_names:
+        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(metric_names))
+    if head_place is not None and head_place not in scan_plan.heads:
         raise UsageError(
-            f"there is no head {head}", expected=f"L0H0 to L{made.model.layers - 1}H{made.model.heads[-1] - 1}"
+            f"there is no head {head}",
+            expected=f"L0H0 to L{scan_plan.model.layers - 1}H{scan_plan.model.heads[-1] - 1}",
         )
     if html is not None:
         from attncli.cli.scan_page_output import write
 
-        write(environment, made, finished, html, how.lang)
-    closely = partial(scan_screen, metric=metric, head=chosen)
-    delivery.give([finished], output, environment, how, screen=closely)
+        write(environment, scan_plan, document, html, view.lang)
+    closely = partial(scan_screen, metric=metric, head=head_place)
+    delivery.write_documents([document], output, environment, view, screen=closely)
 
 
 def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
@@ -231,11 +247,11 @@ def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> 
     attn scan compare before after
     """
     environment: Environment = ctx.obj
-    how = delivery.check(output, environment)
+    view = delivery.validate_options(output, environment)
     from attncli.scan.comparison import compare_document
 
     document = compare_document(a, b)
-    delivery.give([document], output, environment, how)
+    delivery.write_documents([document], output, environment, view)
 
 
 def verify(
@@ -253,22 +269,22 @@ def verify(
     attn scan verify scan --shards 3
     """
     environment: Environment = ctx.obj
-    how = delivery.check(output, environment)
-    from attncli.cli.checkpoint_option import fetched
+    view = delivery.validate_options(output, environment)
+    from attncli.cli.checkpoint_option import load_checkpoint
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
     from attncli.scan.plan_making import found_again
     from attncli.scan.verification import verify_document
     from attncli.scan.worker import Worker
 
-    made = read(out)
+    scan_plan = read(out)
     if texts:
-        made = found_again(made, texts, out)
+        scan_plan = found_again(scan_plan, texts, out)
     on_one_thread()
-    compute = ComputeOptions(backend="torch", device=made.device, dtype=made.dtype)
-    loaded = fetched(environment, made.model.name, compute)
-    document = verify_document(made, out, Worker(made, out, loaded), shards)
-    delivery.give([document], output, environment, how)
+    compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
+    loaded_model = load_checkpoint(environment, scan_plan.model.name, compute)
+    document = verify_document(scan_plan, out, Worker(scan_plan, out, loaded_model), shards)
+    delivery.write_documents([document], output, environment, view)
     if not document.passed:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -282,8 +298,8 @@ class ScanGroup(CommandGroup):
         return list(super().parse_args(ctx, args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, left = super().resolve_command(ctx, args)
-        return "" if name == START else name, command, left
+        name, command, remaining = super().resolve_command(ctx, args)
+        return "" if name == START else name, command, remaining
 
 
 app = command_app(start, show, compare, verify)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attncli.cli import declarations as the
-from attncli.cli.options import meant, number, option
+from attncli.cli import declarations
+from attncli.cli.options import number, option, redeclare
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class CorpusOptions:
     sample: Annotated[
         int, number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0)
     ] = 0
-    seed: Annotated[int, meant(the.SEED_NUMBER, panel=CORPUS)] = 0
+    seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
     dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS)] = False
     cluster: Annotated[
         str,
@@ -52,11 +52,11 @@ class CorpusOptions:
 class MeasureOptions:
     """What is measured of the heads."""
 
-    metric: Annotated[list[str] | None, meant(the.METRIC, panel=MEASURE)] = None
+    metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
     labels: Annotated[bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE)] = (
         True
     )
-    words: Annotated[bool, meant(the.WORDS, panel=MEASURE)] = False
+    words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
     rows: Annotated[bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE)] = (
         False
     )
@@ -76,10 +76,14 @@ class MeasureOptions:
         ),
     ] = None
     head: Annotated[
-        list[str] | None, meant(the.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="HEAD", panel=MEASURE)
+        list[str] | None,
+        redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="HEAD", panel=MEASURE),
     ] = None
     top: Annotated[
-        int, meant(the.TOP, help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000)
+        int,
+        redeclare(
+            declarations.TOP, help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000
+        ),
     ] = 20
 
 
@@ -100,27 +104,31 @@ class RunningOptions:
     engine: Annotated[
         str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, metavar="NAME")
     ] = "here"
-    device: Annotated[str | None, meant(the.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = None
-    dtype: Annotated[str, meant(the.DTYPE, help="float32, float64, bfloat16 or float16.", metavar="NAME")] = "float32"
+    device: Annotated[str | None, redeclare(declarations.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = (
+        None
+    )
+    dtype: Annotated[
+        str, redeclare(declarations.DTYPE, help="float32, float64, bfloat16 or float16.", metavar="NAME")
+    ] = "float32"
 
 
-def engine_of(asked: RunningOptions, environment: Environment) -> Engine:
+def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     """Where shards are computed, as the options say. Raises UsageError for an engine that there is not."""
-    name, _, address = asked.engine.partition(":")
+    name, _, address = options.engine.partition(":")
     if name == "ray":
         from attncli.scan.engines.ray_cluster import RayCluster
 
-        return RayCluster(address or "auto", asked.workers, environment.note)
-    if asked.engine != "here":
-        raise UsageError(f"there is no engine {asked.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
+        return RayCluster(address or "auto", options.workers, environment.note)
+    if options.engine != "here":
+        raise UsageError(f"there is no engine {options.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
     import sys
     from os import cpu_count, sched_getaffinity
 
-    from attncli.scan.engines.here import Here
+    from attncli.scan.engines.here import LocalWorkers
 
     usable = len(sched_getaffinity(0)) if sys.platform == "linux" else cpu_count() or 1
-    if asked.workers > usable:
+    if options.workers > usable:
         environment.note(
-            f"{asked.workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started"
+            f"{options.workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started"
         )
-    return Here(min(asked.workers or usable, usable))
+    return LocalWorkers(min(options.workers or usable, usable))

@@ -13,37 +13,37 @@ if TYPE_CHECKING:
 
     from attncli.analysis.documents.scan import ScanDocument
     from attncli.cli.output import Environment
-    from attncli.scan.plan import Plan
+    from attncli.scan.plan import ScanPlan
     from attncli.scan.shading import Shading
 
 
-def write(environment: Environment, made: Plan, document: ScanDocument, file: Path, lang: str) -> None:
+def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file: Path, lang: str) -> None:
     """Write the page of a scan. Without the scan's model its sentences are not shaded, and the page says so."""
     from attncli.render.scan_page.writer import scan_page
 
     try:
-        found = _shading(environment, made, document)
+        shading = _shading(environment, plan, document)
     except AttnError as error:
         environment.note(f"the page's sentences are not shaded: {error.what}")
-        found = {}, {}
+        shading = {}, {}
     with atomic_writer(file) as stream:
-        stream.write(scan_page(document, *found, lang=lang))
+        stream.write(scan_page(document, *shading, lang=lang))
 
 
-def _shading(environment: Environment, made: Plan, document: ScanDocument) -> Shading:
-    from attncli.cli.checkpoint_option import fetched
+def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -> Shading:
+    from attncli.cli.checkpoint_option import load_checkpoint
     from attncli.cli.options import ComputeOptions
     from attncli.render.scan_page.writer import examples_of
     from attncli.scan.plan_making import check, digest_of
     from attncli.scan.shading import shading
 
-    loaded = fetched(environment, made.model.name, ComputeOptions())
-    check(loaded)
-    if digest_of(loaded) != made.model.digest:
-        raise InputError("the model of this name is another one now", where=made.model.name)
-    wanted = {
-        (head.layer, head.head): [one for some in examples_of(document, head).values() for one in some]
+    loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
+    check(loaded_model)
+    if digest_of(loaded_model) != plan.model.digest:
+        raise InputError("the model of this name is another one now", where=plan.model.name)
+    examples = {
+        (head.layer, head.head): [example for rows in examples_of(document, head).values() for example in rows]
         for head in document.heads
     }
-    with progress(environment, f"{len(wanted)} heads") as tell:
-        return shading(made, loaded, wanted, told=tell)
+    with progress(environment, f"{len(examples)} heads") as on_progress:
+        return shading(plan, loaded_model, examples, progress=on_progress)

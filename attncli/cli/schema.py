@@ -33,11 +33,11 @@ def schema(
 
     environment: Environment = ctx.obj
     if name is None:
-        environment.write("".join(f"{known}\n" for known in SCHEMAS).encode())
+        environment.write("".join(f"{schema_name}\n" for schema_name in SCHEMAS).encode())
         return
     short = name.removeprefix("attn.").removesuffix("/1")
-    found = SCHEMAS.get(name) or SCHEMAS.get(f"attn.{short}/1") or SCHEMAS.get(f"attn.{short}")
-    if found is None:
+    document_type = SCHEMAS.get(name) or SCHEMAS.get(f"attn.{short}/1") or SCHEMAS.get(f"attn.{short}")
+    if document_type is None:
         from difflib import get_close_matches
 
         close = get_close_matches(name, SCHEMAS, 1)
@@ -46,7 +46,7 @@ def schema(
             expected=", ".join(SCHEMAS),
             hint=f"attn schema {close[0]}" if close else "",
         )
-    environment.write(json_bytes(found))
+    environment.write(json_bytes(document_type))
 
 
 app = command_app(schema)

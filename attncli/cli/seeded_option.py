@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from attncli.models.one_layer import Settings
 
 
-def seeded(
+def model_of_seed(
     environment: Environment,
-    asked: ModelOptions,
+    options: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
     tokenizer: str,
@@ -29,29 +29,29 @@ def seeded(
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
     from attncli.models.one_layer import seeded_model
 
-    seed, source = request.seed_of(asked, environment)
-    settings = one_layer_settings(asked, attention, seed, heads)
+    seed, source = request.seed_of(options, environment)
+    settings = one_layer_settings(options, attention, seed, heads)
     refuse_sizes(settings, compute)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
     return seeded_model(
-        settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(asked)
+        settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(options)
     )
 
 
-def one_layer_settings(asked: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
+def one_layer_settings(options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
     """What the options say about the one-layer model. heads: how many where `--num-heads` does not say. seed: of the
     random parts of masks."""
     from attncli.models.one_layer import Settings
 
     return Settings(
-        d_model=64 if asked.d_model is None else asked.d_model,
-        heads=heads if asked.num_heads is None else asked.num_heads,
-        d_k=asked.d_k,
-        d_v=asked.d_v,
-        bias=asked.bias,
-        residual=asked.residual,
-        layer_norm=asked.layer_norm,
-        output_projection=asked.output_projection,
+        d_model=64 if options.d_model is None else options.d_model,
+        heads=heads if options.num_heads is None else options.num_heads,
+        d_k=options.d_k,
+        d_v=options.d_v,
+        bias=options.bias,
+        residual=options.residual,
+        layer_norm=options.layer_norm,
+        output_projection=options.output_projection,
         position=attention.position or "none",
         scale=attention.scale,
         softcap=attention.softcap,

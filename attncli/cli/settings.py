@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attncli.cli import declarations as the
+from attncli.cli import declarations
 from attncli.cli.option import option
 from attncli.errors import UsageError
 from attncli.inputs.file_opening import opening_waits
 
 DECLARED: dict[str, tuple[type, Any]] = {
-    "model": (str, the.CHECKPOINT),
-    "lang": (str, the.LANG),
-    "color": (str, the.COLOR),
-    "precision": (int, the.PRECISION),
-    "scale_colors": (str, the.SCALE_COLORS),
+    "model": (str, declarations.CHECKPOINT),
+    "lang": (str, declarations.LANG),
+    "color": (str, declarations.COLOR),
+    "precision": (int, declarations.PRECISION),
+    "scale_colors": (str, declarations.SCALE_COLORS),
     "palette": (str, option("palette", help="", panel="", values=("light", "dark"))),
 }
 """What can be set, by the option's name: the type of its value, and the option's declaration, which checks it. The
@@ -48,21 +48,21 @@ class Setting:
 def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     """Everything that is set, by the option's name; variables go before the file. Raises UsageError naming the variable
     or the line of what cannot be."""
-    found = _of_file(variables)
-    for name, (kind, declared) in DECLARED.items():
+    file_values = _of_file(variables)
+    for name, (kind, declaration) in DECLARED.items():
         variable = f"ATTN_{name.upper()}"
-        told = variables.get(variable, "")
-        if told:
-            found[name] = Setting(
-                _checked(name, _number(told) if kind is int else told, kind, declared, variable), variable
+        value = variables.get(variable, "")
+        if value:
+            file_values[name] = Setting(
+                _check(name, _number(value) if kind is int else value, kind, declaration, variable), variable
             )
-    return found
+    return file_values
 
 
 def settings_file(variables: Mapping[str, str]) -> Path | None:
     """Where the file is looked for: `ATTN_CONFIG`, else the platform's folder; None where there is none."""
-    if told := variables.get("ATTN_CONFIG"):
-        return Path(told)
+    if path := variables.get("ATTN_CONFIG"):
+        return Path(path)
     home = variables.get("HOME") or variables.get("USERPROFILE")
     if sys.platform == "win32" and variables.get("APPDATA"):
         return Path(variables["APPDATA"]) / "attn" / "config.toml"
@@ -101,14 +101,14 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
             where=f"{path}:{line}",
             expected="key = value",
         ) from error
-    found = {}
+    values = {}
     for key, value in table.items():
         name, where_set = key.replace("-", "_"), f"{path}:{_line(text, key)}"
         if name not in DECLARED:
-            known = ", ".join(one.replace("_", "-") for one in DECLARED)
-            raise UsageError(f"the settings have no key {key!r}", where=where_set, expected=known)
-        found[name] = Setting(_checked(name, value, *DECLARED[name], where_set), where_set)
-    return found
+            setting_names = ", ".join(known_name.replace("_", "-") for known_name in DECLARED)
+            raise UsageError(f"the settings have no key {key!r}", where=where_set, expected=setting_names)
+        values[name] = Setting(_check(name, value, *DECLARED[name], where_set), where_set)
+    return values
 
 
 def _line(text: str, key: str) -> int:
@@ -117,20 +117,20 @@ def _line(text: str, key: str) -> int:
     return next((number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)), 1)
 
 
-def _number(told: str) -> int | str:
+def _number(text: str) -> int | str:
     from attncli.cli.option import whole
 
-    number = whole(told)
-    return told if number is None else number
+    number = whole(text)
+    return text if number is None else number
 
 
-def _checked(name: str, value: object, kind: type, declared: Any, where: str) -> str | int:
+def _check(name: str, value: object, kind: type, declaration: Any, where: str) -> str | int:
     if type(value) is not kind or value == "":
         expected = "a whole number" if kind is int else "a word in quotes"
         raise UsageError(f"{name.replace('_', '-')} is {value!r}", where=where, expected=expected)
-    if declared.callback is not None:
+    if declaration.callback is not None:
         try:
-            declared.callback(value)
+            declaration.callback(value)
         except UsageError as error:
             error.where = where
             raise

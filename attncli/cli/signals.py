@@ -20,7 +20,7 @@ class Stopped(BaseException):
 
 
 @contextmanager
-def heeded(environment: Environment) -> Iterator[None]:
+def handle_signals(environment: Environment) -> Iterator[None]:
     """In the block these signals are raised where the program is, and `environment.stopped` says which came.
 
     What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
@@ -36,15 +36,15 @@ def heeded(environment: Environment) -> Iterator[None]:
             environment.stderr.write("\x1b[?25h")  # the cursor, which progress hides
         os._exit(128 + number)
 
-    def lost(said: sys.UnraisableHookArgs) -> None:
+    def lost(unraisable: sys.UnraisableHookArgs) -> None:
         # raised in a destructor, from which nothing is raised on; what else is said while all ends is for nobody
-        if environment.stopped is not None and issubclass(said.exc_type, KeyboardInterrupt | Stopped):
-            at_once(environment.stopped, None)
+        if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | Stopped):
+            at_once(environment.stop_signal, None)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        environment.stopped = number
-        for each in caught:
-            signal.signal(each, at_once)
+        environment.stop_signal = number
+        for signal_number in caught:
+            signal.signal(signal_number, at_once)
         sys.unraisablehook = lost
         if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)

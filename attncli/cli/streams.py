@@ -26,7 +26,7 @@ class Listener(TextIOBase):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._raw = unbuffered(stream)
+        self._raw = unbuffered_stream(stream)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -49,7 +49,7 @@ class Listener(TextIOBase):
         return len(text)
 
 
-def unbuffered(stream: TextIO) -> BinaryIO:
+def unbuffered_stream(stream: TextIO) -> BinaryIO:
     """The stream under a text stream's buffers, if there is one."""
     binary = stream.buffer
     return cast(BinaryIO, getattr(binary, "raw", binary))
@@ -57,24 +57,24 @@ def unbuffered(stream: TextIO) -> BinaryIO:
 
 def standard_output() -> BinaryIO:
     """What standard output writes to. A stream that the caller closed (`>&-`) is None in `sys`."""
-    return cast(BinaryIO, Closed()) if sys.stdout is None else unbuffered(sys.stdout)
+    return cast(BinaryIO, Closed()) if sys.stdout is None else unbuffered_stream(sys.stdout)
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
     """Write all of the bytes, however many pieces it takes: a raw stream writes what it can. Raises OSError."""
-    left = memoryview(data)
-    while left:
-        done = stream.write(left)
-        if done is None:  # it does not block, and its reader is slow
+    remaining = memoryview(data)
+    while remaining:
+        count = stream.write(remaining)
+        if count is None:  # it does not block, and its reader is slow
             from select import select
 
             select([], [stream], [])
         else:
-            left = left[done:]
+            remaining = remaining[count:]
     stream.flush()
 
 
-def pressed() -> str:
+def read_key() -> str:
     """Wait for a key at the terminal and return its character; "" at the end of the input. Where the terminal cannot
     give single keys, a line is read."""
     try:

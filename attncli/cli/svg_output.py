@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attncli.cli import delivery as answer
+from attncli.cli import delivery
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
 
@@ -15,32 +15,40 @@ if TYPE_CHECKING:
     from attncli.render.view import View
 
 
-def give(
-    documents: Iterable[Document], asked: OutputOptions, environment: Environment, how: View, *, several: bool = False
+def write_with_figure(
+    documents: Iterable[Document],
+    options: OutputOptions,
+    environment: Environment,
+    screen_view: View,
+    *,
+    several: bool = False,
 ) -> None:
     """Draw the screens of the documents to `--svg` if it is given, then answer with the documents as `answer.give`
     does."""
-    if asked.svg is not None:
-        documents = held = list(documents)
+    if options.svg is not None:
+        documents = all_documents = list(documents)
         from attncli.inputs.atomic import atomic_writer
         from attncli.render.figures.drawing import LIGHT
-        from attncli.render.figures.files import style_of, written
+        from attncli.render.figures.files import figure_bytes, style_of
         from attncli.render.figures.of_document import figure
         from attncli.render.figures.screen import draw_screen
-        from attncli.render.lines import spaced
+        from attncli.render.lines import stack_spaced
         from attncli.render.screens import screen_of
 
-        style = style_of(asked.figure_style)
+        style = style_of(options.figure_style)
         drawing = (
-            figure(held[0], scale=asked.scale_colors, theme=style.theme, lang=how.lang) if len(held) == 1 else None
+            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=screen_view.lang)
+            if len(all_documents) == 1
+            else None
         )
         if drawing is None:  # what is told in words and tables is drawn as it is told
-            view = replace(how, color=True, light=style.theme is LIGHT)
+            view = replace(screen_view, color=True, light=style.theme is LIGHT)
             drawing = draw_screen(
-                spaced(screen_of(document.schema).screen(document, view) for document in held), style.theme
+                stack_spaced(screen_of(document.schema).screen(document, view) for document in all_documents),
+                style.theme,
             )
-        title = str(getattr(held[0], "text", "")) if len(held) == 1 else ""
-        data = written(drawing.svg(mm=style.mm, title=title), asked.svg.suffix, style)
-        with atomic_writer(asked.svg) as file:
+        title = str(getattr(all_documents[0], "text", "")) if len(all_documents) == 1 else ""
+        data = figure_bytes(drawing.svg(mm=style.mm, title=title), options.svg.suffix, style)
+        with atomic_writer(options.svg) as file:
             file.write(data)
-    answer.give(documents, asked, environment, how, several=several)
+    delivery.write_documents(documents, options, environment, screen_view, several=several)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import delivery, request
 from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions, TextOptions, command_app, only
 from attncli.cli.output import Environment
 
@@ -27,18 +26,22 @@ def tokens(
     attn tokens --tokenizer byte 计划
     """
     environment: Environment = ctx.obj
-    how = answer.check(output, environment)
+    view = delivery.validate_options(output, environment)
 
     def documents() -> Iterator[TokensDocument]:
         from attncli.analysis.tokens import tokens_document
 
         checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
-        for found in request.texts(environment, text):
-            listed = tokenizer.encode(found.text) if found.ids is None else tokenizer.ids_to_tokens(found.ids)
-            yield tokens_document(checkpoint or tokenizer.name, found.text, listed)
+        for source_text in request.texts(environment, text):
+            token_list = (
+                tokenizer.encode(source_text.text)
+                if source_text.ids is None
+                else tokenizer.ids_to_tokens(source_text.ids)
+            )
+            yield tokens_document(checkpoint or tokenizer.name, source_text.text, token_list)
 
-    answer.give(documents(), output, environment, how, several=text.lines)
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> Tokenizer:
@@ -49,8 +52,10 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
         from attncli.cli.progress import downloads
         from attncli.models.load import load_tokenizer
 
-        with downloads(environment) as watch:
-            return load_tokenizer(checkpoint, note=environment.notes, watch=watch, variables=environment.variables)
+        with downloads(environment) as on_progress:
+            return load_tokenizer(
+                checkpoint, note=environment.notes, watch=on_progress, variables=environment.variables
+            )
     return tokenizer_named(name)
 
 

@@ -33,13 +33,13 @@ def misuse(error: TyperException) -> UsageError:
 def no_option(context: Any, name: str) -> UsageError:
     """The UsageError for an option that the command of this context does not have."""
     path = context.command_path.rstrip()
-    known = [
+    option_names = [
         spelling
         for parameter in context.command.get_params(context)
         for spelling in parameter.opts
         if spelling.startswith("--")
     ]
-    close = get_close_matches(name, known, 1, 0.75)
+    close = get_close_matches(name, option_names, 1, 0.75)
     hint = f"did you mean {close[0]}?" if close else f"{path} --help"
     if context.parent is None and not close:
         return UsageError(
@@ -48,18 +48,18 @@ def no_option(context: Any, name: str) -> UsageError:
     return UsageError(f"{path} has no option {name}", hint=hint)
 
 
-def too_many(path: str, taken: dict[str, Any], extra: list[str]) -> UsageError:
-    """The UsageError for arguments that are left over; mostly a text without its quotes. taken: the parameters read,
+def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
+    """The UsageError for arguments that are left over; mostly a text without its quotes. values: the parameters read,
     by name."""
     import shlex
 
     path = path.rstrip()
     many = f"{len(extra)} arguments too many" if len(extra) > 1 else "one argument too many"
-    text = taken.get("text")
+    text = values.get("text")
     if not isinstance(text, str):
         return UsageError(f"{many}: {' '.join(extra)}", hint=f"{path} --help")
-    other = taken.get("other")
-    words = (text, *([other] if isinstance(other, str) else []), *extra)
+    second_argument = values.get("other")
+    words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)
     whole = shlex.quote(" ".join(words))
     return UsageError(
         f"{many} after the text {text!r}: {' '.join(extra)}", expected="the text in quotes", hint=f"{path} {whole}"

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import page_output
+from attncli.cli import declarations, delivery, page_output
 from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import DIGITS
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
@@ -50,7 +48,7 @@ def view(
     show_as: Annotated[
         str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, values=("heads",))
     ] = None,
-    precision: Annotated[int | None, the.PRECISION] = None,
+    precision: Annotated[int | None, declarations.PRECISION] = None,
     browse: Annotated[
         bool, option("--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT)
     ] = False,
@@ -62,7 +60,7 @@ def view(
     attn view run.json --as heads
     """
     environment: Environment = ctx.obj
-    document = opened(file, output.top)
+    document = open_document(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
     from attncli.analysis.documents import name_of
@@ -72,18 +70,18 @@ def view(
     explains = document.schema == "attn.explain/1"
     digits = precision if precision is not None else DIGITS if explains else 2
     output = replace(output, precision=digits)
-    how = answer.check(output, environment, name_of(document.schema), written={"--html": page.html})
+    view = delivery.validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
     page_output.check(page)
     if output.full and not (output.json or output.ndjson or output.plain):
         _refuse_lines(document, file)
     if page.html is not None or browse:
-        _show_page(environment, document, file, page, how.lang, browse=browse)
-    give = picture.give
+        _show_page(environment, document, file, page, view.lang, browse=browse)
+    give = picture.write_with_figure
     if isinstance(document, RunDocument | HeadsDocument):
-        give = answer.give
+        give = delivery.write_documents
         if output.svg is not None:
-            answer.draw(document, output)
-    give([document], output, environment, how)
+            delivery.write_figure(document, output)
+    give([document], output, environment, view)
 
 
 def _refuse_lines(document: Document, file: Path) -> None:
@@ -114,9 +112,9 @@ def _show_page(
     environment: Environment, document: Document, file: Path, page: PageOptions, lang: str, *, browse: bool
 ) -> None:
     """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
-    made = _page_of(document, file, lang, page.budget)
+    content = _page_of(document, file, lang, page.budget)
     target = page if page.html is not None else replace(page, html=page_output.passing())
-    page_output.write(target, made)
+    page_output.write(target, content)
     if browse:
         page_output.browse(environment, target)
 
@@ -159,7 +157,7 @@ def _no_heads(document: Document, file: Path) -> InputError:
     )
 
 
-def opened(file: Path, top: int = 10) -> Document:
+def open_document(file: Path, top: int = 10) -> Document:
     """The document in a file, checked against its declaration. top: links to list of a tensor file.
 
     Raises InputError for what is no document of ours.
@@ -169,14 +167,14 @@ def opened(file: Path, top: int = 10) -> Document:
         from attncli.inputs.strict_json import refuse_half_characters
         from attncli.inputs.tensors import tensor_file
 
-        held = tensor_file(file)
-        refuse_half_characters(held.metadata, str(file))
-        return run_of_tensors(held.tensors(allow_nonfinite=True), held.metadata, str(file), top)
+        tensors = tensor_file(file)
+        refuse_half_characters(tensors.metadata, str(file))
+        return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
     from attncli.analysis.documents.reading import document_of
     from attncli.inputs.strict_json import read_object
 
-    found = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
-    return document_of(found, str(file))
+    fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
+    return document_of(fields, str(file))
 
 
 def _as_heads(document: Document, file: Path) -> HeadsDocument:

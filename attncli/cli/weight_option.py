@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def file_model(
     environment: Environment,
-    asked: ModelOptions,
+    options: ModelOptions,
     path: Path,
     attention: AttentionOptions,
     compute: ComputeOptions,
@@ -28,14 +28,20 @@ def file_model(
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.layouts.layout import Asked
+    from attncli.models.layouts.layout import LayoutRequest
     from attncli.models.layouts.recognise import read_weight_file
     from attncli.models.weight_file import model_of
 
-    found = read_weight_file(path, Asked(asked.d_model, asked.num_heads, asked.d_k, asked.d_v))
-    seed = request.seed_of(asked, environment)[0] if asked.seed is not None else found.seed or 0
-    settings = one_layer_settings(asked, attention, seed)
+    weight_file = read_weight_file(path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v))
+    seed = request.seed_of(options, environment)[0] if options.seed is not None else weight_file.seed or 0
+    settings = one_layer_settings(options, attention, seed)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
     return model_of(
-        found, path.name, tokenizer_named(tokenizer), backend, settings, seed=seed, embedding=request.embeddings(asked)
+        weight_file,
+        path.name,
+        tokenizer_named(tokenizer),
+        backend,
+        settings,
+        seed=seed,
+        embedding=request.embeddings(options),
     )

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.cli import declarations as the
-from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import declarations, delivery, request
 from attncli.cli.completion import tensor_prefixes
 from attncli.cli.options import (
     MODEL,
@@ -19,14 +17,14 @@ from attncli.cli.options import (
     OutputOptions,
     TableOutput,
     command_app,
-    meant,
     option,
+    redeclare,
 )
 from attncli.cli.output import Environment
 from attncli.cli.seeded_option import refuse_sizes
 
 if TYPE_CHECKING:
-    from attncli.models.layouts.layout import Asked
+    from attncli.models.layouts.layout import LayoutRequest
     from attncli.render.view import View
 
 LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
@@ -41,7 +39,7 @@ Written = Annotated[
     Path,
     typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False),
 ]
-Heads = Annotated[int | None, the.NUM_HEADS]
+Heads = Annotated[int | None, declarations.NUM_HEADS]
 Prefix = Annotated[
     str,
     option(
@@ -70,20 +68,20 @@ def init(
     ctx: typer.Context,
     output: TableOutput,
     file: Written,
-    seed: Annotated[str, meant(the.SEED, help="Seed of the weights, or 'random'.")] = "0",
-    d_model: Annotated[int, meant(the.D_MODEL, help="Width of the token vectors.")] = 64,
-    num_heads: Annotated[int, meant(the.NUM_HEADS, help="Number of heads.")] = 1,
-    d_k: Annotated[int | None, the.D_K] = None,
-    d_v: Annotated[int | None, the.D_V] = None,
-    bias: Annotated[bool, meant(the.BIAS, help="Seeded biases on the projections.")] = False,
-    output_projection: Annotated[bool | None, the.OUTPUT_PROJECTION] = None,
-    layer_norm: Annotated[bool, the.LAYER_NORM] = False,
+    seed: Annotated[str, redeclare(declarations.SEED, help="Seed of the weights, or 'random'.")] = "0",
+    d_model: Annotated[int, redeclare(declarations.D_MODEL, help="Width of the token vectors.")] = 64,
+    num_heads: Annotated[int, redeclare(declarations.NUM_HEADS, help="Number of heads.")] = 1,
+    d_k: Annotated[int | None, declarations.D_K] = None,
+    d_v: Annotated[int | None, declarations.D_V] = None,
+    bias: Annotated[bool, redeclare(declarations.BIAS, help="Seeded biases on the projections.")] = False,
+    output_projection: Annotated[bool | None, declarations.OUTPUT_PROJECTION] = None,
+    layer_norm: Annotated[bool, declarations.LAYER_NORM] = False,
     layout: LayoutName = "canonical",
     embedding_for: Annotated[
         str | None,
         option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT"),
     ] = None,
-    tokenizer: Annotated[str | None, the.TOKENIZER] = None,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
 ) -> None:
     """Write seeded weights. They are those that attn run uses with the same options.
 
@@ -97,10 +95,10 @@ def init(
     from attncli.models.one_layer import Settings
 
     check_writable_format(file)
-    how = answer.check(output, environment, written={"FILE": file})
+    view = delivery.validate_options(output, environment, files={"FILE": file})
     if tokenizer is not None and embedding_for is None:
         raise UsageError("--tokenizer is about a text, and there is none", expected="--embedding-for TEXT as well")
-    drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
+    seed_number, _ = request.seed_of(ModelOptions(seed=seed), environment)
     settings = Settings(
         d_model=d_model,
         heads=num_heads,
@@ -114,8 +112,8 @@ def init(
     from attncli.models.weight_writer import seeded_file, write_weight_file
 
     words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
-    write_weight_file(file, *seeded_file(settings, drawn, words), layout=layout)
-    _list(file, None, output, environment, how)
+    write_weight_file(file, *seeded_file(settings, seed_number, words), layout=layout)
+    _list(file, None, output, environment, view)
 
 
 def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
@@ -124,10 +122,10 @@ def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads =
     attn weights show sample_inputs/mha.safetensors --num-heads 4
     """
     environment: Environment = ctx.obj
-    how = answer.check(output, environment)
-    from attncli.models.layouts.layout import Asked
+    view = delivery.validate_options(output, environment)
+    from attncli.models.layouts.layout import LayoutRequest
 
-    _list(file, Asked(heads=num_heads, prefix=prefix), output, environment, how)
+    _list(file, LayoutRequest(heads=num_heads, prefix=prefix), output, environment, view)
 
 
 def convert(
@@ -148,32 +146,36 @@ def convert(
     """
     environment: Environment = ctx.obj
     from attncli.inputs.tensors import check_writable_format
-    from attncli.models.layouts.layout import Asked
+    from attncli.models.layouts.layout import LayoutRequest
     from attncli.models.layouts.recognise import read_weight_file
     from attncli.models.weight_writer import recognised_file, write_weight_file
 
     check_writable_format(to)
-    how = answer.check(output, environment, written={"NEW": to})
-    found = read_weight_file(file, Asked(heads=num_heads, prefix=prefix, orientation=_orientation(orientation)))
-    for said in found.notes:
-        environment.note(said)
-    write_weight_file(to, *recognised_file(found), layout=layout)
-    _list(to, None, output, environment, how)
+    view = delivery.validate_options(output, environment, files={"NEW": to})
+    weight_file = read_weight_file(
+        file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=_orientation(orientation))
+    )
+    for note in weight_file.notes:
+        environment.note(note)
+    write_weight_file(to, *recognised_file(weight_file), layout=layout)
+    _list(to, None, output, environment, view)
 
 
-def _orientation(told: str | None) -> Literal["in-out", "out-in"] | None:
-    return None if told is None else "in-out" if told == "in-out" else "out-in"
+def _orientation(text: str | None) -> Literal["in-out", "out-in"] | None:
+    return None if text is None else "in-out" if text == "in-out" else "out-in"
 
 
-def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment, how: View) -> None:
+def _list(
+    file: Path, layout_request: LayoutRequest | None, output: OutputOptions, environment: Environment, view: View
+) -> None:
     from msgspec.structs import replace
 
     from attncli.analysis.weights import weights_document
     from attncli.inputs.atomic import written_at
-    from attncli.models.layouts.layout import NOTHING_ASKED
+    from attncli.models.layouts.layout import EMPTY_REQUEST
 
-    document = replace(weights_document(written_at(file), asked or NOTHING_ASKED), file=str(file))
-    answer.give([document], output, environment, how)
+    document = replace(weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file))
+    delivery.write_documents([document], output, environment, view)
 
 
 def _words(tokenizer: str, text: str) -> list[str]:

@@ -11,10 +11,10 @@ from attncli.errors import AttnError
 from attncli.explore import runs, saving, weight
 from attncli.explore.frame import Notice
 from attncli.explore.key_moves import MOVES, PAGE
-from attncli.explore.search import link_name, pair_named
+from attncli.explore.search import find_pair, link_name
 from attncli.explore.source import live
 from attncli.explore.state import at_pair
-from attncli.explore.tour import STOPS, at_stop, begun, stop_in_sight
+from attncli.explore.tour import STOPS, at_stop, begin_tour, stop_in_sight
 from attncli.explore.walk import Question, Walk
 from attncli.explore.why import STEPS
 from attncli.explore.work import Work
@@ -44,31 +44,31 @@ def back(walk: Walk) -> None:
     elif walk.tour is not None:
         walk.tour = None
     elif walk.state.sight != "matrix":
-        walk.state = replace(walk.state.sees("matrix"), other=None)
+        walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
 
 def difference(walk: Walk) -> None:
     """Look at other heads less this one, or no longer."""
     state = walk.state
     if state.sight == "difference":
-        walk.state = replace(state.sees("matrix"), other=None)
+        walk.state = replace(state.sees("matrix"), subtracted_head=None)
     else:
-        walk.state = replace(state.sees("difference"), other=(state.layer, state.head), focus="heads")
+        walk.state = replace(state.sees("difference"), subtracted_head=(state.layer, state.head), focus="heads")
 
 
 def tour(walk: Walk) -> None:
     """Begin the tour, or go on to its next stop."""
     source = live(walk.source, say(walk.view, "explore.tour.saved"))
-    assert walk.held is not None
+    assert walk.loaded_run is not None
     if walk.tour is None:
-        walk.state = replace(walk.state.sees("matrix"), other=None)
+        walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
         def begin() -> None:
-            assert walk.held is not None
-            walk.tour, walk.state = 0, at_stop(begun(walk.state, walk.held), 0)
+            assert walk.loaded_run is not None
+            walk.tour, walk.state = 0, at_stop(begin_tour(walk.state, walk.loaded_run), 0)
 
         if source.text != SAMPLE or source.words:
-            walk.run(replace(source.retold(SAMPLE), words=False), then=begin)
+            walk.run(replace(source.with_text(SAMPLE), words=False), then=begin)
         else:
             begin()
         return
@@ -85,8 +85,8 @@ def tour(walk: Walk) -> None:
 
 def search(walk: Walk) -> None:
     """Ask which link to search for."""
-    assert walk.held is not None
-    walk.stage.ask("search", link_name(walk.state, walk.held, walk.view))
+    assert walk.loaded_run is not None
+    walk.stage.ask("search", link_name(walk.state, walk.loaded_run, walk.view))
 
 
 def ask_text(walk: Walk) -> None:
@@ -97,8 +97,8 @@ def ask_text(walk: Walk) -> None:
 
 def ask_file(walk: Walk) -> None:
     """Ask for the name of a file."""
-    walk.written = None
-    walk.stage.ask("save", saving.offered(walk.state))
+    walk.refused_name = None
+    walk.stage.ask("save", saving.default_file_name(walk.state))
 
 
 def show_help(walk: Walk) -> None:
@@ -111,30 +111,30 @@ def _save(walk: Walk, path: Path) -> None:
 
     def job(work: Work) -> Callable[[], None]:
         saving.save(path, source, state, effects, lang=walk.view.lang)
-        return walk.done(lambda: walk.tell(say(walk.view, "explore.saved", path.name)))
+        return walk.when_done(lambda: walk.show_message(say(walk.view, "explore.saved", path.name)))
 
     walk.begin("save", job)
 
 
-def answered(walk: Walk, question: Question, text: str) -> None:
+def take_answer(walk: Walk, question: Question, text: str) -> None:
     """What was typed."""
-    assert walk.held is not None
+    assert walk.loaded_run is not None
     walk.notice = Notice()
     try:
         match question:
             case "type":
                 runs.retype(walk, text)
             case "search":
-                if text != link_name(walk.state, walk.held, walk.view):  # a word may be there more than once
-                    walk.state = at_pair(walk.state, walk.held.extent, *pair_named(text, walk.held))
+                if text != link_name(walk.state, walk.loaded_run, walk.view):  # a word may be there more than once
+                    walk.state = at_pair(walk.state, walk.loaded_run.extent, *find_pair(text, walk.loaded_run))
                 walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
-                _save(walk, saving.check(text, again=walk.written == text))
+                _save(walk, saving.check(text, again=walk.refused_name == text))
             case _:
                 assert_never(question)
     except AttnError as error:
-        walk.written = text
+        walk.refused_name = text
         walk.notice = Notice(f"{error.what}; {error.expected}" if error.expected else error.what)
         if question != "type":
             walk.stage.ask(question, text)
@@ -165,14 +165,14 @@ def act(walk: Walk, action: str) -> None:
     walk.notice = Notice()
     if action in ("quit", "interrupt"):
         walk.stage.leave(INTERRUPT if action == "interrupt" else None)
-    elif walk.held is not None:
+    elif walk.loaded_run is not None:
         try:
             if walk.over is None or _over(walk, action):
                 if action in ACTIONS:
                     ACTIONS[action](walk)
                 elif action in MOVES:
-                    walk.placed = True
-                    walk.state = MOVES[action](walk.state, walk.held.extent)
+                    walk.is_placed = True
+                    walk.state = MOVES[action](walk.state, walk.loaded_run.extent)
                     walk.follow()
                 if walk.tour is not None and action != "tour":
                     walk.tour = stop_in_sight(walk.state, walk.tour)
@@ -197,11 +197,11 @@ def _over(walk: Walk, action: str) -> bool:
     return False
 
 
-def row(walk: Walk, at: int) -> None:
+def row(walk: Walk, index: int) -> None:
     """Choose a row of a list; in a list of models, take it."""
     if walk.over == "models":
-        walk.state = replace(walk.state, row=at)
+        walk.state = replace(walk.state, row=index)
         act(walk, "enter")
     else:
-        walk.state = replace(walk.state, row=at, focus="words")
+        walk.state = replace(walk.state, row=index, focus="words")
         walk.follow()

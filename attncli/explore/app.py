@@ -14,7 +14,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from attncli.errors import AttnError
-from attncli.explore.actions import act, answered, row
+from attncli.explore.actions import act, row, take_answer
 from attncli.explore.canvas import INKS, Canvas
 from attncli.explore.keys import ACTIONS
 from attncli.explore.pane import HeadSpot, KeySpot, PairSpot, RowSpot, Spot, WordSpot
@@ -22,7 +22,7 @@ from attncli.explore.picture import picture
 from attncli.explore.runs import retype
 from attncli.explore.source import Source
 from attncli.explore.state import State
-from attncli.explore.walk import Job, Question, Walk
+from attncli.explore.walk import Question, Walk, WalkJob
 from attncli.explore.work import Work
 from attncli.models.model import Model
 from attncli.render.phrases import say
@@ -59,7 +59,7 @@ class Explorer(App[None]):
         super().__init__(driver_class=driver)
         self.view = view
         self.walk = Walk(source, view, self, start=start, about=about, models=models, load=load)
-        self.stopped: int | None = None
+        self.signal_number: int | None = None
         self.failure: BaseException | None = None
         self._plain = [] if view.color else [NoColor()]
         self._stale = False
@@ -70,7 +70,7 @@ class Explorer(App[None]):
             color_system="truecolor" if deep else "256", file=self.console.file, markup=False, highlight=False,
             emoji=False, legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
         )  # fmt: skip
-        self.canvas = Canvas(self.chosen, self.draw, light=view.light, color=view.color)
+        self.canvas = Canvas(self.choose_spot, self.draw, light=view.light, color=view.color)
         self.line = Input(id="asked", select_on_focus=False, restrict=INERT)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -88,21 +88,21 @@ class Explorer(App[None]):
         for part in (self.screen, self.line):
             part.styles.background, part.styles.color = ground, ink
         self.canvas.focus()
-        if self.stopped is not None:
+        if self.signal_number is not None:
             self.exit()
         else:
             self.walk.run(self.walk.source, first=True)
 
-    def begin(self, name: str, job: Job, failed: Callable[[Exception], None]) -> Work:
+    def begin(self, name: str, job: WalkJob, on_error: Callable[[Exception], None]) -> Work:
         """Work in a thread of its own."""
         loop = self._loop
         assert loop is not None
 
-        def post(done: Callable[[], None]) -> None:
+        def post(callback: Callable[[], None]) -> None:
             if not loop.is_closed():  # who leaves does not wait for work
-                loop.call_soon_threadsafe(self.call_later, done)
+                loop.call_soon_threadsafe(self.call_later, callback)
 
-        return Work(post, job, name=name, failed=failed).start()
+        return Work(post, job, name=name, on_error=on_error).start()
 
     def soon(self) -> None:
         """Draw soon, once for all that comes until then."""
@@ -122,7 +122,7 @@ class Explorer(App[None]):
         if self.question is not None:
             if event.key in ("escape", "ctrl+c"):
                 event.stop()
-                self._asked_no_more()
+                self._close_question()
             return
         action = ACTIONS.get(event.key)
         if action is not None:
@@ -130,19 +130,19 @@ class Explorer(App[None]):
             event.prevent_default()
             act(self.walk, action)
 
-    def chosen(self, spot: Spot | None) -> None:
+    def choose_spot(self, spot: Spot | None) -> None:
         """A click chooses what lies under it; a key in the footer is pressed."""
         state = self.walk.state
         match spot:
             case HeadSpot(layer, head):
-                self.walk.at(layer, head)
+                self.walk.go_to_head(layer, head)
             case PairSpot(query, key):
                 self.walk.pair(query, key)
             case WordSpot(index, side):
-                turned = state.turned if side == "sentence" else side == "key"
-                self.walk.word(index, turned=turned)
-            case RowSpot(at):
-                row(self.walk, at)
+                is_turned = state.is_turned if side == "sentence" else side == "key"
+                self.walk.word(index, is_turned=is_turned)
+            case RowSpot(row_index):
+                row(self.walk, row_index)
             case KeySpot(key):
                 act(self.walk, ACTIONS[key])
             case None:
@@ -170,7 +170,7 @@ class Explorer(App[None]):
         self.line.display = True
         self.line.focus()
 
-    def _asked_no_more(self) -> None:
+    def _close_question(self) -> None:
         self.question = None
         if self._typing is not None:
             self._typing.stop()
@@ -189,24 +189,24 @@ class Explorer(App[None]):
             try:
                 retype(self.walk, text)
             except AttnError as error:
-                self.walk.tell(error.what)
+                self.walk.show_message(error.what)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """What was typed is taken."""
         question, text = self.question, event.value
-        self._asked_no_more()
+        self._close_question()
         if question is not None:
-            answered(self.walk, question, text)
+            take_answer(self.walk, question, text)
 
     def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
         """End, and put the screen away. number: of the signal that asked for it."""
-        self.stopped, self.failure = number, failure
+        self.signal_number, self.failure = number, failure
         self.walk.stop()
         self.exit()
 
     def leave_by(self, number: int) -> None:
         """The same from where a signal is heard."""
-        self.stopped = number
+        self.signal_number = number
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.leave, number)
 

@@ -25,8 +25,8 @@ def style_of(name: str, light: bool, color: bool) -> Style:
     """A piece's style on this screen. name: a Rich style."""
     ink, ground, faint = INKS[light]
     if not color:
-        kept = Style.parse(name) if name else Style()
-        return Style(bold=kept.bold, underline=kept.underline, reverse=kept.reverse)
+        base = Style.parse(name) if name else Style()
+        return Style(bold=base.bold, underline=base.underline, reverse=base.reverse)
     return Style(color=ink, bgcolor=ground) + (Style.parse(name.replace(FAINT, faint)) if name else Style())
 
 
@@ -39,36 +39,36 @@ class Canvas(Widget, can_focus=True):
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 
     def __init__(
-        self, chosen: Callable[[Spot | None], None], resized: Callable[[], None], *, light: bool, color: bool
+        self, on_choice: Callable[[Spot | None], None], on_resized: Callable[[], None], *, light: bool, color: bool
     ) -> None:
         super().__init__()
-        self._chosen, self._resized = chosen, resized
+        self._on_choice, self._on_resized = on_choice, on_resized
         self._light, self._color = light, color
         self.pane = Pane()
 
     def show(self, pane: Pane) -> None:
         """Draw this pane; lines that are as before are left as they are."""
         before, self.pane = self.pane.rows, pane
-        changed = [
-            Region(0, at, self.size.width, 1)
-            for at, row in enumerate(pane.rows)
-            if at >= len(before) or before[at] != row
+        regions = [
+            Region(0, line, self.size.width, 1)
+            for line, row in enumerate(pane.rows)
+            if line >= len(before) or before[line] != row
         ]
-        if changed:
-            self.refresh(*changed)
+        if regions:
+            self.refresh(*regions)
 
     def on_resize(self) -> None:
         """Ask for a pane of the new size."""
-        self._resized()
+        self._on_resized()
 
     def on_click(self, event: Click) -> None:
         """A click falls on what lies there."""
         event.stop()
-        self._chosen(self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None)
+        self._on_choice(self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None)
 
     def render_line(self, y: int) -> Strip:
         """One line as Textual takes it."""
         row: Line = self.pane.rows[y] if y < self.pane.height else ()
-        parts = [Segment(text, style_of(told, self._light, self._color)) for text, told in row if text]
+        parts = [Segment(text, style_of(style_name, self._light, self._color)) for text, style_name in row if text]
         strip = Strip(parts, line_width(row))
         return strip.adjust_cell_length(self.size.width, style_of("", self._light, self._color))

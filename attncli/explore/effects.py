@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from attncli.analysis.documents.ablate import AblateDocument, EffectRow
-from attncli.explore.held import Held, Pair
-from attncli.explore.pane import Pane, sized, stacked
-from attncli.explore.ranking import Ranked, ranking
+from attncli.explore.held import LoadedRun, Pair
+from attncli.explore.pane import Pane, fit_pane, stack_panes
+from attncli.explore.ranking import RankingRow, ranking
 from attncli.explore.search import link_name
 from attncli.explore.state import State
 from attncli.render.headings import remark
@@ -18,7 +18,7 @@ from attncli.render.view import View
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class HeadEffects:
     """What was asked for and found. place, query, key: the head, the word and the link asked about.
 
     head: that head taken away; cut: the link cut in it; every: each head taken away, None where that was not asked.
@@ -28,34 +28,34 @@ class Effects:
     query: int
     key: int
     head: AblateDocument | None = None
-    cut: AblateDocument | None = None
+    cut_document: AblateDocument | None = None
     every: AblateDocument | None = None
 
 
-def turned(row: EffectRow) -> float:
+def cosine_of(row: EffectRow) -> float:
     """How far the word's last vector turns: 1 − cosine; 0 where it is undefined."""
     return getattr(row.vector, "cosine", None) or 0.0
 
 
-def values(found: Effects | None) -> dict[Pair, float | None] | None:
+def values(head_effects: HeadEffects | None) -> dict[Pair, float | None] | None:
     """The effect of every head, by which the grid is coloured; None where not all were taken away."""
-    if found is None or found.every is None:
+    if head_effects is None or head_effects.every is None:
         return None
-    return {(row.layer, row.head): turned(row) for row in found.every.effects if row.attention == "self"}
+    return {(row.layer, row.head): cosine_of(row) for row in head_effects.every.effects if row.attention == "self"}
 
 
-def rows(found: Effects | None) -> list[Ranked]:
+def rows(head_effects: HeadEffects | None) -> list[RankingRow]:
     """The ranking of all heads, the largest effect first."""
-    if found is None or found.every is None:
+    if head_effects is None or head_effects.every is None:
         return []
-    every = [row for row in found.every.effects if row.attention == "self"]
-    most = max((turned(row) for row in every), default=0.0)
+    every = [row for row in head_effects.every.effects if row.attention == "self"]
+    most = max((cosine_of(row) for row in every), default=0.0)
     return [
-        Ranked(
+        RankingRow(
             row.layer,
             row.head,
-            turned(row) / most if most else 0.0,
-            number(turned(row)) if turned(row) else "0",
+            cosine_of(row) / most if most else 0.0,
+            number(cosine_of(row)) if cosine_of(row) else "0",
             _baseline(row),
         )
         for row in every
@@ -68,33 +68,37 @@ def _baseline(row: EffectRow) -> str:
     return "" if cosine is None else number(cosine)
 
 
-def effects(state: State, held: Held, found: Effects | None, view: View, width: int, height: int) -> Pane:
+def effects(
+    state: State, loaded_run: LoadedRun, head_effects: HeadEffects | None, view: View, width: int, height: int
+) -> Pane:
     """What was found, in words; then all heads, if they were asked for."""
     close = replace(view, width=width)
-    if found is None:
-        return sized(Pane.of(remark(say(view, "explore.effects.none"), close)), width, height)
-    told = _told(replace(state, query=found.query, key=found.key), held, found, close)
-    ranked = rows(found)
-    if not ranked:
-        return sized(Pane.of(told), width, height, ascii=view.ascii)
-    above = Pane.of(stack((told, Lines(((),)))))
-    listed = ranking(ranked, min(state.row, len(ranked) - 1), view, width, max(height - above.height, 1))
-    return sized(stacked((above, listed)), width, height, ascii=view.ascii)
+    if head_effects is None:
+        return fit_pane(Pane.of(remark(say(view, "explore.effects.none"), close)), width, height)
+    text_lines = _effects_text(
+        replace(state, query=head_effects.query, key=head_effects.key), loaded_run, head_effects, close
+    )
+    ranking_rows = rows(head_effects)
+    if not ranking_rows:
+        return fit_pane(Pane.of(text_lines), width, height, ascii=view.ascii)
+    above = Pane.of(stack((text_lines, Lines(((),)))))
+    list_pane = ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, max(height - above.height, 1))
+    return fit_pane(stack_panes((above, list_pane)), width, height, ascii=view.ascii)
 
 
-def _told(state: State, held: Held, found: Effects, view: View) -> Lines:
-    word = link_name(state, held, view).partition(" -> " if view.ascii else " → ")[0]
-    head = say(view, "explore.head", *found.place)
+def _effects_text(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Lines:
+    word = link_name(state, loaded_run, view).partition(" -> " if view.ascii else " → ")[0]
+    head = say(view, "explore.head", *head_effects.place)
     parts = []
-    if found.head is not None and found.head.effects:
-        row = found.head.effects[0]
-        parts.append(say(view, "explore.effects.head", head, word, number(turned(row))))
+    if head_effects.head is not None and head_effects.head.effects:
+        row = head_effects.head.effects[0]
+        parts.append(say(view, "explore.effects.head", head, word, number(cosine_of(row))))
         if _baseline(row):
             parts.append(say(view, "explore.effects.random", _baseline(row)))
-    if found.cut is not None and found.cut.effects:
-        cut = turned(found.cut.effects[0])
-        parts.append(say(view, "explore.effects.cut", link_name(state, held, view), number(cut)))
-    if found.every is not None:
+    if head_effects.cut_document is not None and head_effects.cut_document.effects:
+        cut_size = cosine_of(head_effects.cut_document.effects[0])
+        parts.append(say(view, "explore.effects.cut", link_name(state, loaded_run, view), number(cut_size)))
+    if head_effects.every is not None:
         parts = [say(view, "explore.effects.every", word), *parts]
         parts.append(say(view, "explore.effects.column"))
         parts.append(say(view, "effect.sum"))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from attncli.explore.grid import about, grid, slot
-from attncli.explore.held import Held, Pair
+from attncli.explore.held import LoadedRun, Pair
 from attncli.explore.keys import KEYS
 from attncli.explore.matrix import matrix
 from attncli.explore.painting import SHADES, accent, palette_of
-from attncli.explore.pane import KeySpot, Pane, Spot, beside, blank, sized, stacked
+from attncli.explore.pane import KeySpot, Pane, Spot, beside, blank, fit_pane, stack_panes
 from attncli.explore.state import State
 from attncli.explore.words import answer, sentence
 from attncli.render.glyphs import spell
@@ -30,14 +30,14 @@ LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 LAST = ("help", "quit")
 """Keys that the footer always has."""
 
-Drawn = Callable[[int, int], Pane]
+DrawPane = Callable[[int, int], Pane]
 
 
 @dataclass(frozen=True)
 class Notice:
     """What is told besides: a line in place of the answer, and how far long work has come (None for none)."""
 
-    said: str = ""
+    message: str = ""
     working: str = ""
     share: float | None = None
 
@@ -51,30 +51,30 @@ class Frame:
     """
 
     state: State
-    held: Held
+    loaded_run: LoadedRun
     view: View
     notice: Notice = field(default_factory=Notice)
-    right: Drawn | None = None
+    right: DrawPane | None = None
     title: str = ""
-    whole: Drawn | None = None
+    whole: DrawPane | None = None
     values: dict[Pair, float | None] | None = None
     measure: str = ""
-    told: str = ""
+    tour_text: str = ""
 
 
-def framed(frame: Frame, width: int, height: int) -> Pane:
+def draw_frame(frame: Frame, width: int, height: int) -> Pane:
     """The screen, exactly this large."""
     view = frame.view
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        return sized(_small(width, height, view), width, height, ascii=view.ascii)
-    top = sized(Pane((_header(frame, width), _rule(width, view))), width, 2, ascii=view.ascii)
-    foot = sized(_footer(frame, width), width, 1, ascii=view.ascii)
+        return fit_pane(_small(width, height, view), width, height, ascii=view.ascii)
+    top = fit_pane(Pane((_header(frame, width), _rule(width, view))), width, 2, ascii=view.ascii)
+    foot = fit_pane(_footer(frame, width), width, 1, ascii=view.ascii)
     room = height - top.height - foot.height
     if frame.whole is not None:
-        body = sized(frame.whole(width - 2, room), width - 1, room, ascii=view.ascii)
-        return stacked((top, beside(blank(1, room), body), foot))
-    told = _told(frame, width - 2, room)
-    return stacked((top, _body(frame, width, room - told.height), told, foot))
+        body = fit_pane(frame.whole(width - 2, room), width - 1, room, ascii=view.ascii)
+        return stack_panes((top, beside(blank(1, room), body), foot))
+    answer_pane = _answer_pane(frame, width - 2, room)
+    return stack_panes((top, _body(frame, width, room - answer_pane.height), answer_pane, foot))
 
 
 def _small(width: int, height: int, view: View) -> Pane:
@@ -88,55 +88,57 @@ def _small(width: int, height: int, view: View) -> Pane:
 
 def _body(frame: Frame, width: int, height: int) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
-    view, state, held = frame.view, frame.state, frame.held
-    extent = held.extent
+    view, state, loaded_run = frame.view, frame.state, frame.loaded_run
+    extent = loaded_run.extent
     most = max(width * 2 // 5, 24) if width >= 64 else width // 3
     wide = slot(extent, most)
-    left = min(max(extent.columns * wide + extent.edge, min(26, most)), most)
+    left_width = min(max(extent.columns * wide + extent.edge, min(26, most)), most)
     rows = min(len(extent.heads) + 1, max(height - 1, 2))
     details = height - rows - 2
     details = 0 if details < 3 else details
     name = frame.measure or say(view, f"explore.measure.{state.measure}", _word(frame))
-    heads = stacked(
+    heads = stack_panes(
         (
-            sized(Pane((_title(name, view, chosen=state.focus == "heads"),)), left, 1, ascii=view.ascii),
-            grid(state, held, view, left, height - 1 - (details + 1 if details else 0), values=frame.values),
-            *((blank(left, 1), about(state, held, view, left, details)) if details else ()),
+            fit_pane(Pane((_title(name, view, is_focused=state.focus == "heads"),)), left_width, 1, ascii=view.ascii),
+            grid(
+                state, loaded_run, view, left_width, height - 1 - (details + 1 if details else 0), values=frame.values
+            ),
+            *((blank(left_width, 1), about(state, loaded_run, view, left_width, details)) if details else ()),
         )
     )
-    room = width - left - 4
-    title = _title(frame.title or say(view, "explore.title.matrix"), view, chosen=state.focus == "words")
-    drawn = frame.right or (lambda w, h: matrix(state, held, view, w, h))
+    room = width - left_width - 4
+    title = _title(frame.title or say(view, "explore.title.matrix"), view, is_focused=state.focus == "words")
+    draw_right = frame.right or (lambda w, h: matrix(state, loaded_run, view, w, h))
     legend = _legend(frame) if frame.right is None else ()
     free = room - line_width(title) - line_width(legend)
     heading: Line = (*title, (" " * free, ""), *legend) if free > 1 else title
-    above = sized(Pane((heading,)), room, 1, ascii=view.ascii)
-    right = stacked((above, sized(drawn(room, height - 1), room, height - 1, ascii=view.ascii)))
-    both = beside(beside(blank(1, height), sized(heads, left, height), ""), right, "  ")
-    return sized(both, width, height, ascii=view.ascii)
+    above = fit_pane(Pane((heading,)), room, 1, ascii=view.ascii)
+    right = stack_panes((above, fit_pane(draw_right(room, height - 1), room, height - 1, ascii=view.ascii)))
+    both = beside(beside(blank(1, height), fit_pane(heads, left_width, height), ""), right, "  ")
+    return fit_pane(both, width, height, ascii=view.ascii)
 
 
 def _word(frame: Frame) -> str:
-    tokens = frame.held.keys if frame.state.turned else frame.held.queries
+    tokens = frame.loaded_run.keys if frame.state.is_turned else frame.loaded_run.queries
     if not tokens:
         return ""
     return cut(label(word_name(tokens[min(frame.state.word, len(tokens) - 1)]), ascii=frame.view.ascii), 14)
 
 
-def _title(text: str, view: View, *, chosen: bool) -> Line:
+def _title(text: str, view: View, *, is_focused: bool) -> Line:
     """A part's name; the part that the arrows move has a mark before it."""
-    mark = (">" if view.ascii else "▸") if chosen else " "
-    return ((mark, accent(view)), (spell(text, ascii=view.ascii), "bold" if chosen else ""))
+    mark = (">" if view.ascii else "▸") if is_focused else " "
+    return ((mark, accent(view)), (spell(text, ascii=view.ascii), "bold" if is_focused else ""))
 
 
 def _legend(frame: Frame) -> Line:
     """The colours from little to much, and how weights become colours."""
     view, state = frame.view, frame.state
-    signed = state.sight == "difference" and state.other is not None
-    steps = [at / 7 for at in range(8)]
+    signed = state.sight == "difference" and state.subtracted_head is not None
+    steps = [number / 7 for number in range(8)]
     if view.color and not view.ascii:
         palette = palette_of(view, signed=signed)
-        shades = [palette.colour(at / (SHADES - 1)) for at in range(0, SHADES, 3)]
+        shades = [palette.colour(number / (SHADES - 1)) for number in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
     else:
         ramp = [((sign if signed else shade)(step, ascii=view.ascii), "") for step in steps]
@@ -150,28 +152,33 @@ def _legend(frame: Frame) -> Line:
     )
 
 
-def _told(frame: Frame, width: int, room: int) -> Pane:
+def _answer_pane(frame: Frame, width: int, room: int) -> Pane:
     """The sentence, and below it the answer or what has just happened."""
-    view, state, held = frame.view, frame.state, frame.held
+    view, state, loaded_run = frame.view, frame.state, frame.loaded_run
     most, rows = (2, 2) if room < 24 else (3, 3) if room < 30 else (5, 4)
-    said = (
-        Pane.of(remark(frame.told, replace(view, width=width), style=accent(view)))
-        if frame.told
+    text_pane = (
+        Pane.of(remark(frame.tour_text, replace(view, width=width), style=accent(view)))
+        if frame.tour_text
         else Pane(
-            (((cut(safe(frame.notice.said, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),)
+            (((cut(safe(frame.notice.message, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),)
         )
-        if frame.notice.said
-        else answer(state, held, view, width, rows)
+        if frame.notice.message
+        else answer(state, loaded_run, view, width, rows)
     )
-    said = Pane(said.rows[: 4 if frame.told else rows])
-    shaded = sentence(state, held, view, width, most)
-    both = sized(stacked((Pane(((),)), shaded, said)), width + 1, 1 + shaded.height + said.height, ascii=view.ascii)
+    text_pane = Pane(text_pane.rows[: 4 if frame.tour_text else rows])
+    sentence_pane = sentence(state, loaded_run, view, width, most)
+    both = fit_pane(
+        stack_panes((Pane(((),)), sentence_pane, text_pane)),
+        width + 1,
+        1 + sentence_pane.height + text_pane.height,
+        ascii=view.ascii,
+    )
     return beside(blank(1, both.height), both)
 
 
 def _header(frame: Frame, width: int) -> Line:
     """What runs, on the left; the chosen head, or how far work has come, on the right."""
-    view, record = frame.view, frame.held.record
+    view, record = frame.view, frame.loaded_run.record
     model = record.model
     parts = ["attn explore"]
     if model is not None:
@@ -180,7 +187,7 @@ def _header(frame: Frame, width: int) -> Line:
         parts = [safe(name, ascii=view.ascii), *([model.family] if model.family else []), sizes]
         if record.attention is not None and record.attention.mask not in ("none", ""):
             parts.append(safe(record.attention.mask, ascii=view.ascii))
-    parts.append(say(view, "explore.tokens", len(frame.held.queries)))
+    parts.append(say(view, "explore.tokens", len(frame.loaded_run.queries)))
     notice = frame.notice
     if notice.share is not None:
         share = percent(notice.share).rjust(4)
@@ -190,8 +197,13 @@ def _header(frame: Frame, width: int) -> Line:
             (spell(say(view, "explore.head", frame.state.layer, frame.state.head), ascii=view.ascii) + " ", "bold")
         ]
     size = line_width(tuple(right))
-    left = cut(spell(" · ".join(parts), ascii=view.ascii), max(width - size - 2, 1), ascii=view.ascii)
-    return ((" ", ""), (left, "bold" if not model else ""), (" " * max(width - size - cells(left) - 1, 0), ""), *right)
+    title = cut(spell(" · ".join(parts), ascii=view.ascii), max(width - size - 2, 1), ascii=view.ascii)
+    return (
+        (" ", ""),
+        (title, "bold" if not model else ""),
+        (" " * max(width - size - cells(title) - 1, 0), ""),
+        *right,
+    )
 
 
 def _rule(width: int, view: View) -> Line:
@@ -201,22 +213,22 @@ def _rule(width: int, view: View) -> Line:
 def _footer(frame: Frame, width: int) -> Pane:
     """The keys that lead on from here, as many as fit beside those for help and the way out; each can be clicked."""
     view = frame.view
-    offered = [key for key in KEYS if key.foot]
-    told = {key.does: spell(say(view, f"explore.foot.{key.does}"), ascii=view.ascii) for key in offered}
-    sizes = {key.does: len(key.shown) + 1 + cells(told[key.does]) for key in offered}
+    keys = [key for key in KEYS if key.foot]
+    texts = {key.does: spell(say(view, f"explore.foot.{key.does}"), ascii=view.ascii) for key in keys}
+    sizes = {key.does: len(key.symbol) + 1 + cells(texts[key.does]) for key in keys}
     room = width - 2 - sum(sizes[does] + 2 for does in LAST)
     pieces: list[Piece] = [(" ", "")]
     spans: list[tuple[int, int, str]] = []
-    used = 1
-    for key in offered:
+    column = 1
+    for key in keys:
         size = sizes[key.does]
         if key.does not in LAST:
             if size + 2 > room:
                 continue
             room -= size + 2
-        spans.append((used, used + size, key.names[0]))
-        pieces += [(key.shown, accent(view) or "bold"), (f" {told[key.does]}", FAINT), ("  ", "")]
-        used += size + 2
+        spans.append((column, column + size, key.names[0]))
+        pieces += [(key.symbol, accent(view) or "bold"), (f" {texts[key.does]}", FAINT), ("  ", "")]
+        column += size + 2
 
     def spots(x: int, y: int) -> Spot | None:
         return next((KeySpot(name) for start, stop, name in spans if start <= x < stop), None)

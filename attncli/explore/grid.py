@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from attncli.analysis.records.head import METRICS
-from attncli.explore.held import Held, Pair
-from attncli.explore.painting import SHADES, levels, marked, palette_of, style
-from attncli.explore.pane import HeadSpot, PairSpot, Pane, Spot, sized
+from attncli.explore.held import LoadedRun, Pair
+from attncli.explore.painting import SHADES, cursor_style, levels, palette_of, style
+from attncli.explore.pane import HeadSpot, PairSpot, Pane, Spot, fit_pane
 from attncli.explore.state import Extent, State
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
@@ -27,12 +27,12 @@ ROOMY = 4
 """Cells of a head whose number is written in it."""
 
 
-def measured(state: State, held: Held) -> dict[Pair, float | None]:
+def head_values(state: State, loaded_run: LoadedRun) -> dict[Pair, float | None]:
     """The number of each head that colours it."""
     if state.measure == "word":
-        found = held.strongest(state.word, turned=state.turned)
-        return {place: found.get(place) for place in held.heads}
-    return {place: head.metrics.get(state.measure) for place, head in held.heads.items()}
+        strongest_links = loaded_run.strongest(state.word, is_turned=state.is_turned)
+        return {place: strongest_links.get(place) for place in loaded_run.heads}
+    return {place: head.metrics.get(state.measure) for place, head in loaded_run.heads.items()}
 
 
 def slot(extent: Extent, width: int) -> int:
@@ -41,57 +41,68 @@ def slot(extent: Extent, width: int) -> int:
 
 
 def grid(
-    state: State, held: Held, view: View, width: int, height: int, *, values: dict[Pair, float | None] | None = None
+    state: State,
+    loaded_run: LoadedRun,
+    view: View,
+    width: int,
+    height: int,
+    *,
+    values: dict[Pair, float | None] | None = None,
 ) -> Pane:
     """The grid in this room; of more layers or heads than fit, those around the chosen one. values: other numbers."""
-    extent = held.extent
-    found = measured(state, held) if values is None else values
+    extent = loaded_run.extent
+    values_by_head = head_values(state, loaded_run) if values is None else values
     wide = slot(extent, width)
     edge, columns = extent.edge, extent.columns
     fitting = max((width - edge) // wide, 1)
-    left = min(max(state.head - fitting // 2, 0), max(columns - fitting, 0))
-    shown = range(left, min(left + fitting, columns))
+    first_column = min(max(state.head - fitting // 2, 0), max(columns - fitting, 0))
+    columns_shown = range(first_column, min(first_column + fitting, columns))
     layers = list(extent.heads)
-    at = layers.index(state.layer) if state.layer in layers else 0
+    layer_row = layers.index(state.layer) if state.layer in layers else 0
     room = max(height - 1, 1)
-    top = min(max(at - room // 2, 0), max(len(layers) - room, 0))
-    rows: list[Line] = [((" " * edge, ""), *_numbers(shown, wide, state))]
-    largest = max((abs(value) for value in found.values() if value is not None and value == value), default=0.0)
+    top = min(max(layer_row - room // 2, 0), max(len(layers) - room, 0))
+    rows: list[Line] = [((" " * edge, ""), *_numbers(columns_shown, wide, state))]
+    largest = max(
+        (abs(value) for value in values_by_head.values() if value is not None and value == value), default=0.0
+    )
     highest = 1.0 if state.measure in ("word", "entropy") and values is None and largest <= 1 else largest
-    signed = any(value is not None and value < 0 for value in found.values())
+    signed = any(value is not None and value < 0 for value in values_by_head.values())
     for layer in layers[top : top + room]:
-        chosen = layer == state.layer
+        is_chosen = layer == state.layer
         rows.append(
             (
-                (pad(str(layer), edge - 1, "right") + " ", "bold" if chosen else FAINT),
-                *(_cell((layer, head), state, extent, found, highest, view, wide, signed=signed) for head in shown),
+                (pad(str(layer), edge - 1, "right") + " ", "bold" if is_chosen else FAINT),
+                *(
+                    _cell((layer, head), state, extent, values_by_head, highest, view, wide, signed=signed)
+                    for head in columns_shown
+                ),
             )
         )
 
     def spots(x: int, y: int) -> Spot | None:
-        column, row = (x - edge) // wide + left, y - 1 + top
-        if y < 1 or x < edge or row >= len(layers) or column >= left + len(shown):
+        column, row = (x - edge) // wide + first_column, y - 1 + top
+        if y < 1 or x < edge or row >= len(layers) or column >= first_column + len(columns_shown):
             return None
         return HeadSpot(layers[row], column) if extent.has(layers[row], column) else None
 
-    return sized(Pane(tuple(rows), spots), width, height, ascii=view.ascii)
+    return fit_pane(Pane(tuple(rows), spots), width, height, ascii=view.ascii)
 
 
-def _numbers(shown: range, wide: int, state: State) -> list[Piece]:
+def _numbers(columns_shown: range, wide: int, state: State) -> list[Piece]:
     """The heads' numbers over their columns, as many as leave a blank between."""
-    most = len(str(shown.stop - 1)) if len(shown) else 1
+    most = len(str(columns_shown.stop - 1)) if len(columns_shown) else 1
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > most)
     pieces: list[Piece] = []
-    used = 0
+    column = 0
     crowd = -(-most // wide)  # heads beside the chosen one whose numbers would touch its own
-    for head in shown:
+    for head in columns_shown:
         near = head != state.head and abs(head - state.head) < crowd + (most % wide == 0)
         if (head % every == 0 and not near) or head == state.head:
             text = pad(str(head), wide, "right")
-            start = (head - shown.start + 1) * wide - len(text)
-            if start >= used + (used > 0 and wide == 1):
-                pieces += [(" " * (start - used), ""), (text, "bold" if head == state.head else FAINT)]
-                used = start + len(text)
+            start = (head - columns_shown.start + 1) * wide - len(text)
+            if start >= column + (column > 0 and wide == 1):
+                pieces += [(" " * (start - column), ""), (text, "bold" if head == state.head else FAINT)]
+                column = start + len(text)
     return pieces
 
 
@@ -99,7 +110,7 @@ def _cell(
     place: Pair,
     state: State,
     extent: Extent,
-    found: dict[Pair, float | None],
+    values_by_head: dict[Pair, float | None],
     highest: float,
     view: View,
     wide: int,
@@ -107,12 +118,12 @@ def _cell(
     signed: bool,
 ) -> Piece:
     """One head: its colour, its number where there is room, brackets around the chosen one."""
-    chosen = place == (state.layer, state.head)
+    is_chosen = place == (state.layer, state.head)
     if not extent.has(*place):
         return " " * wide, ""
-    value = found.get(place)
+    value = values_by_head.get(place)
     if value is None or value != value:
-        text, told = ("··"[:wide] if not view.ascii else ".."[:wide]).rjust(wide), FAINT
+        text, cell_style = ("··"[:wide] if not view.ascii else ".."[:wide]).rjust(wide), FAINT
     else:
         fraction = min(abs(value) / highest, 1.0) if highest > 0 else 0.0
         fraction = 0.5 + np.sign(value) * fraction / 2 if signed else fraction
@@ -121,15 +132,15 @@ def _cell(
         text = " " * wide if view.color and not view.ascii else mark * min(wide, 2)
         if wide == ROOMY:
             text = " " + _short(value)
-        told = style(palette_of(view, signed=signed), level) if view.color else ""
+        cell_style = style(palette_of(view, signed=signed), level) if view.color else ""
     text = text.rjust(wide)[:wide]
-    if place == state.other:
+    if place == state.subtracted_head:
         text = "A" if wide == 1 else f"A{text[1:]}"
-    if chosen:
+    if is_chosen:
         if wide == ROOMY:
-            return (text, marked(view)) if view.color else (f"[{text[1:]}"[:wide], "bold reverse")
-        return ("◆" if not view.ascii else "@") if wide == 1 else "[]", marked(view)
-    return text, told
+            return (text, cursor_style(view)) if view.color else (f"[{text[1:]}"[:wide], "bold reverse")
+        return ("◆" if not view.ascii else "@") if wide == 1 else "[]", cursor_style(view)
+    return text, cell_style
 
 
 def _short(value: float) -> str:
@@ -143,42 +154,42 @@ def _short(value: float) -> str:
     return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
 
 
-def about(state: State, held: Held, view: View, width: int, height: int) -> Pane:
+def about(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
     """The chosen head in a few lines: its labels, its numbers, its strongest links."""
-    head = held.heads.get((state.layer, state.head))
+    head = loaded_run.heads.get((state.layer, state.head))
     if head is None or height < 2:
-        return sized(Pane(), width, height)
+        return fit_pane(Pane(), width, height)
     rows: list[Line] = [((say(view, "explore.head", state.layer, state.head), "bold"),)]
     if head.labels:
-        named = say(view, "list").join(label_name(one, view.lang) for one in head.labels)
-        rows[0] = (*rows[0], ("  " + cut(label(named, ascii=view.ascii), width, ascii=view.ascii), FAINT))
+        labels_text = say(view, "list").join(label_name(head_label, view.lang) for head_label in head.labels)
+        rows[0] = (*rows[0], ("  " + cut(label(labels_text, ascii=view.ascii), width, ascii=view.ascii), FAINT))
     numbers = [
         (spell(say(view, f"explore.metric.{name}"), ascii=view.ascii), head.metrics.get(name)) for name in METRICS
     ]
-    told = [(name, value) for name, value in numbers if value is not None]
-    links = [link for link in head.links if link[0] < len(held.queries) and link[1] < len(held.keys)]
+    metric_rows = [(name, value) for name, value in numbers if value is not None]
+    links = [link for link in head.links if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)]
     room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)
-    name_width = max((cells(name) for name, _ in told), default=0)
+    name_width = max((cells(name) for name, _ in metric_rows), default=0)
     two = width >= 2 * (name_width + 7)
     column = width // 2 if two else width
     lines: list[Line] = []
-    for start in range(0, len(told), 2 if two else 1):
+    for start in range(0, len(metric_rows), 2 if two else 1):
         row: list[Piece] = []
-        for name, value in told[start : start + (2 if two else 1)]:
+        for name, value in metric_rows[start : start + (2 if two else 1)]:
             text = pad(cut(name, column - 7, ascii=view.ascii), min(name_width, column - 7))
             row += [(text, FAINT), (pad(f" {value:.2f}", 6, "right"), "" if name else FAINT)]
             row.append((" " * max(column - cells(text) - 6, 0), ""))
         lines.append(tuple(row))
     rows += lines[:room]
-    left = height - len(rows)
+    lines_left = height - len(rows)
     spots: dict[int, tuple[int, int]] = {}
-    if links and left > 1:
+    if links and lines_left > 1:
         rows.append(((say(view, "explore.links"), FAINT),))
         side = max((width - 8) // 2, 3)
-        for query, key, weight in links[: left - 1]:
+        for query, key, weight in links[: lines_left - 1]:
             a, b = (
-                pad(cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii), side, at)
-                for token, at in ((held.queries[query], "right"), (held.keys[key], "left"))
+                pad(cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii), side, align)
+                for token, align in ((loaded_run.queries[query], "right"), (loaded_run.keys[key], "left"))
             )
             spots[len(rows)] = (query, key)
             rows.append(((a, ""), (" > " if view.ascii else " → ", FAINT), (b, ""), (f"{weight:.2f}"[-4:], "")))
@@ -186,7 +197,7 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
     def lies(x: int, y: int) -> Spot | None:
         return PairSpot(*spots[y]) if y in spots else None
 
-    return sized(Pane(tuple(rows), lies), width, height, ascii=view.ascii)
+    return fit_pane(Pane(tuple(rows), lies), width, height, ascii=view.ascii)
 
 
 def next_measure(state: State) -> State:

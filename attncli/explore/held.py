@@ -12,9 +12,9 @@ import numpy as np
 from attncli.analysis.exclusion import Exclusion, exclusion
 from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.head import HeadRecord
-from attncli.analysis.records.recipe import Absent, Exact, Products, Roots, made_again, numbers
+from attncli.analysis.records.recipe import Absent, Exact, QueryKeyRecipe, Roots, decode_weights, numbers
 from attncli.analysis.records.run import RunRecord
-from attncli.analysis.records.whole_numbers import Fixed, Floats
+from attncli.analysis.records.whole_numbers import FixedPoint, Floats
 from attncli.analysis.visible_keys import Bools, Ints
 from attncli.analysis.words import unknown_words
 from attncli.explore.state import Extent
@@ -30,7 +30,7 @@ CACHED = 1 << 23
 Pair = tuple[int, int]
 
 
-class Held:
+class LoadedRun:
     """A run's heads by layer and number, as far as they are known.
 
     share: how much of the run is done, 0 to 1.
@@ -39,17 +39,17 @@ class Held:
     def __init__(self, record: RunRecord) -> None:
         self.record, self.share = record, 0.0
         self.heads: dict[Pair, HeadRecord] = {}
-        learned = record.model is not None and record.model.source == "checkpoint"
+        is_learned = record.model is not None and record.model.source == "checkpoint"
         sides = record.sides
         self.left_out: Exclusion = exclusion(
-            kinds_left_out((*sides.queries, *sides.keys), learned=learned),
+            kinds_left_out((*sides.queries, *sides.keys), is_learned=is_learned),
             sides.keys,
             queries=None if sides.same else sides.queries,
         )
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._widest: dict[tuple[str, bool], int] = {}
         self._extent: Extent | None = None
-        self._made: OrderedDict[Pair, Floats] = OrderedDict()
+        self._weights_by_head: OrderedDict[Pair, Floats] = OrderedDict()
         self._strongest: tuple[tuple[int, bool, int], dict[Pair, float]] | None = None
 
     @property
@@ -63,7 +63,7 @@ class Held:
         return self.record.sides.keys
 
     @cached_property
-    def unknown(self) -> tuple[int, int]:
+    def unknown_count(self) -> tuple[int, int]:
         """How many words of the text the model does not know, and how many there are; (0, 0) where it knows all."""
         return unknown_words(self.record.text, self.queries)
 
@@ -101,49 +101,54 @@ class Held:
         head = self.heads.get(place)
         if head is None or isinstance(head.recipe, Absent):
             return None
-        asked = range(len(self.queries))[rows or slice(None)]
+        row_range = range(len(self.queries))[rows or slice(None)]
         if len(self.queries) > WHOLE:
-            return self._rows(head, np.asarray(asked, np.int64))
-        if place not in self._made:
-            self._made[place] = self._rows(head, np.arange(len(self.queries)))
-            while sum(kept.size for kept in self._made.values()) > CACHED and len(self._made) > 1:
-                self._made.popitem(last=False)
-        self._made.move_to_end(place)
-        return self._made[place][asked.start : asked.stop]
+            return self._rows(head, np.asarray(row_range, np.int64))
+        if place not in self._weights_by_head:
+            self._weights_by_head[place] = self._rows(head, np.arange(len(self.queries)))
+            while (
+                sum(matrix.size for matrix in self._weights_by_head.values()) > CACHED
+                and len(self._weights_by_head) > 1
+            ):
+                self._weights_by_head.popitem(last=False)
+        self._weights_by_head.move_to_end(place)
+        return self._weights_by_head[place][row_range.start : row_range.stop]
 
     def _rows(self, head: HeadRecord, rows: Ints) -> Floats:
-        seen = None if head.seen is None else _shown(head.seen[rows], head.columns)
+        visibility = (
+            None if head.visibility_bits is None else _unpack_visibility(head.visibility_bits[rows], head.columns)
+        )
         match head.recipe:
             case Exact(weights):
-                found = weights[rows]
+                matrix = weights[rows]
             case Roots(codes):
-                found = np.square(codes[rows].astype(np.float32) / np.float32(65535))
-            case Products():
-                found = made_again(head.recipe, rows, seen)
+                matrix = np.square(codes[rows].astype(np.float32) / np.float32(65535))
+            case QueryKeyRecipe():
+                matrix = decode_weights(head.recipe, rows, visibility)
             case Absent():
-                found = np.full((len(rows), len(self.keys)), np.nan, np.float32)
+                matrix = np.full((len(rows), len(self.keys)), np.nan, np.float32)
             case _:
                 assert_never(head.recipe)
-        if seen is not None:
-            found = np.where(seen, found, np.float32(np.nan))
-        return found[:, : len(self.keys)]
+        if visibility is not None:
+            matrix = np.where(visibility, matrix, np.float32(np.nan))
+        return matrix[:, : len(self.keys)]
 
     def row(self, place: Pair, query: int) -> Floats | None:
         """What one query gives each key, [key]; hidden keys are NaN."""
-        if place in self._made:
-            return self._made[place][query]
+        if place in self._weights_by_head:
+            return self._weights_by_head[place][query]
         head = self.heads.get(place)
         if head is None or isinstance(head.recipe, Absent):
             return None
-        found: Floats = self._rows(head, np.array([query]))[0]
-        return found
+        values: Floats = self._rows(head, np.array([query]))[0]
+        return values
 
     def column(self, place: Pair, key: int) -> Floats | None:
         """What each query gives one key, [query]; queries that do not see it are NaN."""
         head = self.heads.get(place)
-        if place in self._made or head is None or not isinstance(head.recipe, Products):
-            found = self.weights(place)
-            return None if found is None else found[:, key]
+        if place in self._weights_by_head or head is None or not isinstance(head.recipe, QueryKeyRecipe):
+            matrix = self.weights(place)
+            return None if matrix is None else matrix[:, key]
         recipe = head.recipe
         scores = numbers(recipe.q) @ _vector(recipe.k, key) * np.float32(recipe.scale)
         if recipe.softcap is not None:
@@ -151,28 +156,28 @@ class Held:
         if recipe.bias is not None:
             scores = scores + recipe.bias[key - np.arange(len(scores)) + len(scores) - 1]
         with np.errstate(invalid="ignore", over="ignore"):
-            made: Floats = np.where(np.isneginf(recipe.lse), np.float32(0), np.exp(scores - recipe.lse))
-        if head.seen is not None:
-            bit = (head.seen[:, key // 8] >> (7 - key % 8)) & 1
-            made = np.where(bit == 1, made, np.float32(np.nan))
-        return made
+            values: Floats = np.where(np.isneginf(recipe.lse), np.float32(0), np.exp(scores - recipe.lse))
+        if head.visibility_bits is not None:
+            bit = (head.visibility_bits[:, key // 8] >> (7 - key % 8)) & 1
+            values = np.where(bit == 1, values, np.float32(np.nan))
+        return values
 
-    def strongest(self, word: int, *, turned: bool) -> dict[Pair, float]:
+    def strongest(self, word: int, *, is_turned: bool) -> dict[Pair, float]:
         """The strongest link from a word, or turned to it, of every head; uninformative links are left out."""
-        asked = (word, turned, len(self.heads))
-        if self._strongest is None or self._strongest[0] != asked:
-            out = self._out(word, turned=turned)
-            found: dict[Pair, float] = {}
+        request = (word, is_turned, len(self.heads))
+        if self._strongest is None or self._strongest[0] != request:
+            out = self._out(word, is_turned=is_turned)
+            by_head: dict[Pair, float] = {}
             for place in self.heads:
-                values = self.column(place, word) if turned else self.row(place, word)
+                values = self.column(place, word) if is_turned else self.row(place, word)
                 if values is not None:
-                    found[place] = float(np.where(out | np.isnan(values), 0.0, values).max(initial=0.0))
-            self._strongest = asked, found
+                    by_head[place] = float(np.where(out | np.isnan(values), 0.0, values).max(initial=0.0))
+            self._strongest = request, by_head
         return self._strongest[1]
 
-    def _out(self, word: int, *, turned: bool) -> Bools:
+    def _out(self, word: int, *, is_turned: bool) -> Bools:
         """Which links from a word, or turned to it, say little."""
-        if not turned:
+        if not is_turned:
             return self.left_out.rows(np.array([word]))[0]
         out = self.left_out.queries | bool(self.left_out.keys[word])
         for offset in self.left_out.beside:
@@ -180,33 +185,34 @@ class Held:
                 out[word - offset] = True
         return out
 
-    def told(self, query: int) -> Bools:
+    def left_out_keys(self, query: int) -> Bools:
         """Which keys say little where this query looks at them."""
-        return self._out(query, turned=False)
+        return self._out(query, is_turned=False)
 
     def weight(self, place: Pair, query: int, key: int) -> float | None:
         """One weight; None where it is hidden or not known."""
         row = self.row(place, query)
         if row is None:
-            known = self.heads[place].links if place in self.heads else ()
-            return next((weight for q, k, weight in known if (q, k) == (query, key)), None)
+            links = self.heads[place].links if place in self.heads else ()
+            return next((weight for q, k, weight in links if (q, k) == (query, key)), None)
         return None if np.isnan(row[key]) else float(row[key])
 
     def search(self, query: int, key: int) -> list[tuple[float, Pair]]:
         """Every head that has this link by its weight, the largest first."""
-        found = [(self.weight(place, query, key), place) for place in self.heads]
+        weights = [(self.weight(place, query, key), place) for place in self.heads]
         return sorted(
-            ((weight, place) for weight, place in found if weight is not None), key=lambda one: (-one[0], one[1])
+            ((weight, place) for weight, place in weights if weight is not None),
+            key=lambda entry: (-entry[0], entry[1]),
         )
 
 
-def _shown(bits: np.ndarray[Any, Any], columns: int) -> Bools:
+def _unpack_visibility(bits: np.ndarray[Any, Any], columns: int) -> Bools:
     return np.unpackbits(bits, axis=-1, count=columns).astype(bool)
 
 
-def _vector(kept: Fixed | Floats, row: int) -> Floats:
+def _vector(matrix: FixedPoint | Floats, row: int) -> Floats:
     """One row of a matrix that is kept either way."""
-    if isinstance(kept, Fixed):
-        return kept.low + kept.step * kept.codes[row].astype(np.float32)
-    found: Floats = kept[row]
-    return found
+    if isinstance(matrix, FixedPoint):
+        return matrix.low + matrix.step * matrix.codes[row].astype(np.float32)
+    vector: Floats = matrix[row]
+    return vector

@@ -34,18 +34,20 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
     ]
     block = stack(blocks)
     top = min(state.top, max(len(block.rows) - height, 0))
-    shown = block.rows[top : top + height]
-    if (left := len(block.rows) - top - height) > 0 and height > 1:
-        shown = (*shown[:-1], *remark(say(view, "explore.why.left", left + 1), close).rows)
-    return Pane(shown)
+    lines = block.rows[top : top + height]
+    if (lines_left := len(block.rows) - top - height) > 0 and height > 1:
+        lines = (*lines[:-1], *remark(say(view, "explore.why.left", lines_left + 1), close).rows)
+    return Pane(lines)
 
 
 def _keys(state: State, view: View, width: int) -> Lines:
     arrows = "arrows" if view.ascii else "← ↑ ↓ →"
-    told = [(arrows, say(view, f"explore.key.arrows.{state.focus}"))]
-    told += [(_written(key, view), say(view, f"explore.key.{key.does}")) for key in KEYS if key.does not in ARROWS]
-    name = max(cells(shown) for shown, _ in told) + GAP
-    texts = [(shown, spell(does, ascii=view.ascii)) for shown, does in told]
+    key_texts = [(arrows, say(view, f"explore.key.arrows.{state.focus}"))]
+    key_texts += [
+        (_key_text(key, view), say(view, f"explore.key.{key.does}")) for key in KEYS if key.does not in ARROWS
+    ]
+    name = max(cells(key_name) for key_name, _ in key_texts) + GAP
+    texts = [(key_name, spell(does, ascii=view.ascii)) for key_name, does in key_texts]
     for count in range(MOST, 0, -1):
         down = -(-len(texts) // count)
         columns = [texts[first : first + down] for first in range(0, len(texts), down)]
@@ -53,14 +55,14 @@ def _keys(state: State, view: View, width: int) -> Lines:
         if sum(widths) - GAP <= width:
             break
     rows: list[Line] = []
-    for at in range(down):
+    for line_number in range(down):
         row: list[tuple[str, str]] = []
         for column, wide in zip(columns, widths, strict=True):
-            for shown, text in column[at : at + 1]:
-                row += [(pad(shown, name), accent(view) or "bold"), (pad(text, wide - name), "")]
+            for key_name, text in column[line_number : line_number + 1]:
+                row += [(pad(key_name, name), accent(view) or "bold"), (pad(text, wide - name), "")]
         rows.append(tuple(row))
     return Lines(tuple(rows))
 
 
-def _written(key: Key, view: View) -> str:
-    return spell(key.shown, ascii=view.ascii)
+def _key_text(key: Key, view: View) -> str:
+    return spell(key.symbol, ascii=view.ascii)

@@ -62,7 +62,7 @@ MOVES: Mapping[str, Move] = {
     "head_after": lambda state, extent: by_head(state, extent, 0, 1),
     "word_before": lambda state, extent: by_word(state, extent, -1),
     "word_after": lambda state, extent: by_word(state, extent, 1),
-    "turn": lambda state, extent: replace(state, turned=not state.turned),
+    "turn": lambda state, extent: replace(state, is_turned=not state.is_turned),
     "scale": lambda state, extent: next_scale(state),
     "measure": lambda state, extent: next_measure(state),
     "near": lambda state, extent: replace(state, near=not state.near),

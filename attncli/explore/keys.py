@@ -12,7 +12,7 @@ class Key:
 
     names: tuple[str, ...]
     does: str
-    shown: str
+    symbol: str
     foot: bool = False
 
 

@@ -24,7 +24,7 @@ def accent(view: View) -> str:
     return "" if not view.color else "bold #c2185b" if view.light else "bold #ff6ea8"
 
 
-def marked(view: View) -> str:
+def cursor_style(view: View) -> str:
     """The style of what is chosen, on a ground of its own."""
     if not view.color:
         return "bold reverse"
@@ -36,23 +36,23 @@ def pooled(values: NDArray, block: int, *, signed: bool) -> NDArray:
     hidden."""
     if block == 1:
         return values.astype(np.float64)
-    high = _reduced(np.fmax, values, block)
+    high = _reduce_blocks(np.fmax, values, block)
     if not signed:
         return high
-    low = _reduced(np.fmin, values, block)
+    low = _reduce_blocks(np.fmin, values, block)
     return np.where(np.abs(low) > np.abs(high), low, high)
 
 
-def _reduced(by: np.ufunc, values: NDArray, block: int) -> NDArray:
+def _reduce_blocks(by: np.ufunc, values: NDArray, block: int) -> NDArray:
     down, across = (np.arange(0, size, block) for size in values.shape)
-    found: NDArray = by.reduceat(by.reduceat(values, down, axis=0), across, axis=1).astype(np.float64)
-    return found
+    values_by_block: NDArray = by.reduceat(by.reduceat(values, down, axis=0), across, axis=1).astype(np.float64)
+    return values_by_block
 
 
 def levels(fractions: NDArray) -> NDArray:
     """Fractions [0, 1] as levels 0 … SHADES − 1; NaN as BLANK."""
-    found = np.nan_to_num(np.rint(fractions * (SHADES - 1)), nan=BLANK)
-    return found.astype(np.int16)
+    rounded_levels = np.nan_to_num(np.rint(fractions * (SHADES - 1)), nan=BLANK)
+    return rounded_levels.astype(np.int16)
 
 
 @cache
@@ -64,7 +64,7 @@ def style(palette: Palette, level: int) -> str:
 @cache
 def _halves(palette: Palette, upper: int, lower: int) -> Piece:
     """A cell of two levels, one above the other."""
-    above, below = (palette.colour(at / (SHADES - 1)) if at != BLANK else "" for at in (upper, lower))
+    above, below = (palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower))
     if above and below:
         return "▀", f"{above} on {below}"
     return ("▀", above) if above else ("▄", below) if below else (" ", "")
@@ -75,11 +75,11 @@ def palette_of(view: View, *, signed: bool) -> Palette:
     return diverging(light=view.light) if signed else sequential(light=view.light)
 
 
-def wholes(found: NDArray, across: int, view: View, *, signed: bool = False) -> list[list[Piece]]:
+def wholes(level_map: NDArray, across: int, view: View, *, signed: bool = False) -> list[list[Piece]]:
     """Levels [row, column] as pieces, each `across` cells wide, one for each run of one level."""
     palette, mark = palette_of(view, signed=signed), sign if signed else shade
     out = []
-    for row in found:
+    for row in level_map:
         pieces: list[Piece] = []
         for start, stop, level in _runs(row):
             size = (stop - start) * across
@@ -92,18 +92,18 @@ def wholes(found: NDArray, across: int, view: View, *, signed: bool = False) -> 
     return out
 
 
-def halves(found: NDArray, view: View, *, signed: bool = False) -> list[list[Piece]]:
+def halves(level_map: NDArray, view: View, *, signed: bool = False) -> list[list[Piece]]:
     """Levels [row, column] as pieces, a cell wide and half a line high."""
     palette = palette_of(view, signed=signed)
-    if len(found) % 2:
-        found = np.vstack([found, np.full((1, found.shape[1]), BLANK, found.dtype)])
+    if len(level_map) % 2:
+        level_map = np.vstack([level_map, np.full((1, level_map.shape[1]), BLANK, level_map.dtype)])
     out = []
-    for at in range(0, len(found), 2):
-        pair = (found[at].astype(np.int32) + 1) * 64 + found[at + 1] + 1
+    for first_row in range(0, len(level_map), 2):
+        pair = (level_map[first_row].astype(np.int32) + 1) * 64 + level_map[first_row + 1] + 1
         pieces: list[Piece] = []
         for start, stop, both in _runs(pair):
-            char, told = _halves(palette, both // 64 - 1, both % 64 - 1)
-            pieces.append((char * (stop - start), told))
+            char, cell_style = _halves(palette, both // 64 - 1, both % 64 - 1)
+            pieces.append((char * (stop - start), cell_style))
         out.append(pieces)
     return out
 
@@ -116,17 +116,17 @@ def _runs(row: NDArray) -> list[tuple[int, int, int]]:
     return [(start, stop, int(row[start])) for start, stop in pairwise(cuts)]
 
 
-def over(pieces: list[Piece], start: int, text: str, told: str) -> Line:
+def over(pieces: list[Piece], start: int, text: str, text_style: str) -> Line:
     """The pieces with `text` laid over them from cell `start` on; all cells one column wide."""
     out: list[Piece] = []
-    at, stop = 0, start + len(text)
+    column, stop = 0, start + len(text)
     for piece, style_of in pieces:
-        end = at + len(piece)
-        if at < start:
-            out.append((piece[: start - at], style_of))
-        if at <= start < end:
-            out.append((text, told))
+        end = column + len(piece)
+        if column < start:
+            out.append((piece[: start - column], style_of))
+        if column <= start < end:
+            out.append((text, text_style))
         if end > stop:
-            out.append((piece[max(stop - at, 0) :], style_of))
-        at = end
-    return tuple(one for one in out if one[0])
+            out.append((piece[max(stop - column, 0) :], style_of))
+        column = end
+    return tuple(part for part in out if part[0])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from attncli.render.lines import Line, Lines, clipped, line_width
+from attncli.render.lines import Line, Lines, clip_lines, line_width
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def blank(width: int, height: int) -> Pane:
     return Pane((((" " * width, ""),),) * height, width=width)
 
 
-def stacked(panes: Sequence[Pane]) -> Pane:
+def stack_panes(panes: Sequence[Pane]) -> Pane:
     """One below the other."""
     starts: list[int] = []
     rows: list[Line] = []
@@ -99,19 +99,19 @@ def stacked(panes: Sequence[Pane]) -> Pane:
     return Pane(tuple(rows), spots, widths.pop() if len(widths) == 1 else None)
 
 
-def sized(pane: Pane, width: int, height: int, *, ascii: bool = False) -> Pane:
+def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool = False) -> Pane:
     """Exactly as wide and high: cut, or filled with blanks."""
     rows = list(pane.rows[:height])
     if pane.width != width:  # to measure lines is what takes time
-        rows = [_fitted(row, width, ascii) for row in rows]
+        rows = [_fit_row(row, width, ascii) for row in rows]
     rows += blank(width, height - len(rows)).rows
     return Pane(tuple(rows), pane.spots, width)
 
 
-def _fitted(row: Line, width: int, ascii: bool) -> Line:
+def _fit_row(row: Line, width: int, ascii: bool) -> Line:
     rest = width - line_width(row)
     if rest < 0:
-        return _fitted(clipped(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
+        return _fit_row(clip_lines(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
     return (*row, (" " * rest, "")) if rest else row
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attncli.explore.painting import marked
-from attncli.explore.pane import Pane, RowSpot, Spot, sized
-from attncli.render.bars import bar, barred
+from attncli.explore.painting import cursor_style
+from attncli.explore.pane import Pane, RowSpot, Spot, fit_pane
+from attncli.render.bars import bar, bar_pieces
 from attncli.render.headings import FAINT
 from attncli.render.lines import Line
 from attncli.render.safe import cells, pad
@@ -18,35 +18,42 @@ BAR = 28
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankingRow:
     """One head of a ranking. share: of the bar, 0 to 1. said: its number as it is written. more: a remark behind."""
 
     layer: int
     head: int
     share: float
-    said: str
+    value_text: str
     more: str = ""
 
 
-def ranking(rows: Sequence[Ranked], chosen: int, view: View, width: int, height: int) -> Pane:
+def ranking(rows: Sequence[RankingRow], chosen_row: int, view: View, width: int, height: int) -> Pane:
     """The rows in this room, those around the chosen one."""
     room = max(height, 1)
-    top = min(max(chosen - room // 2, 0), max(len(rows) - room, 0))
-    shown = rows[top : top + room]
-    name = max((len(f"L{row.layer} H{row.head}") for row in shown), default=0)
-    number = max((cells(row.said) for row in shown), default=0)
-    more = max((cells(row.more) for row in shown), default=0)
+    top = min(max(chosen_row - room // 2, 0), max(len(rows) - room, 0))
+    visible_rows = rows[top : top + room]
+    name = max((len(f"L{row.layer} H{row.head}") for row in visible_rows), default=0)
+    number = max((cells(row.value_text) for row in visible_rows), default=0)
+    more = max((cells(row.more) for row in visible_rows), default=0)
     length = max(min(width - name - number - more - 6, BAR), 0)
     lines: list[Line] = []
-    for at, row in enumerate(shown, top):
-        text = (f"L{row.layer} H{row.head}".ljust(name), pad(row.said, number, "right"))
-        drawn = bar(row.share, length, ascii=view.ascii) if length > 3 else ""
-        if at == chosen:
-            lines.append(((f" {text[0]}  {text[1]} ", marked(view)), (" ", ""), *barred(drawn), (f" {row.more}", "")))
+    for index, row in enumerate(visible_rows, top):
+        text = (f"L{row.layer} H{row.head}".ljust(name), pad(row.value_text, number, "right"))
+        bar_text = bar(row.share, length, ascii=view.ascii) if length > 3 else ""
+        if index == chosen_row:
+            lines.append(
+                (
+                    (f" {text[0]}  {text[1]} ", cursor_style(view)),
+                    (" ", ""),
+                    *bar_pieces(bar_text),
+                    (f" {row.more}", ""),
+                )
+            )
         else:
-            lines.append(((f" {text[0]}  {text[1]}  ", ""), *barred(drawn), (f" {row.more}", FAINT)))
+            lines.append(((f" {text[0]}  {text[1]}  ", ""), *bar_pieces(bar_text), (f" {row.more}", FAINT)))
 
     def spots(x: int, y: int) -> Spot | None:
         return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None
 
-    return sized(Pane(tuple(lines), spots), width, height, ascii=view.ascii)
+    return fit_pane(Pane(tuple(lines), spots), width, height, ascii=view.ascii)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from attncli.explore.frame import Notice
-from attncli.explore.held import Held
-from attncli.explore.source import Live, live
+from attncli.explore.held import LoadedRun
+from attncli.explore.source import LiveSource, live
 from attncli.explore.starting_place import pair_in_head, same_words, strongest_place
 from attncli.explore.state import State, at_pair
 from attncli.explore.walk import Walk
@@ -15,16 +15,16 @@ from attncli.explore.work import Work
 from attncli.render.phrases import say
 
 
-def _at(walk: Walk, place: Callable[[State, Held], State]) -> None:
+def _move_to(walk: Walk, place: Callable[[State, LoadedRun], State]) -> None:
     """Go to a place of the run that has just come."""
-    assert walk.held is not None
-    walk.state = place(walk.state, walk.held)
+    assert walk.loaded_run is not None
+    walk.state = place(walk.state, walk.loaded_run)
 
 
 def retype(walk: Walk, text: str) -> None:
     """Run another text on the same model."""
-    made = live(walk.source, say(walk.view, "explore.type.saved")).retold(text)
-    walk.run(made, then=lambda: _at(walk, pair_in_head))
+    new_source = live(walk.source, say(walk.view, "explore.type.saved")).with_text(text)
+    walk.run(new_source, then=lambda: _move_to(walk, pair_in_head))
 
 
 def switch(walk: Walk, name: str) -> None:
@@ -33,8 +33,10 @@ def switch(walk: Walk, name: str) -> None:
     assert load is not None
 
     def job(work: Work) -> Callable[[], None]:
-        made = Live.of(load(name), source.text)
-        return lambda: walk.run(made, then=lambda: _at(walk, lambda state, held: strongest_place(state, held, None)))
+        new_source = LiveSource.of(load(name), source.text)
+        return lambda: walk.run(
+            new_source, then=lambda: _move_to(walk, lambda state, loaded_run: strongest_place(state, loaded_run, None))
+        )
 
     walk.begin("load", job)
 
@@ -49,13 +51,13 @@ def choose(walk: Walk) -> None:
 def words(walk: Walk) -> None:
     """Merge pieces to words, or take words apart again."""
     source = live(walk.source, say(walk.view, "explore.type.saved"))
-    before = walk.held
+    before = walk.loaded_run
     assert before is not None
     state = walk.state  # the run may have fewer words than this one has
     walk.run(
         replace(source, words=not source.words),
-        then=lambda: _at(
-            walk, lambda now, held: same_words(replace(now, query=state.query, key=state.key), before, held)
+        then=lambda: _move_to(
+            walk, lambda now, loaded_run: same_words(replace(now, query=state.query, key=state.key), before, loaded_run)
         ),
     )
 
@@ -65,8 +67,8 @@ def longer(walk: Walk) -> None:
     source = live(walk.source, say(walk.view, "explore.next.saved"))
 
     def job(work: Work) -> Callable[[], None]:
-        made = source.longer(work.told)
-        return lambda: walk.run(made, then=lambda: _at_last(walk))
+        new_source = source.longer(work.report)
+        return lambda: walk.run(new_source, then=lambda: _at_last(walk))
 
     walk.begin("next", job)
 
@@ -74,13 +76,13 @@ def longer(walk: Walk) -> None:
 def shorter(walk: Walk) -> None:
     """Take the last generated token away."""
     source = live(walk.source, say(walk.view, "explore.next.saved"))
-    if len(source.tokens) > source.typed:
+    if len(source.tokens) > source.typed_count:
         walk.run(source.shorter, then=lambda: _at_last(walk))
     else:
         walk.notice = Notice(say(walk.view, "explore.previous.none"))
 
 
 def _at_last(walk: Walk) -> None:
-    assert walk.held is not None
-    last = len(walk.held.queries) - 1
-    walk.state = at_pair(walk.state, walk.held.extent, last, walk.state.key)
+    assert walk.loaded_run is not None
+    last = len(walk.loaded_run.queries) - 1
+    walk.state = at_pair(walk.state, walk.loaded_run.extent, last, walk.state.key)

@@ -8,20 +8,20 @@ from typing import assert_never
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.run import RunDocument
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.explore.effects import Effects
-from attncli.explore.source import Live, Saved, Source
+from attncli.explore.effects import HeadEffects
+from attncli.explore.source import LiveSource, SavedSource, Source
 from attncli.explore.state import State
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 """How files end that can be written."""
 
 
-def seen(source: Source, state: State, effects: Effects | None) -> Document:
+def document_in_sight(source: Source, state: State, effects: HeadEffects | None) -> Document:
     """The document of what is looked at, as the commands make it."""
     match source:
-        case Saved():
+        case SavedSource():
             return source.document
-        case Live():
+        case LiveSource():
             pass
         case _:
             assert_never(source)
@@ -30,36 +30,40 @@ def seen(source: Source, state: State, effects: Effects | None) -> Document:
         case "why":
             return source.derivation(state.layer, state.head, state.query)
         case "search":
-            from attncli.analysis.find import Sought, find_document
+            from attncli.analysis.find import SearchRequest, find_document
             from attncli.analysis.words import merged_words
 
             words = merged_words(tokens, text) if source.words else None
-            sought = Sought(state.query, state.key, source.layers, source.heads)
+            sought = SearchRequest(state.query, state.key, source.layers, source.heads)
             return find_document(model, text, tokens, sought, words=words)
         case "effects" if effects is not None:
-            found = effects.every or effects.head or effects.cut
-            assert found is not None
-            return found
-        case "difference" if state.other is not None:
+            document = effects.every or effects.head or effects.cut_document
+            assert document is not None
+            return document
+        case "difference" if state.subtracted_head is not None:
             from attncli.analysis.compare import compare_document
 
-            names = tuple(f"layer {layer} head {head}" for layer, head in (state.other, (state.layer, state.head)))
-            other = _run(source, *state.other)
-            return compare_document(other, _run(source, state.layer, state.head), names=(names[0], names[1]), top=10)
+            names = tuple(
+                f"layer {layer} head {head}" for layer, head in (state.subtracted_head, (state.layer, state.head))
+            )
+            first_run = _run_document(source, *state.subtracted_head)
+            return compare_document(
+                first_run, _run_document(source, state.layer, state.head), names=(names[0], names[1]), top=10
+            )
         case _ if state.focus == "heads" and state.sight == "matrix":
-            from attncli.analysis.heads import Compared, heads_document
+            from attncli.analysis.heads import HeadsRequest, heads_document
 
-            wanted = Compared(layers=source.layers, heads=source.heads, words=source.words)
-            return heads_document(model, text, tokens, wanted)
+            request = HeadsRequest(layers=source.layers, heads=source.heads, words=source.words)
+            return heads_document(model, text, tokens, request)
         case _:
-            return _run(source, state.layer, state.head)
+            return _run_document(source, state.layer, state.head)
 
 
-def _run(source: Live, layer: int, head: int) -> RunDocument:
-    from attncli.analysis.run import Wanted, run_document
+def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
+    from attncli.analysis.run import RunRequest, run_document
 
-    wanted = Wanted([layer], [head], words=source.words)
-    return run_document(source.model, source.text, source.tokens, wanted)
+    request = RunRequest([layer], [head], words=source.words)
+    return run_document(source.model, source.text, source.tokens, request)
 
 
 def check(name: str, *, again: bool) -> Path:
@@ -75,7 +79,7 @@ def check(name: str, *, again: bool) -> Path:
     return path
 
 
-def save(path: Path, source: Source, state: State, effects: Effects | None, *, lang: str) -> None:
+def save(path: Path, source: Source, state: State, effects: HeadEffects | None, *, lang: str) -> None:
     """Write what is looked at. Raises UnsupportedError for what has no figure, AttnError for what cannot be written."""
     from attncli.inputs.atomic import atomic_writer
 
@@ -91,24 +95,24 @@ def save(path: Path, source: Source, state: State, effects: Effects | None, *, l
         case ".json":
             from attncli.render.encoding import json_pieces
 
-            pieces = iter(json_pieces(seen(source, state, effects)))
+            pieces = iter(json_pieces(document_in_sight(source, state, effects)))
         case suffix:
-            from attncli.render.figures.files import style_of, written
+            from attncli.render.figures.files import figure_bytes, style_of
             from attncli.render.figures.of_document import figure
 
             style = style_of("")  # of paper, as the commands draw it
             scale = state.scale if state.scale in ("log", "row") else "linear"
-            document = seen(source, state, effects)
+            document = document_in_sight(source, state, effects)
             drawing = figure(document, scale=scale, theme=style.theme, lang=lang)
             if drawing is None:
                 raise UnsupportedError(f"{document.schema} has no figure", expected="a file ending in .json or .html")
             title = str(getattr(document, "text", ""))
-            pieces = iter([written(drawing.svg(mm=style.mm, title=title), suffix, style)])
+            pieces = iter([figure_bytes(drawing.svg(mm=style.mm, title=title), suffix, style)])
     with atomic_writer(path) as file:
         for piece in pieces:
             file.write(piece)
 
 
-def offered(state: State) -> str:
+def default_file_name(state: State) -> str:
     """The name of a file that suits what is looked at."""
     return {"why": "derivation.json", "search": "links.svg"}.get(state.sight, f"{state.sight}.svg")

@@ -15,12 +15,12 @@ from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
-Told = Callable[[float], None]
+Progress = Callable[[float], None]
 """Is told the share of the work done; raises where the work is no longer wanted."""
 
 
 @dataclass(frozen=True, eq=False)
-class Live:
+class LiveSource:
     """A model and a text. layers, heads: which. words: whether pieces are merged to words.
 
     typed: how many of the tokens were typed; those after it were generated.
@@ -29,28 +29,28 @@ class Live:
     model: Model
     text: str
     tokens: Sequence[Token]
-    typed: int
+    typed_count: int
     layers: Selection = EVERY
     heads: Selection = EVERY
     words: bool = False
 
     @classmethod
-    def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> Live:
+    def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> LiveSource:
         """A text as it is typed. Raises InputError for one without tokens, or with too many."""
-        found = model.encode(text) if tokens is None else tokens
-        return cls(model, text, found, len(found))
+        text_tokens = model.encode(text) if tokens is None else tokens
+        return cls(model, text, text_tokens, len(text_tokens))
 
-    def record(self, told: Told) -> RunRecord:
+    def record(self, progress: Progress) -> RunRecord:
         """The run, whose heads come one after another."""
         return run_record(
             self.model, self.text, self.tokens, name=self.model.identity.name or "", layers=self.layers,
-            heads=self.heads, words=self.words, exact=True, progress=told,
+            heads=self.heads, words=self.words, exact=True, progress=progress,
         )  # fmt: skip
 
-    def retold(self, text: str) -> Live:
+    def with_text(self, text: str) -> LiveSource:
         """The same model reading another text."""
-        found = self.model.encode(text)
-        return replace(self, text=text, tokens=found, typed=len(found))
+        tokens = self.model.encode(text)
+        return replace(self, text=text, tokens=tokens, typed_count=len(tokens))
 
     def pieces(self, word: int) -> tuple[int, ...]:
         """The tokens that a word is made of; a token itself where none are merged."""
@@ -58,9 +58,9 @@ class Live:
             return (word,)
         from attncli.analysis.words import merged_words
 
-        merged = merged_words(self.tokens, self.text)
-        first = int(merged.starts[word])
-        return tuple(range(first, first + int(merged.sizes[word])))
+        word_groups = merged_words(self.tokens, self.text)
+        first = int(word_groups.starts[word])
+        return tuple(range(first, first + int(word_groups.sizes[word])))
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
         """One query's attention written out; of a word, that of its first piece."""
@@ -71,41 +71,41 @@ class Live:
         )
 
     def effects(
-        self, query: int, chosen: tuple[int, int] | None, link: tuple[int, int] | None, told: Told
+        self, query: int, place: tuple[int, int] | None, link: tuple[int, int] | None, progress: Progress
     ) -> AblateDocument:
         """What the word's last vector turns by when heads are taken away, one at a time.
 
-        chosen: one head, None for every one. link: cut it instead of the whole head.
+        place: one head, None for every one. link: cut it instead of the whole head.
         """
         from attncli.analysis.ablate import ablate_document
         from attncli.analysis.effects.ablation import Removal
-        from attncli.analysis.effects.changes import Link
-        from attncli.analysis.effects.measures import Asked
-        from attncli.analysis.effects.places import Chosen, everything
+        from attncli.analysis.effects.changes import CutLink
+        from attncli.analysis.effects.measures import MeasureRequest
+        from attncli.analysis.effects.places import HeadSelection, everything
         from attncli.models.machine_limits import free_memory
 
         spec = self.model.spec
-        heads = everything(spec) if chosen is None else Chosen((chosen[0],), (chosen[1],))
-        cut = None if link is None else Link(self.pieces(link[0]), self.pieces(link[1]))
-        removal = Removal(heads, link=cut, baseline="top" if chosen is None else "all")
-        asked = Asked(("vector",), self.pieces(query), len(self.tokens) - 1)
+        heads = everything(spec) if place is None else HeadSelection((place[0],), (place[1],))
+        cut_link = None if link is None else CutLink(self.pieces(link[0]), self.pieces(link[1]))
+        removal = Removal(heads, link=cut_link, baseline="top" if place is None else "all")
+        request = MeasureRequest(("vector",), self.pieces(query), len(self.tokens) - 1)
         memory = free_memory().bytes
-        return ablate_document(self.model, self.text, self.tokens, removal, asked, memory=memory, told=told)
+        return ablate_document(self.model, self.text, self.tokens, removal, request, memory=memory, progress=progress)
 
     @property
-    def shorter(self) -> Live:
+    def shorter(self) -> LiveSource:
         """The same without its last generated token; itself where none was generated."""
-        if len(self.tokens) <= self.typed:
+        if len(self.tokens) <= self.typed_count:
             return self
         tokens = self.tokens[:-1]
         return replace(self, tokens=tokens, text=self.text[: self.tokens[-1].start])
 
-    def longer(self, told: Told) -> Live:
+    def longer(self, progress: Progress) -> LiveSource:
         """The same with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
-        from attncli.analysis.generate import Continuing, generated_document
+        from attncli.analysis.generate import GenerateRequest, generated_document
 
         document = generated_document(
-            self.model, self.text, self.tokens, Continuing(1, layers=[0], heads=[0]), progress=told
+            self.model, self.text, self.tokens, GenerateRequest(1, layers=[0], heads=[0]), progress=progress
         )
         new = document.generated[0]
         text = self.text + document.continuation
@@ -114,7 +114,7 @@ class Live:
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
+class SavedSource:
     """A saved file. document: what it holds; make: its record, anew each time, for its heads are gone through once.
 
     derive: the derivation of a layer, a head and a query, None where queries and keys are not held.
@@ -125,9 +125,9 @@ class Saved:
     make: Callable[[], RunRecord]
     derive: Callable[[int, int, int], AttentionTopic] | None = None
 
-    def record(self, told: Told) -> RunRecord:
+    def record(self, progress: Progress) -> RunRecord:
         """The record of the file."""
-        del told
+        del progress
         return self.make()
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
@@ -140,11 +140,11 @@ class Saved:
         return self.derive(layer, head, query)
 
 
-Source: TypeAlias = Live | Saved
+Source: TypeAlias = LiveSource | SavedSource
 
 
-def live(source: Source, what: str) -> Live:
+def live(source: Source, what: str) -> LiveSource:
     """The source with its model. Raises UnsupportedError for a file; what: what a file cannot do."""
-    if isinstance(source, Live):
+    if isinstance(source, LiveSource):
         return source
     raise UnsupportedError(what, expected="a text and a model", hint="attn explore TEXT --model NAME")

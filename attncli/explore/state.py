@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Sight = Literal["matrix", "links", "why", "search", "difference", "effects"]
+SightName = Literal["matrix", "links", "why", "search", "difference", "effects"]
 """What fills the right side: one head's weights, its links, a weight's derivation, heads by a link, two heads, what
 taking heads away changes."""
-Scale = Literal["linear", "log", "row", "rest"]
-SCALES: tuple[Scale, ...] = ("linear", "row", "log", "rest")
+ColourScale = Literal["linear", "log", "row", "rest"]
+SCALES: tuple[ColourScale, ...] = ("linear", "row", "log", "rest")
 """How weights become colours; "rest" leaves the first key out."""
 Focus = Literal["heads", "words"]
 """What the arrows move: the head, or the pair of words."""
@@ -29,12 +29,12 @@ class State:
     head: int = 0
     query: int = 0
     key: int = 0
-    sight: Sight = "matrix"
+    sight: SightName = "matrix"
     focus: Focus = "heads"
-    turned: bool = False
-    scale: Scale = "linear"
+    is_turned: bool = False
+    scale: ColourScale = "linear"
     measure: str = "word"
-    other: tuple[int, int] | None = None
+    subtracted_head: tuple[int, int] | None = None
     near: bool = False
     step: int = 0
     row: int = 0
@@ -43,9 +43,9 @@ class State:
     @property
     def word(self) -> int:
         """The word that the sentence is about: the one that looks, or, turned, the one looked at."""
-        return self.key if self.turned else self.query
+        return self.key if self.is_turned else self.query
 
-    def sees(self, sight: Sight) -> State:
+    def sees(self, sight: SightName) -> State:
         """The same place in another sight, from its beginning."""
         return self if sight == self.sight else replace(self, sight=sight, row=0, top=0, step=0)
 
@@ -78,9 +78,9 @@ def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
     if not extent.heads:
         return state
     layers = list(extent.heads)
-    near = min(layers, key=lambda one: (abs(one - layer), one))
-    found = min(extent.heads[near], key=lambda one: (abs(one - head), one))
-    return replace(state, layer=near, head=found, top=0)
+    near = min(layers, key=lambda number: (abs(number - layer), number))
+    nearest = min(extent.heads[near], key=lambda number: (abs(number - head), number))
+    return replace(state, layer=near, head=nearest, top=0)
 
 
 def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
@@ -91,7 +91,7 @@ def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
     rows = list(extent.heads)
     layer = rows[min(max(rows.index(state.layer) + layers, 0), len(rows) - 1)]
     columns = list(extent.heads[layer])
-    head = min(columns, key=lambda one: (abs(one - state.head), one))
+    head = min(columns, key=lambda number: (abs(number - state.head), number))
     return replace(state, layer=layer, head=columns[min(max(columns.index(head) + heads, 0), len(columns) - 1)], top=0)
 
 
@@ -107,7 +107,7 @@ def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
 
 def by_word(state: State, extent: Extent, by: int) -> State:
     """The word after or before the one that the sentence is about."""
-    if state.turned:
+    if state.is_turned:
         return at_pair(state, extent, state.query, state.key + by)
     return at_pair(state, extent, state.query + by, state.key)
 

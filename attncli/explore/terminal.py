@@ -30,9 +30,9 @@ def keyboard() -> bool:
     if os.isatty(0):
         return True
     try:
-        opened = os.open("/dev/tty", os.O_RDWR)
+        descriptor = os.open("/dev/tty", os.O_RDWR)
     except OSError:
         return False
-    os.dup2(opened, 0)
-    os.close(opened)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
     return True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from attncli.explore.held import Held
-from attncli.explore.state import Focus, Sight, State
+from attncli.explore.held import LoadedRun
+from attncli.explore.state import Focus, SightName, State
 from attncli.explore.why import step_title
 from attncli.inputs.text import SAMPLE
 from attncli.render.phrases import say
@@ -20,7 +20,7 @@ class Stop:
     """One stop. name: of its phrase, `explore.tour.…`. step: of the derivation."""
 
     name: str
-    sight: Sight
+    sight: SightName
     focus: Focus
     step: int = 0
 
@@ -40,27 +40,31 @@ STOPS = (
 """The five steps of attention, with what goes before and what follows."""
 
 
-def begun(state: State, held: Held) -> State:
+def begin_tour(state: State, loaded_run: LoadedRun) -> State:
     """Where the tour begins: at the sample's own link, in the head that has most of it; else where one is."""
-    texts = [[token.text.strip().lower() for token in side] for side in (held.queries, held.keys)]
-    if held.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
+    texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
+    if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
         return state
     query, key = texts[0].index(FROM), texts[1].index(TO)
-    found = held.search(query, key)
-    layer, head = found[0][1] if found else (state.layer, state.head)
-    return replace(state, query=query, key=key, layer=layer, head=head, turned=False)
+    matches = loaded_run.search(query, key)
+    layer, head = matches[0][1] if matches else (state.layer, state.head)
+    return replace(state, query=query, key=key, layer=layer, head=head, is_turned=False)
 
 
 def at_stop(state: State, stop: int) -> State:
     """The place of a stop."""
     here = STOPS[stop]
-    return replace(state.sees(here.sight), focus=here.focus, step=here.step, top=0, row=0, other=None)
+    return replace(state.sees(here.sight), focus=here.focus, step=here.step, top=0, row=0, subtracted_head=None)
 
 
 def stop_in_sight(state: State, stop: int) -> int | None:
     """The stop that tells of what is looked at now; None where the tour has no words for it."""
-    same = [at for at, one in enumerate(STOPS) if one.sight == state.sight and (one.step == state.step)]
-    return stop if stop in same else min(same, key=lambda at: abs(at - stop), default=None)
+    same = [
+        number
+        for number, tour_stop in enumerate(STOPS)
+        if tour_stop.sight == state.sight and (tour_stop.step == state.step)
+    ]
+    return stop if stop in same else min(same, key=lambda number: abs(number - stop), default=None)
 
 
 def caption(state: State, stop: int, view: View) -> str:
@@ -68,10 +72,10 @@ def caption(state: State, stop: int, view: View) -> str:
     tint of the sentence are told as they are now."""
     name = STOPS[stop].name
     if name == "sentence":
-        side = "turned" if state.turned else "looks"
+        side = "turned" if state.is_turned else "looks"
         colour = f"explore.tour.colour.{side}" if state.measure == "word" else f"explore.measure.{state.measure}"
-        said = say(view, f"explore.tour.sentence.{side}", say(view, colour))
+        text = say(view, f"explore.tour.sentence.{side}", say(view, colour))
     else:
-        said = say(view, f"explore.tour.{name}")
+        text = say(view, f"explore.tour.{name}")
     title = f"{step_title(state, view)} · " if STOPS[stop].sight == "why" else ""
-    return f"{title}{said}"
+    return f"{title}{text}"

@@ -8,10 +8,10 @@ from typing import Literal, Protocol
 
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.errors import AttnError
-from attncli.explore.effects import Effects
+from attncli.explore.effects import HeadEffects
 from attncli.explore.effects import rows as heads_ranked
 from attncli.explore.frame import Notice
-from attncli.explore.held import Held
+from attncli.explore.held import LoadedRun
 from attncli.explore.search import rows as heads_found
 from attncli.explore.source import Source
 from attncli.explore.starting_place import strongest_place
@@ -26,13 +26,13 @@ Question = Literal["type", "search", "save"]
 """What is asked in the line at the bottom."""
 Over = Literal["help", "models"]
 """What is drawn over the screen."""
-Job = Callable[[Work], Callable[[], None]]
+WalkJob = Callable[[Work], Callable[[], None]]
 
 
-class Stage(Protocol):
+class WalkStage(Protocol):
     """What the walk needs of the screen."""
 
-    def begin(self, name: str, job: Job, failed: Callable[[Exception], None]) -> Work:
+    def begin(self, name: str, job: WalkJob, on_error: Callable[[Exception], None]) -> Work:
         """Work in a thread of its own."""
 
     def ask(self, question: Question, text: str) -> None:
@@ -60,7 +60,7 @@ class Walk:
         self,
         source: Source,
         view: View,
-        stage: Stage,
+        stage: WalkStage,
         *,
         start: State | None = None,
         about: int | None = None,
@@ -69,58 +69,58 @@ class Walk:
     ) -> None:
         self.source, self.view, self.stage = source, view, stage
         self.state = start or State(query=about or 0)
-        self.held: Held | None = None
+        self.loaded_run: LoadedRun | None = None
         self.work: Work | None = None
         self.notice = Notice()
         self.over: Over | None = None
         self.names: list[str] = []
-        self.effects: Effects | None = None
+        self.effects: HeadEffects | None = None
         self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}
         self.tour: int | None = None
-        self.placed, self._about = start is not None, about
+        self.is_placed, self._about = start is not None, about
         self.models, self.load = models, load
-        self.written: str | None = None  # the name of a file that was refused: asked for again, it is written over
+        self.refused_name: str | None = None  # the name of a file that was refused: asked for again, it is written over
 
     def run(self, source: Source, *, first: bool = False, then: Callable[[], None] = lambda: None) -> None:
         """Run a source; its heads appear as they come. first: whether a failure ends the program."""
 
         def job(work: Work) -> Callable[[], None]:
-            record = source.record(work.told)
-            held = Held(record)
-            work.post(lambda: self._entered(source, held))
+            record = source.record(work.report)
+            loaded_run = LoadedRun(record)
+            work.post(lambda: self._enter(source, loaded_run))
             try:
                 for head in record.heads:
-                    work.told(work.share)
-                    work.post(lambda head=head: self._take(held, head, work))  # type: ignore[misc]
+                    work.report(work.share)
+                    work.post(lambda head=head: self._take(loaded_run, head, work))  # type: ignore[misc]
             finally:  # a run that is stopped lets its layer go
                 if isinstance(record.heads, Generator):
                     record.heads.close()
-            return lambda: self._finished(held, then)
+            return lambda: self._finish(loaded_run, then)
 
         self.begin("run", job, first=first)
 
-    def begin(self, name: str, job: Job, *, first: bool = False) -> None:
+    def begin(self, name: str, job: WalkJob, *, first: bool = False) -> None:
         """Work that is told of in the header; what went on before is stopped."""
         self.stop()
 
-        def failed(error: Exception) -> None:
+        def on_error(error: Exception) -> None:
             self.work = None
             if first or not isinstance(error, AttnError):
                 self.stage.leave(failure=error)
             else:
-                self.tell(f"{error.what}; {error.expected}" if error.expected else error.what)
+                self.show_message(f"{error.what}; {error.expected}" if error.expected else error.what)
 
-        self.work = self.stage.begin(say(self.view, f"explore.work.{name}"), job, failed)
+        self.work = self.stage.begin(say(self.view, f"explore.work.{name}"), job, on_error)
 
-    def done(self, act: Callable[[], None]) -> Callable[[], None]:
+    def when_done(self, act: Callable[[], None]) -> Callable[[], None]:
         """What a job returns: the work is over, something is taken in, and it is drawn."""
 
-        def ended() -> None:
+        def finish() -> None:
             self.work = None
             act()
             self.stage.draw()
 
-        return ended
+        return finish
 
     def stop(self) -> bool:
         """Stop what is going on; whether something was."""
@@ -130,68 +130,70 @@ class Walk:
         self.work = None
         return True
 
-    def _entered(self, source: Source, held: Held) -> None:
-        self.source, self.held = source, held
+    def _enter(self, source: Source, loaded_run: LoadedRun) -> None:
+        self.source, self.loaded_run = source, loaded_run
         self.effects, self.derivations = None, {}
-        self.state = at_pair(self.state, held.extent, self.state.query, self.state.key)
+        self.state = at_pair(self.state, loaded_run.extent, self.state.query, self.state.key)
         if self.state.sight in ("why", "effects"):
             self.state = self.state.sees("matrix")
         self.stage.draw()
 
-    def _take(self, held: Held, head: object, work: Work) -> None:
+    def _take(self, loaded_run: LoadedRun, head: object, work: Work) -> None:
         from attncli.analysis.records.head import HeadRecord
 
         assert isinstance(head, HeadRecord)
-        held.add(head)
-        held.share = work.share
-        if held is self.held:
+        loaded_run.add(head)
+        loaded_run.share = work.share
+        if loaded_run is self.loaded_run:
             self.stage.soon()
 
-    def _finished(self, held: Held, then: Callable[[], None]) -> None:
-        held.share, self.work = 1.0, None
-        if not self.placed:
-            self.placed = True
-            self.state = strongest_place(self.state, held, self._about)
-        if not held.extent.has(self.state.layer, self.state.head):
-            self.state = at_head(self.state, held.extent, self.state.layer, self.state.head)
+    def _finish(self, loaded_run: LoadedRun, then: Callable[[], None]) -> None:
+        loaded_run.share, self.work = 1.0, None
+        if not self.is_placed:
+            self.is_placed = True
+            self.state = strongest_place(self.state, loaded_run, self._about)
+        if not loaded_run.extent.has(self.state.layer, self.state.head):
+            self.state = at_head(self.state, loaded_run.extent, self.state.layer, self.state.head)
         then()
         self.stage.draw()
 
-    def tell(self, said: str) -> None:
+    def show_message(self, message: str) -> None:
         """A line in place of the answer, until the next key."""
-        self.notice = Notice(said)
+        self.notice = Notice(message)
         self.stage.draw()
 
     def follow(self) -> None:
         """What moving needs: the head of the chosen row, the derivation of the chosen weight."""
-        assert self.held is not None
+        assert self.loaded_run is not None
         state = self.state
         if state.sight in ("search", "effects") and state.focus == "words":
-            found = heads_found(state, self.held) if state.sight == "search" else heads_ranked(self.effects)
-            if found:
-                row = min(state.row, len(found) - 1)
-                self.state = replace(state, row=row, layer=found[row].layer, head=found[row].head)
+            ranking_rows = (
+                heads_found(state, self.loaded_run) if state.sight == "search" else heads_ranked(self.effects)
+            )
+            if ranking_rows:
+                row = min(state.row, len(ranking_rows) - 1)
+                self.state = replace(state, row=row, layer=ranking_rows[row].layer, head=ranking_rows[row].head)
         if state.sight == "why":
             self.state = replace(self.state, step=min(state.step, len(STEPS) - 1))
             self._derive()
 
-    def at(self, layer: int, head: int) -> None:
+    def go_to_head(self, layer: int, head: int) -> None:
         """Look at this head."""
-        if self.held is not None:
-            self.state = replace(at_head(self.state, self.held.extent, layer, head), focus="heads")
+        if self.loaded_run is not None:
+            self.state = replace(at_head(self.state, self.loaded_run.extent, layer, head), focus="heads")
             self.follow()
 
     def pair(self, query: int, key: int) -> None:
         """Look at this pair of words."""
-        if self.held is not None:
-            self.state = replace(at_pair(self.state, self.held.extent, query, key), focus="words")
+        if self.loaded_run is not None:
+            self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), focus="words")
             self.follow()
 
-    def word(self, index: int, *, turned: bool) -> None:
+    def word(self, index: int, *, is_turned: bool) -> None:
         """Look at what this word looks at, or, turned, at who looks at it."""
-        if self.held is not None:
-            query, key = (self.state.query, index) if turned else (index, self.state.key)
-            self.state = replace(at_pair(self.state, self.held.extent, query, key), turned=turned)
+        if self.loaded_run is not None:
+            query, key = (self.state.query, index) if is_turned else (index, self.state.key)
+            self.state = replace(at_pair(self.state, self.loaded_run.extent, query, key), is_turned=is_turned)
             self.follow()
 
     @property
@@ -202,12 +204,12 @@ class Walk:
     def _derive(self) -> None:
         """Have the chosen weight derived, unless it is."""
         source = self.source
-        asked = (self.state.layer, self.state.head, self.state.query)
-        if asked in self.derivations:
+        place = (self.state.layer, self.state.head, self.state.query)
+        if place in self.derivations:
             return
 
         def job(work: Work) -> Callable[[], None]:
-            found = source.derivation(*asked)
-            return self.done(lambda: self.derivations.update({asked: found}))
+            derivation = source.derivation(*place)
+            return self.when_done(lambda: self.derivations.update({place: derivation}))
 
         self.begin("why", job)

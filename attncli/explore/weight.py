@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from attncli.errors import AttnError
-from attncli.explore.effects import Effects
+from attncli.explore.effects import HeadEffects
 from attncli.explore.source import live
 from attncli.explore.walk import Walk
 from attncli.explore.work import Work
@@ -29,24 +29,24 @@ def effect(walk: Walk) -> None:
     source = live(walk.source, say(walk.view, "explore.effects.saved"))
     state, before = walk.state, walk.effects
     place = (state.layer, state.head)
-    asked = Effects(place, state.query, state.key)
+    new_effects = HeadEffects(place, state.query, state.key)
     again = state.sight == "effects" and before is not None and before.query == state.query
-    known = before.every if before is not None and before.query == state.query else None
+    earlier_effects = before.every if before is not None and before.query == state.query else None
     walk.state = state.sees("effects")
 
     def job(work: Work) -> Callable[[], None]:
-        head = source.effects(state.query, place, None, work.told)
+        head = source.effects(state.query, place, None, work.report)
         try:
-            cut = source.effects(state.query, place, (state.query, state.key), work.told)
+            cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
         except AttnError:  # a link that the mask hides
-            cut = None
-        every = source.effects(state.query, None, None, work.told) if again else known
-        found = replace(asked, head=head, cut=cut, every=every)
+            cut_document = None
+        every = source.effects(state.query, None, None, work.report) if again else earlier_effects
+        filled_effects = replace(new_effects, head=head, cut_document=cut_document, every=every)
 
         def take() -> None:
-            walk.effects = found
+            walk.effects = filled_effects
             walk.follow()
 
-        return walk.done(take)
+        return walk.when_done(take)
 
     walk.begin("effects", job)

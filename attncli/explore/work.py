@@ -10,7 +10,7 @@ Post = Callable[[Callable[[], None]], None]
 """Has a function called in the thread of the screen."""
 
 
-class Cancelled(BaseException):
+class WorkCancelled(BaseException):
     """The work is no longer wanted; no Exception, so that nothing on the way takes it for a failure."""
 
 
@@ -19,10 +19,10 @@ class Work:
     stop. failed: is given what went wrong."""
 
     def __init__(
-        self, post: Post, job: Callable[[Work], Callable[[], None]], *, name: str, failed: Callable[[Exception], None]
+        self, post: Post, job: Callable[[Work], Callable[[], None]], *, name: str, on_error: Callable[[Exception], None]
     ) -> None:
         self.name, self.share = name, 0.0
-        self._post, self._job, self._failed = post, job, failed
+        self._post, self._job, self._on_error = post, job, on_error
         self._stop = Event()
         # a daemon: who leaves does not wait for what cannot be interrupted, such as the reading of a large file
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -37,19 +37,19 @@ class Work:
         self._stop.set()
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether it is to stop."""
         return self._stop.is_set()
 
-    def told(self, share: float) -> None:
+    def report(self, share: float) -> None:
         """How much is done, 0 to 1. Raises Cancelled where no more is wanted."""
-        if self.cancelled:
-            raise Cancelled
+        if self.is_cancelled:
+            raise WorkCancelled
         self.share = share
 
     def post(self, act: Callable[[], None]) -> None:
         """Have something done in the thread of the screen, unless this work is stopped by then."""
-        self._post(lambda: None if self.cancelled else act())
+        self._post(lambda: None if self.is_cancelled else act())
 
     def wait(self, seconds: float) -> None:
         """Wait for its end, at most so long."""
@@ -57,11 +57,11 @@ class Work:
 
     def _run(self) -> None:
         try:
-            done = self._job(self)
-        except Cancelled:
+            finish = self._job(self)
+        except WorkCancelled:
             return
         except Exception as error:
-            found = error
-            self.post(lambda: self._failed(found))
+            failure = error
+            self.post(lambda: self._on_error(failure))
         else:
-            self.post(done)
+            self.post(finish)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from attncli.errors import AttnError, InputError, LimitError
-from attncli.inputs.dtypes import NATIVE, unsupported
+from attncli.inputs.dtypes import NATIVE, unsupported_dtype
 from attncli.inputs.npy import CHUNK, NpyHeader, read_npy_data, read_npy_header
 
 METADATA_MEMBER = "__metadata__.json"
@@ -30,40 +30,40 @@ EXPECTED = "an archive written by numpy.savez"
 class Archive:
     """An open .npz file: its members' headers, and their data when asked for."""
 
-    def __init__(self, zipped: zipfile.ZipFile, where: str, limit: int) -> None:
-        self._zipped = zipped
+    def __init__(self, zip_file: zipfile.ZipFile, where: str, limit: int) -> None:
+        self._zip = zip_file
         self._where = where
-        self._members = _checked_members(zipped, where, limit)
+        self._members = _check_members(zip_file, where, limit)
         self.names = [name for name in self._members if name != METADATA_MEMBER]
 
     def header(self, name: str) -> NpyHeader:
         """What an array is, without its data. Raises InputError, UnsupportedError."""
-        with self._opened(name) as (stream, size):
+        with self._open_member(name) as (stream, size):
             return read_npy_header(stream, name, self._where, size)
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """One array, as stored. Raises InputError, UnsupportedError."""
-        with self._opened(name) as (stream, size):
+        with self._open_member(name) as (stream, size):
             return read_npy_data(stream, read_npy_header(stream, name, self._where, size), name, self._where)
 
     def metadata(self) -> dict[str, str]:
         """The texts that `write_npz` put beside the arrays; {} in an archive of another writer. Raises InputError."""
         if METADATA_MEMBER not in self._members:
             return {}
-        with self._opened(METADATA_MEMBER) as (stream, _):
+        with self._open_member(METADATA_MEMBER) as (stream, _):
             raw = b"".join(iter(lambda: stream.read(CHUNK), b""))
         try:
-            found = json.loads(raw.decode("utf-8"))
+            metadata = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{METADATA_MEMBER} is not JSON", where=self._where, expected=EXPECTED) from error
-        if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
             raise InputError(f"{METADATA_MEMBER} is not texts by name", where=self._where, expected=EXPECTED)
-        return found
+        return metadata
 
     @contextmanager
-    def _opened(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+    def _open_member(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
         member = self._members[name]
-        with _told(self._where), self._zipped.open(member) as stream:
+        with _archive_errors(self._where), self._zip.open(member) as stream:
             yield stream, member.file_size  # type: ignore[misc]
 
 
@@ -71,8 +71,8 @@ class Archive:
 def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
     """The archive in a stream. Raises InputError for what is no zip of arrays (repeated names, encryption, unknown
     compression, sizes that cannot be), LimitError for one that holds more than `limit` bytes uncompressed."""
-    with _told(where), zipfile.ZipFile(_Bounded(stream, where)) as zipped:
-        yield Archive(zipped, where, limit)
+    with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
+        yield Archive(zip_file, where, limit)
 
 
 def write_npz(
@@ -80,25 +80,25 @@ def write_npz(
     tensors: Mapping[str, np.ndarray[Any, Any]],
     metadata: Mapping[str, str],
     *,
-    compressed: bool = False,
+    deflate: bool = False,
 ) -> None:
-    """Writes an archive in order of name and undated: the same content gives the same bytes. compressed: deflated.
+    """Writes an archive in order of name and undated: the same content gives the same bytes. deflate: deflated.
 
     bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the member
     `__metadata__.json`. Raises UnsupportedError for data types without numbers.
     """
-    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with zipfile.ZipFile(stream, "w", kind, compresslevel=1) as zipped:
+    kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", kind, compresslevel=1) as zip_file:
         if metadata:
-            zipped.writestr(zipfile.ZipInfo(METADATA_MEMBER, EARLIEST), json.dumps(dict(metadata), sort_keys=True))
+            zip_file.writestr(zipfile.ZipInfo(METADATA_MEMBER, EARLIEST), json.dumps(dict(metadata), sort_keys=True))
         for name in sorted(tensors):
-            found = tensors[name]
-            array = np.asarray(found.astype(np.float32) if found.dtype.name == "bfloat16" else found, order="C")
+            tensor = tensors[name]
+            array = np.asarray(tensor.astype(np.float32) if tensor.dtype.name == "bfloat16" else tensor, order="C")
             if array.dtype.name not in NATIVE:
-                raise unsupported(name, array.dtype.name, EXPECTED)
+                raise unsupported_dtype(name, array.dtype.name, EXPECTED)
             entry = zipfile.ZipInfo(f"{name}.npy", EARLIEST)
             entry.compress_type = kind
-            with zipped.open(entry, "w", force_zip64=True) as member:
+            with zip_file.open(entry, "w", force_zip64=True) as member:
                 npy_format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
@@ -107,8 +107,8 @@ def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
     one that holds more than `limit` bytes; a file of torch's older format, which is no zip, passes."""
     if not zipfile.is_zipfile(stream):
         return
-    with _told(where), zipfile.ZipFile(_Bounded(stream, where)) as zipped:
-        members = zipped.infolist()
+    with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
+        members = zip_file.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise InputError("this torch file is compressed", where=where, expected="a file written by torch.save")
     total = sum(member.file_size for member in members)
@@ -116,7 +116,7 @@ def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
         raise LimitError(f"the file holds {total:,} bytes of tensors", where=where, expected=f"at most {limit:,} bytes")
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedStream(io.RawIOBase):
     """A stream that refuses to read much at once."""
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
@@ -136,17 +136,17 @@ class _Bounded(io.RawIOBase):
         return self._stream.tell()
 
     def read(self, size: int = -1) -> bytes:
-        found = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
-        if len(found) > READ_LIMIT:
+        chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
+        if len(chunk) > READ_LIMIT:
             raise LimitError(
                 "the archive's directory is too large", where=self._where, expected=f"at most {READ_LIMIT:,} bytes"
             )
-        return found
+        return chunk
 
 
-def _checked_members(zipped: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
+def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
-    for member in zipped.infolist():
+    for member in zip_file.infolist():
         name = member.filename if member.filename == METADATA_MEMBER else member.filename.removesuffix(".npy")
         if name in members:
             raise InputError(f"the archive holds {name!r} twice", where=where, expected=EXPECTED)
@@ -171,7 +171,7 @@ def _checked_members(zipped: zipfile.ZipFile, where: str, limit: int) -> dict[st
 
 
 @contextmanager
-def _told(where: str) -> Iterator[None]:
+def _archive_errors(where: str) -> Iterator[None]:
     try:
         yield
     except AttnError:

@@ -24,14 +24,14 @@ ENTRIES = 64
 """Names of a folder that are looked at for letters; a folder may hold millions."""
 
 
-class Written(Struct, frozen=True):
+class PendingFile(Struct, frozen=True):
     """A file that is written, and not yet in its place. beside: the temporary file; target: its place."""
 
     beside: Path
     target: Path
 
 
-_waiting: ContextVar[list[Written] | None] = ContextVar("_waiting", default=None)
+_waiting: ContextVar[list[PendingFile] | None] = ContextVar("_waiting", default=None)
 _temporary: dict[Path, int] = {}
 """The temporary files that there are, each with the process that made it."""
 
@@ -43,19 +43,19 @@ def together() -> Iterator[None]:
     None where the block fails, or where one cannot take its place. All where it ends well, where the reader of the
     answer has gone (BrokenPipeError), and where the answer was given and is no (VerdictError). Raises AttnError.
     """
-    written: list[Written] = []
-    before = _waiting.set(written)
+    pending: list[PendingFile] = []
+    before = _waiting.set(pending)
     try:
         yield
     except (BrokenPipeError, VerdictError):
-        _commit(written)
+        _commit(pending)
         raise
     except BaseException:
-        for each in written:
-            _discard(each.beside)
+        for file in pending:
+            _discard(file.beside)
         raise
     else:
-        _commit(written)
+        _commit(pending)
     finally:
         _waiting.reset(before)
 
@@ -63,7 +63,7 @@ def together() -> Iterator[None]:
 def written_at(path: Path) -> Path:
     """Where the content of an output is now: still beside its place while others are awaited."""
     target = path.resolve()
-    return next((each.beside for each in reversed(_waiting.get() or []) if each.target == target), path)
+    return next((file.beside for file in reversed(_waiting.get() or []) if file.target == target), path)
 
 
 def discard_all() -> None:
@@ -134,7 +134,7 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     ) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
         raise _unwritable(path, error) from error
     if direct:
-        with _told(path), target.open("wb") as stream:
+        with _write_errors(path), target.open("wb") as stream:
             yield stream
         return
     ending = target.suffix if len(target.suffix) <= LONGEST_ENDING else ""
@@ -142,8 +142,8 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     _temporary[beside] = os.getpid()
     waiting = None if alone else _waiting.get()
     try:
-        with _told(path):
-            with _created(beside) as stream:
+        with _write_errors(path):
+            with _create(beside) as stream:
                 if mode is not None:
                     os.chmod(beside, mode)  # noqa: PTH101 - beside the other calls on handles and names
                 yield stream
@@ -155,42 +155,42 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
     if waiting is None:
         del _temporary[beside]
     else:
-        waiting.append(Written(beside, target))
+        waiting.append(PendingFile(beside, target))
 
 
-def _commit(written: list[Written]) -> None:
+def _commit(pending: list[PendingFile]) -> None:
     """Put every file in its place; where one cannot, all are as they were. Raises AttnError."""
-    done: list[tuple[Path, Path | None]] = []
+    replacements: list[tuple[Path, Path | None]] = []
     try:
-        for each in written:
-            with _told(each.target):
-                done.append((each.target, _kept(each.target)))
-                os.replace(each.beside, each.target)  # noqa: PTH105
-                del _temporary[each.beside]
+        for file in pending:
+            with _write_errors(file.target):
+                replacements.append((file.target, _keep_old(file.target)))
+                os.replace(file.beside, file.target)  # noqa: PTH105
+                del _temporary[file.beside]
     except BaseException:
-        for target, kept in reversed(done[:-1]):
+        for target, old in reversed(replacements[:-1]):
             with suppress(OSError):
-                target.unlink() if kept is None else os.replace(kept, target)  # noqa: PTH105
-        for each in written:
-            _discard(each.beside)
+                target.unlink() if old is None else os.replace(old, target)  # noqa: PTH105
+        for file in pending:
+            _discard(file.beside)
         raise
     finally:
-        for _, kept in done:
-            if kept is not None:
-                _discard(kept)
+        for _, old in replacements:
+            if old is not None:
+                _discard(old)
 
 
-def _kept(target: Path) -> Path | None:
+def _keep_old(target: Path) -> Path | None:
     """A second name for the file that is there now, so that it can come back; None where there is none, or where the
     file system knows no second names."""
-    kept = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
-    _temporary[kept] = os.getpid()
+    second_name = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
+    _temporary[second_name] = os.getpid()
     try:
-        os.link(target, kept)
+        os.link(target, second_name)
     except OSError:
-        del _temporary[kept]
+        del _temporary[second_name]
         return None
-    return kept
+    return second_name
 
 
 def _discard(beside: Path) -> None:
@@ -216,13 +216,13 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
     return not stat.S_ISREG(mode), target, stat.S_IMODE(mode)
 
 
-def _created(path: Path) -> BinaryIO:
+def _create(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     return os.fdopen(handle, "wb")
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:

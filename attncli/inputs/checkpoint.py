@@ -14,12 +14,12 @@ from attncli.arrays import backend as arrays
 from attncli.arrays import threads
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.array_pool import Pool
-from attncli.inputs.dtypes import named
+from attncli.inputs.dtypes import dtype_of_name
 from attncli.inputs.file_opening import is_there
 from attncli.inputs.positioned_file import PositionedFile
 from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, Stretch
-from attncli.inputs.read_product import multiplied, worth_it
-from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded, no_tensor
+from attncli.inputs.read_product import multiply_pieces, worth_it
+from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded_path, no_tensor
 from attncli.inputs.strict_json import read_object
 from attncli.inputs.widening import all_finite, convert
 
@@ -57,17 +57,17 @@ class Checkpoint:
         Raises as `described`, InputError for missing or malformed weights, UnsupportedError for weights that are
         neither safetensors nor torch's own files.
         """
-        found = cls.described(folder)
-        if tensors is None and not any(is_there(guarded(found.folder, name)) for name in (SINGLE, INDEX)):
+        checkpoint = cls.describe(folder)
+        if tensors is None and not any(is_there(guarded_path(checkpoint.folder, name)) for name in (SINGLE, INDEX)):
             from attncli.inputs.torch_checkpoint import is_pickled, open_pickled
 
-            if is_pickled(found.folder):
-                return open_pickled(found.folder, found.config)
-        found._tensors = find_tensors(found.folder) if tensors is None else dict(tensors)
-        return found
+            if is_pickled(checkpoint.folder):
+                return open_pickled(checkpoint.folder, checkpoint.config)
+        checkpoint._tensors = find_tensors(checkpoint.folder) if tensors is None else dict(tensors)
+        return checkpoint
 
     @classmethod
-    def described(cls, folder: Path) -> Checkpoint:
+    def describe(cls, folder: Path) -> Checkpoint:
         """Read `config.json` alone: no weights, as if there were none.
 
         Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of quantised weights,
@@ -78,7 +78,7 @@ class Checkpoint:
                 "this is not a folder", where=str(folder), expected="a folder with config.json and model.safetensors"
             )
         real = folder.resolve()
-        config = read_object(guarded(real, "config.json"), what="a model's config.json", tagged=True)
+        config = read_object(guarded_path(real, "config.json"), what="a model's config.json", with_tags=True)
         for key in PACKED:
             if config.get(key) is not None:
                 raise UnsupportedError(
@@ -117,13 +117,13 @@ class Checkpoint:
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         for row in different[[0, -1]] if different.size else ():
             self._check_rows(name, info, int(row), int(row) + 1)
-        found = np.empty((different.size, *info.shape[1:]), self._types(info, dtype)[1])
+        different_rows = np.empty((different.size, *info.shape[1:]), self._types(info, dtype)[1])
         begin = 0
         for end in (*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size):
             if end > begin:
-                self._fill(name, info, self._row(info, int(different[begin])), found[begin:end])
+                self._fill(name, info, self._row(info, int(different[begin])), different_rows[begin:end])
             begin = end
-        return found[places]
+        return different_rows[places]
 
     def product(
         self,
@@ -132,28 +132,34 @@ class Checkpoint:
         backend: arrays.Backend,
         bias: arrays.Array | None = None,
         *,
-        turned: bool = False,
+        in_out: bool = False,
     ) -> arrays.Array | None:
         """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied with as it is read;
-        None where the tensor is not the next one that is read ahead. turned: whether W is stored as [in, out].
+        None where the tensor is not the next one that is read ahead. in_out: whether W is stored as [in, out].
 
         W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as `read`.
         """
         info = self.info(name)
         ahead = self._plan is not None and self._plan.serves(name, info.start, info.stop)
-        stored = self._types(info, None)[0]
-        if self._plan is None or not ahead or not worth_it(x, info.shape, stored.itemsize, backend, turned=turned):
+        stored_dtype = self._types(info, None)[0]
+        if (
+            self._plan is None
+            or not ahead
+            or not worth_it(x, info.shape, stored_dtype.itemsize, backend, in_out=in_out)
+        ):
             return None
-        found, finite = multiplied(self._plan.pieces(), stored, info.shape, x, backend, bias, turned=turned)
+        product, finite = multiply_pieces(
+            self._plan.pieces(), stored_dtype, info.shape, x, backend, bias, in_out=in_out
+        )
         self.bytes_read += info.bytes
         if not finite:
-            raise self._not_finite(name, info, named(backend.dtype))
-        return found
+            raise self._not_finite(name, info, dtype_of_name(backend.dtype))
+        return product
 
     @cached_property
     def tokenizer_path(self) -> Path | None:
         """`tokenizer.json`, None if the folder has none."""
-        path = guarded(self.folder, "tokenizer.json")
+        path = guarded_path(self.folder, "tokenizer.json")
         return path if is_there(path) else None
 
     def ahead(self, names: Sequence[str]) -> None:
@@ -187,32 +193,32 @@ class Checkpoint:
     ) -> None:
         self.close()
 
-    def _fill(self, name: str, info: TensorInfo, start: int, found: Array) -> Array:
-        """Fill `found` with a tensor's numbers from byte `start` of its file on, converted to its type."""
-        stored, wanted = self._types(info, None)[0], found.reshape(-1)
+    def _fill(self, name: str, info: TensorInfo, start: int, target: Array) -> Array:
+        """Fill `target` with a tensor's numbers from byte `start` of its file on, converted to its type."""
+        stored_dtype, flat = self._types(info, None)[0], target.reshape(-1)
         about = f"tensor {name!r}"
-        stop = start + wanted.size * stored.itemsize
-        planned = self._plan is not None and self._plan.serves(name, start, stop)
-        done, finite = 0, True
-        if stored == found.dtype and not planned:
-            file, step = self._file(info), PIECE // stored.itemsize
-            for done in range(0, wanted.size, step):
-                part = wanted[done : done + step]
-                file.fill(part.view(np.uint8).data, start + done * stored.itemsize, about)
+        stop = start + flat.size * stored_dtype.itemsize
+        in_plan = self._plan is not None and self._plan.serves(name, start, stop)
+        position, finite = 0, True
+        if stored_dtype == target.dtype and not in_plan:
+            file, step = self._file(info), PIECE // stored_dtype.itemsize
+            for position in range(0, flat.size, step):
+                part = flat[position : position + step]
+                file.fill(part.view(np.uint8).data, start + position * stored_dtype.itemsize, about)
                 finite = finite and all_finite(part)
-        elif planned and self._plan:
-            finite = _converted(self._plan.pieces(), stored, wanted)
+        elif in_plan and self._plan:
+            finite = _convert_pieces(self._plan.pieces(), stored_dtype, flat)
         else:
             for piece in self._pieces(info, start, stop, about):
-                part = piece.view(stored)
-                finite = finite and convert(part, wanted[done : done + part.size])
-                done += part.size
+                part = piece.view(stored_dtype)
+                finite = finite and convert(part, flat[position : position + part.size])
+                position += part.size
         self.bytes_read += stop - start
-        if not planned and stop - start >= PIECE:
+        if not in_plan and stop - start >= PIECE:
             self._stop()
         if not finite:
-            raise self._not_finite(name, info, found.dtype)
-        return found
+            raise self._not_finite(name, info, target.dtype)
+        return target
 
     def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
         return InputError(
@@ -250,14 +256,14 @@ class Checkpoint:
     def _row(self, info: TensorInfo, row: int) -> int:
         return info.start + row * (info.bytes // max(info.shape[0], 1))
 
-    def _types(self, info: TensorInfo, wanted: str | None) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    def _types(self, info: TensorInfo, dtype: str | None) -> tuple[np.dtype[Any], np.dtype[Any]]:
         """How a tensor is stored, and the type to read it as."""
-        stored = named(info.dtype)
-        return stored.newbyteorder("<"), stored if wanted is None else named(wanted)
+        stored_dtype = dtype_of_name(info.dtype)
+        return stored_dtype.newbyteorder("<"), stored_dtype if dtype is None else dtype_of_name(dtype)
 
 
-def _converted(pieces: Pieces, stored: np.dtype[Any], wanted: Array) -> bool:
-    """Convert the pieces into `wanted`, where that repays it by two threads, and say whether every number is finite.
+def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) -> bool:
+    """Convert the pieces into `target`, where that repays it by two threads, and say whether every number is finite.
 
     Nothing else runs meanwhile but the thread that reads, which is mostly ahead.
     """
@@ -266,10 +272,10 @@ def _converted(pieces: Pieces, stored: np.dtype[Any], wanted: Array) -> bool:
 
     def take() -> None:
         for first, piece in pieces:
-            part, at = piece.view(stored), first // stored.itemsize
-            finite.append(convert(part, wanted[at : at + part.size]))
+            part, start = piece.view(stored_dtype), first // stored_dtype.itemsize
+            finite.append(convert(part, target[start : start + part.size]))
 
-    threads.at_once([take] if wanted.nbytes < WORTH_HELP else [take, take])
+    threads.at_once([take] if target.nbytes < WORTH_HELP else [take, take])
     return all(finite)
 
 

@@ -25,21 +25,23 @@ def verify(folder: Path, expected: Mapping[str, str], *, variables: Mapping[str,
     missing or differs, with both digests.
     """
     memory = cache_folder(variables) / MEMORY
-    remembered = _remembered(memory)
-    learned = {}
-    for name, wanted in expected.items():
+    memory_entries = _read_memory(memory)
+    new_entries = {}
+    for name, expected_digest in expected.items():
         path = (folder / name).resolve()
         stamp = _stamp(path)
-        if stamp is not None and remembered.get(str(path)) == [wanted, *stamp]:
+        if stamp is not None and memory_entries.get(str(path)) == [expected_digest, *stamp]:
             continue
-        found = digest(path)
-        if found != wanted:
-            raise InputError(f"{name!r} has the sha256 {found}", where=str(folder), expected=wanted, hint=hint)
+        file_digest = digest(path)
+        if file_digest != expected_digest:
+            raise InputError(
+                f"{name!r} has the sha256 {file_digest}", where=str(folder), expected=expected_digest, hint=hint
+            )
         if stamp is not None and stamp == _stamp(path):
-            learned[str(path)] = [wanted, *stamp]
-    if learned:
-        kept = {path: known for path, known in remembered.items() if path not in learned} | learned
-        _remember(memory, dict(list(kept.items())[-MOST_REMEMBERED:]))
+            new_entries[str(path)] = [expected_digest, *stamp]
+    if new_entries:
+        entries = {path: entry for path, entry in memory_entries.items() if path not in new_entries} | new_entries
+        _remember(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
 
 
 def digest(path: Path) -> str:
@@ -59,21 +61,21 @@ def cache_folder(variables: Mapping[str, str]) -> Path:
 def _stamp(path: Path) -> list[int] | None:
     """What changes when a file does. The time of change (ctime) cannot be set back by whoever writes the file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
-def _remembered(memory: Path) -> dict[str, object]:
+def _read_memory(memory: Path) -> dict[str, object]:
     try:
         return read_object(memory, what="a list of files")
     except AttnError:  # there is none yet, or it is not worth keeping
         return {}
 
 
-def _remember(memory: Path, known: Mapping[str, object]) -> None:
+def _remember(memory: Path, entries: Mapping[str, object]) -> None:
     with suppress(OSError, AttnError):
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with atomic_writer(memory, alone=True) as stream:
-            stream.write(json.dumps(known).encode())
+            stream.write(json.dumps(entries).encode())

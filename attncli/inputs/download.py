@@ -11,16 +11,16 @@ from typing import assert_never
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs import pickled_files as pickled
+from attncli.inputs import pickled_files
 from attncli.inputs.fetching import Fetch, Parts
 from attncli.inputs.hub_cache import GENERATION, TOKENIZER, HubId
 from attncli.inputs.remote import Remote
-from attncli.inputs.safetensors_file import Header
+from attncli.inputs.safetensors_file import SafetensorsHeader
 from attncli.inputs.shards import CONVERT, INDEX, SINGLE, TensorInfo, find_tensors, local_header, shard_names
 
 
 def download(
-    wanted: HubId, cache: Path, variables: Mapping[str, str], asked: Fetch
+    hub_id: HubId, cache: Path, variables: Mapping[str, str], fetch: Fetch
 ) -> tuple[Path, Mapping[str, TensorInfo] | None]:
     """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where its tensors would
     lie.
@@ -31,19 +31,19 @@ def download(
     UnsupportedError where the model has neither safetensors nor, with torch to read them, pickled weights; what
     `asked.accept` raises.
     """
-    hub = Remote(wanted, cache, variables, watch=asked.watch)
-    with _quiet(bars=asked.note is not None and sys.stderr is not None and sys.stderr.isatty()):
-        if asked.note is not None:
-            asked.note(f"fetching {wanted} from {hub.endpoint}")
+    hub = Remote(hub_id, cache, variables, watch=fetch.watch)
+    with _quiet(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):
+        if fetch.note is not None:
+            fetch.note(f"fetching {hub_id} from {hub.endpoint}")
         hub.probe("config.json")
-        config = hub.file("config.json", wanted.revision)
+        config = hub.file("config.json", hub_id.revision)
         if config is None:
-            raise UnsupportedError(f"{wanted} has no config.json", where=hub.endpoint, expected="a transformers model")
+            raise UnsupportedError(f"{hub_id} has no config.json", where=hub.endpoint, expected="a transformers model")
         folder = config.parent
-        asked.accept(folder)
+        fetch.accept(folder)
         commit = folder.name  # everything else comes from the same version, even if the branch moves on
         hub.file(TOKENIZER, commit)
-        match asked.parts:
+        match fetch.parts:
             case Parts.WHOLE:
                 hub.file(GENERATION, commit)
                 _weights(hub, commit)
@@ -52,7 +52,7 @@ def download(
             case Parts.TOKENIZER:
                 pass
             case _:
-                assert_never(asked.parts)
+                assert_never(fetch.parts)
         return folder, None
 
 
@@ -66,10 +66,10 @@ def _weights(hub: Remote, commit: str) -> None:
         return
     if not torch_is_installed():
         raise _no_weights(hub)
-    index = hub.file(pickled.INDEX, commit)
+    index = hub.file(pickled_files.INDEX, commit)
     if index is not None:
-        _shards(hub, commit, pickled.pickled_shards(index))
-    elif hub.file(pickled.WHOLE, commit) is None:
+        _shards(hub, commit, pickled_files.pickled_shards(index))
+    elif hub.file(pickled_files.WHOLE, commit) is None:
         raise _no_weights(hub)
 
 
@@ -77,7 +77,7 @@ def _shards(hub: Remote, commit: str, names: Sequence[str]) -> None:
     for shard in names:
         if hub.file(shard, commit) is None:
             raise InputError(
-                f"the shard {shard!r} of {hub.wanted} is missing",
+                f"the shard {shard!r} of {hub.hub_id} is missing",
                 where=hub.endpoint,
                 expected="every file that its index names",
             )
@@ -88,13 +88,13 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
         raise UnsupportedError(
-            f"{hub.wanted} has no {SINGLE}",
+            f"{hub.hub_id} has no {SINGLE}",
             where=hub.endpoint,
             expected="safetensors, whose headers tell what is in them; pickled weights tell it when they are here",
-            hint=f"attn run --model {hub.wanted}",
+            hint=f"attn run --model {hub.hub_id}",
         )
 
-    def header(path: Path) -> Header | None:
+    def header(path: Path) -> SafetensorsHeader | None:
         return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
 
     return find_tensors(folder.resolve(), header)
@@ -102,9 +102,9 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
 
 def _no_weights(hub: Remote) -> UnsupportedError:
     return UnsupportedError(
-        f"{hub.wanted} has no {SINGLE}",
+        f"{hub.hub_id} has no {SINGLE}",
         where=hub.endpoint,
-        expected=f"weights as safetensors, or as {pickled.WHOLE} with torch to read it",
+        expected=f"weights as safetensors, or as {pickled_files.WHOLE} with torch to read it",
         hint=CONVERT,
     )
 

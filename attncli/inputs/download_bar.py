@@ -14,19 +14,19 @@ def bar_class(watch: Watch, file: str) -> type:
     """A class that the library takes in place of its bars: it draws nothing and tells `watch`."""
     from tqdm import tqdm
 
-    class Told(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
+    class ProgressBar(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
         monitor_interval = 0  # nothing is drawn that a thread would have to refresh
 
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **{**named, "disable": False, "file": StringIO()})
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "disable": False, "file": StringIO()})
 
-        def display(self, *given: Any, **named: Any) -> bool:
+        def display(self, *args: Any, **kwargs: Any) -> bool:
             return True
 
         def update(self, n: float | None = 1) -> bool | None:
-            drawn: bool | None = super().update(n)
+            displayed: bool | None = super().update(n)
             if self.total:
                 watch(file, min(self.n / self.total, 1.0))
-            return drawn
+            return displayed
 
-    return Told
+    return ProgressBar

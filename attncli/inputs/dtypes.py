@@ -19,7 +19,7 @@ MOST_AXES = 32
 
 
 @cache
-def named(name: str) -> np.dtype[Any]:
+def dtype_of_name(name: str) -> np.dtype[Any]:
     """The NumPy data type of that name; bfloat16 through ml_dtypes. Raises KeyError for any other."""
     if name == "bfloat16":
         import ml_dtypes
@@ -30,7 +30,7 @@ def named(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def unsupported(tensor: str, dtype: str, where: str) -> UnsupportedError:
+def unsupported_dtype(tensor: str, dtype: str, where: str) -> UnsupportedError:
     """The refusal of a tensor for its data type."""
     return UnsupportedError(f"tensor {tensor!r} has the data type {dtype}", where=where, expected=SUPPORTED)
 
@@ -57,34 +57,34 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     return count * dtype.itemsize
 
 
-def checked(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool) -> np.ndarray[Any, Any]:
+def check_array(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool) -> np.ndarray[Any, Any]:
     """An array in the machine's byte order and row-major order, found fit to compute with.
 
     Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is neither 0 nor 1 and,
     unless `allow_nonfinite`, for NaN and Inf, naming the first position.
     """
     native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    known = native.dtype.str[1:] in NATIVE_CODES  # asking for a name takes longer than reading a small array
-    if not known and native.dtype.name != "bfloat16":
-        raise unsupported(tensor, native.dtype.name, where)
-    ordered = np.asarray(native, order="C")
-    if ordered.dtype.kind == "b" and ordered.size and int(ordered.view(np.uint8).max()) > 1:
+    is_native = native.dtype.str[1:] in NATIVE_CODES  # asking for a name takes longer than reading a small array
+    if not is_native and native.dtype.name != "bfloat16":
+        raise unsupported_dtype(tensor, native.dtype.name, where)
+    row_major = np.asarray(native, order="C")
+    if row_major.dtype.kind == "b" and row_major.size and int(row_major.view(np.uint8).max()) > 1:
         raise InputError(f"tensor {tensor!r} holds truth values other than 0 and 1", where=where)
-    is_float = ordered.dtype.kind == "f" or not known
+    is_float = row_major.dtype.kind == "f" or not is_native
     if is_float and not allow_nonfinite:
-        finite = np.isfinite(ordered)
+        finite = np.isfinite(row_major)
         if not finite.all():
-            raise _nonfinite(tensor, ordered, finite, where)
-    return ordered
+            raise _nonfinite(tensor, row_major, finite, where)
+    return row_major
 
 
 def _nonfinite(tensor: str, array: np.ndarray[Any, Any], finite: np.ndarray[Any, Any], where: str) -> InputError:
     place = np.unravel_index(int(np.argmin(finite)), array.shape)
-    at = ", ".join(str(int(index)) for index in place)
-    found = float(array[place])
+    place_text = ", ".join(str(int(index)) for index in place)
+    value = float(array[place])
     bad = array.size - int(np.count_nonzero(finite))
     return InputError(
-        f"tensor {tensor!r} holds {found} at [{at}], the first of {bad:,} that are not finite",
+        f"tensor {tensor!r} holds {value} at [{place_text}], the first of {bad:,} that are not finite",
         where=where,
         expected="finite numbers",
     )

@@ -50,9 +50,9 @@ def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[Bin
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read this file: {reason}", where=str(path), expected=what) from error
     try:
-        found = os.fstat(handle)
-        _check(found.st_mode, found.st_size, path, what, limit)
-        return os.fdopen(handle, "rb"), found.st_size
+        status = os.fstat(handle)
+        _check(status.st_mode, status.st_size, path, what, limit)
+        return os.fdopen(handle, "rb"), status.st_size
     except BaseException:
         os.close(handle)
         raise
@@ -68,16 +68,16 @@ def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
 def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     """The next `count` bytes. Raises InputError where the file ends before them or cannot be read."""
     try:
-        found = stream.read(count)
+        data = stream.read(count)
     except OSError as error:
         raise InputError(f"cannot read this file: {error.strerror or error}", where=where) from error
-    if len(found) != count:
+    if len(data) != count:
         raise InputError(
-            f"this file is cut short: {len(found):,} bytes where {count:,} are needed",
+            f"this file is cut short: {len(data):,} bytes where {count:,} are needed",
             where=where,
             expected="the whole file",
         )
-    return found
+    return data
 
 
 def _check(mode: int, size: int, path: Path, what: str, limit: int) -> None:

@@ -32,7 +32,7 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
     for place, char in enumerate(text):
         if place > start or place == 0:
             flags = flags + 1 if _is_flag_half(char) else 0
-        if place and not _joined(text, start, place, flags):
+        if place and not _is_joined(text, start, place, flags):
             yield start, place
             start = place
             flags = int(_is_flag_half(char))
@@ -48,7 +48,7 @@ def _ascii(text: str) -> Iterator[tuple[int, int]]:
         place = end
 
 
-def _joined(text: str, start: int, place: int, flags: int) -> bool:
+def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
     """Whether the character at `place` belongs to the cluster from `start`; `flags`: regional indicators in it, this
     one counted."""
     before, char = text[place - 1], text[place]
@@ -91,5 +91,5 @@ def _is_syllable(before: str, char: str) -> bool:
     open_syllable = "\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0
     if open_syllable or "\u1160" <= before <= "\u11a7" or "\ud7b0" <= before <= "\ud7c6":
         return "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
-    closed = "\uac00" <= before <= "\ud7a3" or "\u11a8" <= before <= "\u11ff" or "\ud7cb" <= before <= "\ud7fb"
-    return closed and ("\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb")
+    closed_syllable = "\uac00" <= before <= "\ud7a3" or "\u11a8" <= before <= "\u11ff" or "\ud7cb" <= before <= "\ud7fb"
+    return closed_syllable and ("\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb")

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from attncli.errors import AttnError, InputError
 from attncli.inputs.fetching import WHOLE, Fetch, Parts
-from attncli.inputs.hub_cache import DESCRIPTION, TOKENIZER, HubId, cache_folder, cached
+from attncli.inputs.hub_cache import DESCRIPTION, TOKENIZER, HubId, cache_folder, find_snapshot
 from attncli.inputs.shards import TensorInfo
 
 
-class Resolved(Struct, frozen=True):
+class ModelLocation(Struct, frozen=True):
     """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found.
 
     tensors: where they would lie, for weights that were not wanted and are not there; None for weights that are.
@@ -28,7 +28,7 @@ class Resolved(Struct, frozen=True):
     tensors: Mapping[str, TensorInfo] | None = None
 
 
-def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> Resolved:
+def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> ModelLocation:
     """The folder of a model.
 
     name: a folder, or a hub id `owner/name[@revision]`. A folder of that name comes first. A model that is in the
@@ -38,9 +38,9 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists and folder.is_dir():
-        return Resolved(folder, name, None, "folder")
-    wanted = HubId.parse(name)
-    if wanted is None or exists:
+        return ModelLocation(folder, name, None, "folder")
+    hub_id = HubId.parse(name)
+    if hub_id is None or exists:
         what = "this is a file, not a folder" if exists else "there is no such folder"
         raise InputError(
             what,
@@ -48,37 +48,39 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
             expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]",
         )
     cache = cache_folder(variables)
-    found = cached(cache, wanted)
+    snapshot = find_snapshot(cache, hub_id)
     missing = (
         []
-        if found is None
-        else [file for file in found.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
+        if snapshot is None
+        else [file for file in snapshot.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
     )
-    if found is not None and not missing:
-        return Resolved(found.folder, name, found.commit, "cache")
+    if snapshot is not None and not missing:
+        return ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
     # without its weights a model is of no use; without a tokenizer it still runs on token ids
     usable = (
-        None if found is None or set(missing) - {TOKENIZER} else Resolved(found.folder, name, found.commit, "cache")
+        None
+        if snapshot is None or set(missing) - {TOKENIZER}
+        else ModelLocation(snapshot.folder, name, snapshot.commit, "cache")
     )
     if is_offline(variables):
         if usable is not None:
             return usable
-        lacks = f"lacks {missing[0]} of {wanted}" if missing else f"does not hold {wanted}"
+        lacks = f"lacks {missing[0]} of {hub_id}" if missing else f"does not hold {hub_id}"
         expected, hint = "a model in the cache, or a folder that exists", "unset HF_HUB_OFFLINE, or --model FOLDER"
         what = f"the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it"
         raise InputError(what, where=str(cache), expected=expected, hint=hint)
     from attncli.inputs.download import download
 
     try:
-        fetched, tensors = download(wanted, cache, variables, fetch)
+        folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
     except AttnError:
         if usable is not None:
             return usable
         raise
-    return Resolved(fetched, name, fetched.name, "hub", tensors)
+    return ModelLocation(folder_in_cache, name, folder_in_cache.name, "hub", tensors)
 
 
 def is_offline(variables: Mapping[str, str]) -> bool:
     """Whether the person forbids using the network, as the hub's own library reads it."""
-    told = variables.get("HF_HUB_OFFLINE") or variables.get("TRANSFORMERS_OFFLINE") or ""
-    return told.upper() in ("1", "ON", "YES", "TRUE")
+    setting = variables.get("HF_HUB_OFFLINE") or variables.get("TRANSFORMERS_OFFLINE") or ""
+    return setting.upper() in ("1", "ON", "YES", "TRUE")

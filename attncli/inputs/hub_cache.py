@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from attncli.errors import AttnError
-from attncli.inputs import pickled_files as pickled
+from attncli.inputs import pickled_files
 from attncli.inputs.shards import INDEX, SINGLE, shard_names
 
 DEFAULT_REVISION = "main"
@@ -39,10 +39,10 @@ class HubId(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> HubId | None:
         """The id in "owner/name" or "owner/name@revision"; None where the text cannot be one."""
-        name, at, revision = text.partition("@")
+        name, separator, revision = text.partition("@")
         if not _ID.fullmatch(name) or any(part in name for part in ("--", "..")):
             return None
-        if not at:
+        if not separator:
             return cls(name)
         return cls(name, revision) if _REVISION.fullmatch(revision) and ".." not in revision else None
 
@@ -61,32 +61,34 @@ class Snapshot(Struct, frozen=True):
 
 def cache_folder(variables: Mapping[str, str]) -> Path:
     """Where the hub's library keeps its cache: HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub."""
-    told = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE")
+    setting = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE")
     home = variables.get("HF_HOME") or f"{variables.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
-    return Path(os.path.expandvars(os.path.expanduser(told or f"{home}/hub")))  # noqa: PTH111 - never raises
+    return Path(os.path.expandvars(os.path.expanduser(setting or f"{home}/hub")))  # noqa: PTH111 - never raises
 
 
-def cached(cache: Path, wanted: HubId) -> Snapshot | None:
+def find_snapshot(cache: Path, hub_id: HubId) -> Snapshot | None:
     """The version of a model that the cache holds for this id; None if there is none. Never uses the network."""
-    repository = cache / (_FOLDER + wanted.name.replace("/", "--"))
-    commit = wanted.revision if COMMIT.fullmatch(wanted.revision) else _commit(repository, wanted.revision)
+    repository = cache / (_FOLDER + hub_id.name.replace("/", "--"))
+    commit = hub_id.revision if COMMIT.fullmatch(hub_id.revision) else _commit(repository, hub_id.revision)
     if commit is None or not (repository / "snapshots" / commit).is_dir():
         return None
     folder = repository / "snapshots" / commit
-    return Snapshot(wanted.name, commit, folder, tuple(_missing(repository, folder)))
+    return Snapshot(hub_id.name, commit, folder, tuple(_missing(repository, folder)))
 
 
 def _commit(repository: Path, revision: str) -> str | None:
     """The commit that a branch, a tag or the beginning of a commit names; None where the cache knows none, or
     several."""
     try:
-        found = (repository / "refs" / revision).read_text(encoding="ascii").strip()
-        return found if COMMIT.fullmatch(found) else None
+        commit = (repository / "refs" / revision).read_text(encoding="ascii").strip()
+        return commit if COMMIT.fullmatch(commit) else None
     except (OSError, ValueError):
         if not _SHORT_COMMIT.fullmatch(revision):
             return None
-    begun = [folder.name for folder in (repository / "snapshots").glob(f"{revision}*") if COMMIT.fullmatch(folder.name)]
-    return begun[0] if len(begun) == 1 else None
+    commits = [
+        folder.name for folder in (repository / "snapshots").glob(f"{revision}*") if COMMIT.fullmatch(folder.name)
+    ]
+    return commits[0] if len(commits) == 1 else None
 
 
 def all_cached(cache: Path) -> Iterator[Snapshot]:
@@ -115,7 +117,10 @@ def _missing(repository: Path, folder: Path) -> Iterator[str]:
 
 def _weights(folder: Path) -> list[str]:
     """The names of the weight files that a model needs, safetensors before what torch pickled."""
-    for whole, index, shards in ((SINGLE, INDEX, shard_names), (pickled.WHOLE, pickled.INDEX, pickled.pickled_shards)):
+    for whole, index, shards in (
+        (SINGLE, INDEX, shard_names),
+        (pickled_files.WHOLE, pickled_files.INDEX, pickled_files.pickled_shards),
+    ):
         if (folder / whole).exists():
             return [whole]
         if (folder / index).exists():

@@ -35,30 +35,30 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
     where = str(path)
     match path.suffix.lower():
         case ".npy" | ".npz" | ".safetensors":
-            found = _only(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
+            matrix = _only(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
         case ".json":
-            found = _from_rows(
+            matrix = _from_rows(
                 _json_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), what, where),
                 what,
                 where,
             )
         case ".csv" | ".tsv":
-            found = _from_rows(
+            matrix = _from_rows(
                 _csv_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), where), what, where
             )
         case kind:
             raise InputError(
                 f"{kind or 'no ending'} is not a known kind of {what} file", where=where, expected=" ".join(FORMATS)
             )
-    if found.ndim == 3 and len(found) == 1:
-        found = found[0]
-    if found.ndim != 2 or 0 in found.shape:
+    if matrix.ndim == 3 and len(matrix) == 1:
+        matrix = matrix[0]
+    if matrix.ndim != 2 or 0 in matrix.shape:
         raise InputError(
-            f"the {what} has the shape {list(found.shape)}", where=where, expected="a matrix: rows and columns"
+            f"the {what} has the shape {list(matrix.shape)}", where=where, expected="a matrix: rows and columns"
         )
-    if found.dtype.kind not in "biu":
-        _check_finite(found, what, where)
-    return found
+    if matrix.dtype.kind not in "biu":
+        _check_finite(matrix, what, where)
+    return matrix
 
 
 def _only(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np.ndarray[Any, Any]:
@@ -76,15 +76,15 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
     import orjson
 
     try:
-        found = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
+        rows = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        at = f"line {error.lineno}, column {error.colno}"
+        place = f"line {error.lineno}, column {error.colno}"
         raise InputError(
-            f"this is not JSON at {at}: {error.msg}", where=where, expected="a list of rows of finite numbers"
+            f"this is not JSON at {place}: {error.msg}", where=where, expected="a list of rows of finite numbers"
         ) from error
-    if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise InputError(f"the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]")
-    return found
+    return rows
 
 
 def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
@@ -119,7 +119,7 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
         for column, value in enumerate(row):
             if not isinstance(value, bool | int | float):
                 raise InputError(
-                    f"row {place}, column {column} of the {what} is {_shown(value)}",
+                    f"row {place}, column {column} of the {what} is {_cell_text(value)}",
                     where=where,
                     expected="a number, no header",
                 )
@@ -127,7 +127,7 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
     return np.array(rows, dtype=np.bool_ if truth else np.float64).reshape(len(rows), width)
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -139,9 +139,9 @@ def _shown(value: object) -> str:
             return "a list or an object"
 
 
-def _check_finite(found: np.ndarray[Any, Any], what: str, where: str) -> None:
-    finite = np.isfinite(found)
+def _check_finite(matrix: np.ndarray[Any, Any], what: str, where: str) -> None:
+    finite = np.isfinite(matrix)
     if not finite.all():
-        row, column = np.unravel_index(int(np.argmin(finite)), found.shape)
-        value = float(found[row, column])
+        row, column = np.unravel_index(int(np.argmin(finite)), matrix.shape)
+        value = float(matrix[row, column])
         raise InputError(f"row {row}, column {column} of the {what} is {value}", where=where, expected="finite numbers")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from numpy.lib import format as npy_format
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.dtypes import NATIVE, byte_count, unsupported
+from attncli.inputs.dtypes import NATIVE, byte_count, unsupported_dtype
 
 CHUNK = 2**22
 
@@ -54,12 +54,12 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
             expected="an array of numbers",
         )
     if dtype.newbyteorder("=").name not in NATIVE:
-        raise unsupported(name, _spelled(dtype), where)
+        raise unsupported_dtype(name, _dtype_text(dtype), where)
     size = byte_count(name, dtype, shape, where)
-    left = total - (stream.tell() - start)
-    if size != left:
+    data_size = total - (stream.tell() - start)
+    if size != data_size:
         raise InputError(
-            f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, but {left:,} are there",
+            f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, but {data_size:,} are there",
             where=where,
             expected="a whole array file",
         )
@@ -70,21 +70,21 @@ def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) ->
     """The array that follows a header. Raises InputError where the data end early."""
     flat = np.empty(header.size, np.uint8)
     view = flat.data
-    done = 0
-    while done < header.size:
-        part = stream.read(min(CHUNK, header.size - done))
+    position = 0
+    while position < header.size:
+        part = stream.read(min(CHUNK, header.size - position))
         if not part:
             raise InputError(
-                f"the array {name!r} ends after {done:,} of {header.size:,} bytes",
+                f"the array {name!r} ends after {position:,} of {header.size:,} bytes",
                 where=where,
                 expected="the whole file",
             )
-        view[done : done + len(part)] = part
-        done += len(part)
+        view[position : position + len(part)] = part
+        position += len(part)
     return flat.view(header.dtype).reshape(header.shape, order="F" if header.column_major else "C")
 
 
-def _spelled(dtype: np.dtype[Any]) -> str:
+def _dtype_text(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "V" and dtype.names is None:
         return f"{dtype.itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)"
     return "records" if dtype.names is not None else dtype.name

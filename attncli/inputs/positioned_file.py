@@ -25,7 +25,7 @@ class PositionedFile:
         self.path = path
         self._stream, self.size = open_regular(path, what=what, limit=LARGEST_FILE)
         self._handle = self._stream.fileno()
-        self._written = os.fstat(self._handle).st_mtime_ns
+        self._write_time = os.fstat(self._handle).st_mtime_ns
         self._lock = threading.Lock()
 
     def fill(self, view: memoryview, start: int, about: str) -> None:
@@ -33,20 +33,20 @@ class PositionedFile:
 
         Raises InputError where the file has become shorter, has been written to since it was opened, or fails.
         """
-        done = 0
+        position = 0
         try:
-            while done < len(view):
-                count = self._read(view[done : done + CALL_LIMIT], start + done)
+            while position < len(view):
+                count = self._read(view[position : position + CALL_LIMIT], start + position)
                 if count == 0:
-                    raise self._changed(
-                        f"{about} ends after {done:,} of {len(view):,} bytes: the file became shorter while it was read"
+                    raise self._change_error(
+                        f"{about} ends after {position:,} of {len(view):,} bytes: the file became shorter while it was read"
                     )
-                done += count
+                position += count
             now = os.fstat(self._handle)
         except OSError as error:
             raise InputError(f"{about} cannot be read: {error.strerror or error}", where=str(self.path)) from error
-        if (now.st_size, now.st_mtime_ns) != (self.size, self._written):
-            raise self._changed("this file was changed while it was read")
+        if (now.st_size, now.st_mtime_ns) != (self.size, self._write_time):
+            raise self._change_error("this file was changed while it was read")
 
     def at_hand(self, place: int) -> bool:
         """Whether reading this byte waits for no disk; true where the system does not say."""
@@ -71,5 +71,5 @@ class PositionedFile:
             self._stream.seek(start)
             return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
 
-    def _changed(self, what: str) -> InputError:
+    def _change_error(self, what: str) -> InputError:
         return InputError(what, where=str(self.path), expected="a file that nobody writes to")

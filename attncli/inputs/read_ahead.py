@@ -50,10 +50,10 @@ class Pieces:
     `PositionedFile`.
     """
 
-    def __init__(self, stretch: Stretch, free: list[Array], tell: Callable[[int], None]) -> None:
-        self._stretch, self._free, self._tell = stretch, free, tell
+    def __init__(self, stretch: Stretch, free: list[Array], on_take: Callable[[int], None]) -> None:
+        self._stretch, self._free, self._on_take = stretch, free, on_take
         self._size, self._step = stretch.stop - stretch.start, stretch.step
-        self._taken, self._lock = 0, Lock()
+        self._position, self._lock = 0, Lock()
         self.count = -(-self._size // self._step)
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
@@ -69,10 +69,10 @@ class Pieces:
 
     def _next(self) -> int:
         with self._lock:
-            first = self._taken
-            self._taken += self._step
+            first = self._position
+            self._position += self._step
             if first < self._size:
-                self._tell(min(self._step, self._size - first))
+                self._on_take(min(self._step, self._size - first))
         return first
 
 
@@ -81,18 +81,22 @@ class ReadAhead:
     memory yet, at most 128 MiB before they are taken."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
-        self._left = [stretch for stretch in stretches if stretch.stop > stretch.start]
+        self._stretches = [stretch for stretch in stretches if stretch.stop > stretch.start]
         self._free: list[Array] = []
-        self._taken = self._reached = 0
-        self._stopped = False
-        self._moved = Condition()
+        self._taken_bytes = self._reached_bytes = 0
+        self._is_stopped = False
+        self._change = Condition()
         # a daemon, so that a run that ends early does not wait for bytes that nobody wants
-        self._thread = Thread(target=self._fetch, args=(tuple(self._left),), name="attn-read-ahead", daemon=True)
+        self._thread = Thread(target=self._fetch, args=(tuple(self._stretches),), name="attn-read-ahead", daemon=True)
         self._thread.start()
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
         """Whether the next bytes in line are just these."""
-        return bool(self._left) and (self._left[0].tensor, self._left[0].start, self._left[0].stop) == (
+        return bool(self._stretches) and (
+            self._stretches[0].tensor,
+            self._stretches[0].start,
+            self._stretches[0].stop,
+        ) == (
             tensor,
             start,
             stop,
@@ -100,33 +104,33 @@ class ReadAhead:
 
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""
-        return Pieces(self._left.pop(0), self._free, self._take)
+        return Pieces(self._stretches.pop(0), self._free, self._take)
 
     def close(self) -> None:
         """Stop reading and wait for the thread."""
-        with self._moved:
-            self._stopped = True
-            self._moved.notify()
-        self._left.clear()
+        with self._change:
+            self._is_stopped = True
+            self._change.notify()
+        self._stretches.clear()
         self._thread.join()
 
     def _take(self, count: int) -> None:
-        self._taken += count
-        if self._taken + AHEAD // 2 > self._reached:
-            with self._moved:
-                self._moved.notify()
+        self._taken_bytes += count
+        if self._taken_bytes + AHEAD // 2 > self._reached_bytes:
+            with self._change:
+                self._change.notify()
 
     def _fetch(self, stretches: Sequence[Stretch]) -> None:
         away = np.empty(0, np.uint8)
         for stretch in stretches:
             for start in range(stretch.start, stretch.stop, PIECE):
-                with self._moved:
-                    self._moved.wait_for(lambda: self._stopped or self._reached < self._taken + AHEAD)
-                    if self._stopped:
+                with self._change:
+                    self._change.wait_for(lambda: self._is_stopped or self._reached_bytes < self._taken_bytes + AHEAD)
+                    if self._is_stopped:
                         return
                 count = min(PIECE, stretch.stop - start)
-                if self._reached >= self._taken and not stretch.file.at_hand(start + count - 1):
+                if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(start + count - 1):
                     away = away if away.size else np.empty(PIECE, np.uint8)
                     with suppress(InputError):  # whoever takes these bytes will say it
                         stretch.file.fill(away[:count].data, start, "")
-                self._reached += count
+                self._reached_bytes += count

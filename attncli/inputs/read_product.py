@@ -23,10 +23,10 @@ MANY_ROWS_STEP = 2**19
 little."""
 
 
-def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend, *, turned: bool = False) -> bool:
+def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend, *, in_out: bool = False) -> bool:
     """Whether x, [row, in], is rows of floats for a matrix of this shape, [out, in], that can be multiplied with in
-    tiles. item: bytes of a stored number. turned: whether the matrix is stored as [in, out]."""
-    if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not turned] or len(x) < 2 or backend.device != "cpu":
+    tiles. item: bytes of a stored number. in_out: whether the matrix is stored as [in, out]."""
+    if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not in_out] or len(x) < 2 or backend.device != "cpu":
         return False
     if backend.dtype_of(x) != backend.dtype or shape[1] * max(item, ITEM[backend.dtype]) > PIECE:
         return False
@@ -34,20 +34,20 @@ def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend, *, 
         return True
     rows = np.asarray(x)
     few = len(rows) <= few_rows.FEW_ROWS
-    if turned:  # each piece gives a part of every sum, which is much to hold where there are many
+    if in_out:  # each piece gives a part of every sum, which is much to hold where there are many
         return few and rows.dtype.itemsize >= 4
     return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and (not few or few_rows.block_of(rows) is not None)
 
 
-def multiplied(
+def multiply_pieces(
     pieces: Pieces,
-    stored: np.dtype[Any],
+    stored_dtype: np.dtype[Any],
     shape: Sequence[int],
     x: AnyArray,
     backend: Backend,
     bias: AnyArray | None,
     *,
-    turned: bool = False,
+    in_out: bool = False,
 ) -> tuple[AnyArray, bool]:
     """x·Wᵀ + b, [row, out], and whether every number of W, [out, in], is finite in both types. pieces: whole rows of W,
     or of Wᵀ where it is stored turned.
@@ -56,17 +56,17 @@ def multiplied(
     number each weight is looked at.
     """
     if backend.name != "numpy":
-        return _by_library(pieces, stored, shape, x, backend, bias)
-    tiles = _by_turned_tiles if turned else _by_tiles
-    found, finite = tiles(pieces, stored, shape, np.asarray(x))
+        return _by_library(pieces, stored_dtype, shape, x, backend, bias)
+    tiles = _by_turned_tiles if in_out else _by_tiles
+    product, finite = tiles(pieces, stored_dtype, shape, np.asarray(x))
     if bias is not None:
-        found += np.asarray(bias)
-    return found, finite
+        product += np.asarray(bias)
+    return product, finite
 
 
 def _by_library(
     pieces: Pieces,
-    stored: np.dtype[Any],
+    stored_dtype: np.dtype[Any],
     shape: Sequence[int],
     x: AnyArray,
     backend: Backend,
@@ -74,17 +74,17 @@ def _by_library(
 ) -> tuple[AnyArray, bool]:
     """`multiplied` by a library that widens and adds the bias as part of its product."""
     rows, width = shape
-    found = backend.full((len(x), rows), 0, backend.dtype)
+    result = backend.full((len(x), rows), 0, backend.dtype)
     finite: list[bool] = []
 
     def take() -> None:
         for first, piece in pieces:
-            numbers = piece.view(stored)
+            numbers = piece.view(stored_dtype)
             weight = backend.array(numbers.reshape(-1, width))
-            above = first // (width * stored.itemsize)
+            above = first // (width * stored_dtype.itemsize)
             part = slice(above, above + len(weight))
             product = backend.affine(x, weight, None if bias is None else bias[part])
-            found[:, part] = product
+            result[:, part] = product
             finite.append(
                 bool(backend.isfinite(product[0]).all())
                 or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
@@ -92,13 +92,13 @@ def _by_library(
 
     with backend.shared_out(threads.MANY) as count:
         threads.at_once([take] * count)
-    return found, all(finite)
+    return result, all(finite)
 
 
-def _by_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
+def _by_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
     """`multiplied` a tile at a time, without a bias."""
     rows, width = shape
-    found = np.empty((len(x), rows), x.dtype)
+    result = np.empty((len(x), rows), x.dtype)
     finite: list[bool] = []
     few = len(x) <= few_rows.FEW_ROWS
     block = few_rows.block_of(x) or 1 if few else 1
@@ -108,20 +108,20 @@ def _by_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Ar
     def take() -> None:
         tile = np.empty((many, width), x.dtype)
         for first, piece in pieces:
-            part = piece.view(stored).reshape(-1, width)
-            above = first // (width * stored.itemsize)
-            for at in range(0, len(part), many):
-                here = tile[: min(many, len(part) - at)]
-                here[:] = part[at : at + many]
+            part = piece.view(stored_dtype).reshape(-1, width)
+            above = first // (width * stored_dtype.itemsize)
+            for row in range(0, len(part), many):
+                here = tile[: min(many, len(part) - row)]
+                here[:] = part[row : row + many]
                 product = few_rows.product_of_any(x, here.T, block) if few else np.matmul(x, here.T)
-                found[:, above + at : above + at + len(here)] = product
+                result[:, above + row : above + row + len(here)] = product
                 finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
 
     threads.at_once([take] * min(threads.cores(), 2, pieces.count))
-    return found, all(finite)
+    return result, all(finite)
 
 
-def _by_turned_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
+def _by_turned_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
     """`_by_tiles` for a matrix stored as [in, out]: each piece gives every sum a part, and the parts are added in the
     order of the file, whichever thread made them."""
     width, columns = shape
@@ -133,12 +133,12 @@ def _by_turned_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int]
     def take() -> None:
         tile = np.empty((min(many, width), columns), x.dtype)
         for first, piece in pieces:
-            part, above = piece.view(stored).reshape(-1, columns), first // (columns * stored.itemsize)
+            part, above = piece.view(stored_dtype).reshape(-1, columns), first // (columns * stored_dtype.itemsize)
             sums = np.zeros((len(x), columns), x.dtype)
-            for at in range(0, len(part), many):
-                here = tile[: min(many, len(part) - at)]
-                here[:] = part[at : at + many]
-                product = np.matmul(x[:, above + at : above + at + len(here)], here)
+            for row in range(0, len(part), many):
+                here = tile[: min(many, len(part) - row)]
+                here[:] = part[row : row + many]
+                product = np.matmul(x[:, above + row : above + row + len(here)], here)
                 finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
                 sums += product
             parts[first] = sums

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from attncli.errors import AttnError, InputError
 from attncli.inputs.download_bar import Watch, bar_class
 from attncli.inputs.hub_cache import HubId
-from attncli.inputs.safetensors_file import HEADER_LIMIT, Header, read_header
+from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, read_header
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 PATIENCE = 10.0
@@ -31,8 +31,8 @@ class Remote:
     Every method raises InputError where the hub cannot be reached, has no such model or revision, or wants a token.
     """
 
-    def __init__(self, wanted: HubId, cache: Path, variables: Mapping[str, str], *, watch: Watch | None = None) -> None:
-        self.wanted = wanted
+    def __init__(self, hub_id: HubId, cache: Path, variables: Mapping[str, str], *, watch: Watch | None = None) -> None:
+        self.hub_id = hub_id
         self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
         self._cache, self._watch = cache, watch
         self._token = variables.get("HF_TOKEN") or None
@@ -41,8 +41,8 @@ class Remote:
         """Ask for a file once, without the retries of a download: a person offline should not wait for them."""
         import huggingface_hub
 
-        url = self._url(name, self.wanted.revision)
-        self._asked(
+        url = self._url(name, self.hub_id.revision)
+        self._ask(
             lambda: huggingface_hub.get_hf_file_metadata(url, token=self._token, timeout=PATIENCE), self._unreachable()
         )
 
@@ -55,10 +55,10 @@ class Remote:
         if self._watch is not None and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters:
             bars["tqdm_class"] = bar_class(self._watch, name)
 
-        def fetched() -> Path:
+        def fetch() -> Path:
             return Path(
                 huggingface_hub.hf_hub_download(
-                    self.wanted.name,
+                    self.hub_id.name,
                     name,
                     revision=revision,
                     cache_dir=self._cache,
@@ -68,20 +68,20 @@ class Remote:
                 )
             )
 
-        return self._asked(fetched, self._broken_off(name))
+        return self._ask(fetch, self._broken_off(name))
 
-    def header(self, name: str, revision: str) -> Header | None:
+    def header(self, name: str, revision: str) -> SafetensorsHeader | None:
         """The header of a safetensors file, none of its data; None where the model has none of that name. Raises as
         `read_header`."""
-        found = self._asked(lambda: self._part(name, revision, 0, BEGINNING), self._broken_off(name))
-        if found is None:
+        beginning = self._ask(lambda: self._part(name, revision, 0, BEGINNING), self._broken_off(name))
+        if beginning is None:
             return None
-        raw, size = found
-        needed = 8 + int.from_bytes(raw[:8], "little")
-        if len(raw) < needed <= min(size, 8 + HEADER_LIMIT):
-            rest = self._asked(lambda: self._part(name, revision, len(raw), needed), self._broken_off(name))
+        raw, size = beginning
+        header_size = 8 + int.from_bytes(raw[:8], "little")
+        if len(raw) < header_size <= min(size, 8 + HEADER_LIMIT):
+            rest = self._ask(lambda: self._part(name, revision, len(raw), header_size), self._broken_off(name))
             raw += b"" if rest is None else rest[0]
-        return read_header(BytesIO(raw), size, f"{self.endpoint}/{self.wanted} {name}")
+        return read_header(BytesIO(raw), size, f"{self.endpoint}/{self.hub_id} {name}")
 
     def _part(self, name: str, revision: str, start: int, stop: int) -> tuple[bytes, int]:
         """Bytes of a file, and its size."""
@@ -90,41 +90,41 @@ class Remote:
         headers = {**build_hf_headers(token=self._token), "Range": f"bytes={start}-{stop - 1}"}
         response = get_session().get(self._url(name, revision), headers=headers, timeout=PATIENCE)
         hf_raise_for_status(response)
-        told = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("Content-Range", ""))
-        if told is None:  # the whole file was sent
+        byte_range = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("Content-Range", ""))
+        if byte_range is None:  # the whole file was sent
             return response.content[start:stop], len(response.content)
-        return response.content, int(told[2])
+        return response.content, int(byte_range[2])
 
     def _url(self, name: str, revision: str) -> str:
         import huggingface_hub
 
-        return huggingface_hub.hf_hub_url(self.wanted.name, name, revision=revision, endpoint=self.endpoint)
+        return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
 
-    def _asked(self, question: Callable[[], T], unanswered: AttnError) -> T | None:
-        """What the hub answers, None where it has no such file. unanswered: what to raise where the network fails."""
+    def _ask(self, question: Callable[[], T], network_error: AttnError) -> T | None:
+        """What the hub answers, None where it has no such file. network_error: what to raise where the network fails."""
         from huggingface_hub import errors
 
         try:
             return question()
         except errors.LocalEntryNotFoundError as error:
-            raise unanswered from error
+            raise network_error from error
         except errors.EntryNotFoundError:
             return None
         except Exception as error:
-            raise self._told(error, errors, unanswered) from error
+            raise self._translate_error(error, errors, network_error) from error
 
-    def _told(self, error: Exception, errors: Any, unanswered: AttnError) -> AttnError:
-        wanted, endpoint = self.wanted, self.endpoint
+    def _translate_error(self, error: Exception, errors: Any, network_error: AttnError) -> AttnError:
+        hub_id, endpoint = self.hub_id, self.endpoint
         match error:
             case AttnError():
                 return error
             case errors.GatedRepoError():
-                hint = f"accept its terms at {endpoint}/{wanted.name}, then set HF_TOKEN"
+                hint = f"accept its terms at {endpoint}/{hub_id.name}, then set HF_TOKEN"
                 return InputError(
-                    f"{wanted.name} is gated: its owner wants its terms accepted", where=endpoint, hint=hint
+                    f"{hub_id.name} is gated: its owner wants its terms accepted", where=endpoint, hint=hint
                 )
             case errors.RepositoryNotFoundError():
-                what = f"there is no model {wanted.name!r}, or it is private"
+                what = f"there is no model {hub_id.name!r}, or it is private"
                 return InputError(
                     what,
                     where=endpoint,
@@ -133,27 +133,27 @@ class Remote:
                 )
             case errors.RevisionNotFoundError():
                 return InputError(
-                    f"{wanted.name} has no revision {wanted.revision!r}",
+                    f"{hub_id.name} has no revision {hub_id.revision!r}",
                     where=endpoint,
                     expected="a branch, tag or commit",
                 )
             case errors.HfHubHTTPError(response=response) if response is not None:
                 return InputError(
-                    f"fetching {wanted} failed: the server answered {response.status_code}", where=endpoint
+                    f"fetching {hub_id} failed: the server answered {response.status_code}", where=endpoint
                 )
             case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(
                 error, ConnectionError | TimeoutError
             ):
-                return unanswered
+                return network_error
             case OSError():
                 return AttnError(
-                    f"fetching {wanted} failed: {error.strerror or error}", where=error.filename or str(self._cache)
+                    f"fetching {hub_id} failed: {error.strerror or error}", where=error.filename or str(self._cache)
                 )
             case _:
-                return InputError(f"fetching {wanted} failed: {error}", where=endpoint)
+                return InputError(f"fetching {hub_id} failed: {error}", where=endpoint)
 
     def _unreachable(self) -> InputError:
-        what = f"{self.wanted} is not in the local cache, and the hub cannot be reached"
+        what = f"{self.hub_id} is not in the local cache, and the hub cannot be reached"
         expected, hint = (
             "a network, a model in the cache, or a folder that exists",
             "attn models list, or --model FOLDER",
@@ -161,5 +161,5 @@ class Remote:
         return InputError(what, where=self.endpoint, expected=expected, hint=hint)
 
     def _broken_off(self, name: str) -> InputError:
-        what = f"the connection broke off while {name} of {self.wanted} was fetched"
+        what = f"the connection broke off while {name} of {self.hub_id} was fetched"
         return InputError(what, where=self.endpoint, hint="the same command again; files that are complete are kept")

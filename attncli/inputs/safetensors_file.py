@@ -17,9 +17,9 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.dtypes import byte_count, named, unsupported
+from attncli.inputs.dtypes import byte_count, dtype_of_name, unsupported_dtype
 from attncli.inputs.file_opening import read_exactly
-from attncli.inputs.strict_json import parsed_object
+from attncli.inputs.strict_json import parse_object
 
 HEADER_LIMIT = 100_000_000
 EXPECTED = "a .safetensors file"
@@ -47,14 +47,14 @@ class Entry(Struct, frozen=True):
         return DTYPES.get(self.dtype, self.dtype)
 
 
-class Header(Struct, frozen=True):
+class SafetensorsHeader(Struct, frozen=True):
     """What a file holds: its tensors by name, in file order, and its metadata."""
 
     entries: dict[str, Entry]
     metadata: dict[str, str]
 
 
-def read_header(stream: BinaryIO, size: int, where: str) -> Header:
+def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
     """The header of a file of `size` bytes, from the stream's beginning.
 
     Raises InputError for anything the format does not allow: a header longer than 100 MB or than the file, repeated
@@ -70,7 +70,7 @@ def read_header(stream: BinaryIO, size: int, where: str) -> Header:
             where=where,
             expected=f"{EXPECTED}, its header at most {HEADER_LIMIT:,} bytes",
         )
-    fields = parsed_object(
+    fields = parse_object(
         read_exactly(stream, length, where), where, "the header of a .safetensors file: a JSON object"
     )
     metadata = fields.pop(METADATA, {})
@@ -81,28 +81,28 @@ def read_header(stream: BinaryIO, size: int, where: str) -> Header:
         key=lambda entry: (entry.start, entry.end),
     )
     _check_layout(entries, 8 + length, size, where)
-    return Header({entry.name: entry for entry in entries}, metadata)
+    return SafetensorsHeader({entry.name: entry for entry in entries}, metadata)
 
 
 def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, Any]:
     """One tensor, as stored; unchecked for NaN. Raises UnsupportedError for float8, complex and other data types
     that NumPy has no numbers for, InputError where the file has become shorter."""
     if entry.dtype not in DTYPES:
-        raise unsupported(entry.name, entry.dtype, where)
+        raise unsupported_dtype(entry.name, entry.dtype, where)
     raw = np.empty(entry.end - entry.start, np.uint8)
     stream.seek(entry.start)
-    done = 0
+    position = 0
     view = raw.data
-    while done < len(view):
-        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
+    while position < len(view):
+        count = stream.readinto(view[position:])  # type: ignore[attr-defined]
         if not count:
             raise InputError(
-                f"tensor {entry.name!r} ends after {done:,} of {len(view):,} bytes",
+                f"tensor {entry.name!r} ends after {position:,} of {len(view):,} bytes",
                 where=where,
                 expected="the whole file",
             )
-        done += count
-    return raw.view(named(entry.dtype_name).newbyteorder("<")).reshape(entry.shape)
+        position += count
+    return raw.view(dtype_of_name(entry.dtype_name).newbyteorder("<")).reshape(entry.shape)
 
 
 def write_safetensors(
@@ -117,7 +117,7 @@ def write_safetensors(
     for name in order:
         array = tensors[name]
         if array.dtype.name not in CODES:
-            raise unsupported(name, array.dtype.name, EXPECTED)
+            raise unsupported_dtype(name, array.dtype.name, EXPECTED)
         header[name] = {
             "dtype": CODES[array.dtype.name],
             "shape": list(array.shape),
@@ -150,11 +150,11 @@ def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
         raise InputError(
             f"tensor {name!r} has the offsets {start} to {end}", where=where, expected="a beginning before the end"
         )
-    kind = named(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
-    needed = byte_count(name, kind, shape, where)
-    if dtype in DTYPES and needed != end - start:
+    kind = dtype_of_name(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
+    size = byte_count(name, kind, shape, where)
+    if dtype in DTYPES and size != end - start:
         raise InputError(
-            f"tensor {name!r} of shape {shape} takes {needed:,} bytes, but {end - start:,} are there",
+            f"tensor {name!r} of shape {shape} takes {size:,} bytes, but {end - start:,} are there",
             where=where,
             expected=EXPECTED,
         )
@@ -165,8 +165,8 @@ def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> N
     place = origin
     for entry in entries:
         if entry.start != place:
-            how = "overlaps the one before" if entry.start < place else "leaves a gap before it"
-            raise InputError(f"tensor {entry.name!r} {how}", where=where, expected="tensors that lie side by side")
+            fault = "overlaps the one before" if entry.start < place else "leaves a gap before it"
+            raise InputError(f"tensor {entry.name!r} {fault}", where=where, expected="tensors that lie side by side")
         place = entry.end
     if place != size:
         raise InputError(

@@ -14,10 +14,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.dtypes import unsupported
+from attncli.inputs.dtypes import unsupported_dtype
 from attncli.inputs.file_opening import is_there, open_regular
 from attncli.inputs.positioned_file import LARGEST_FILE
-from attncli.inputs.safetensors_file import DTYPES, Header, read_header
+from attncli.inputs.safetensors_file import DTYPES, SafetensorsHeader, read_header
 from attncli.inputs.strict_json import read_object
 
 SINGLE = "model.safetensors"
@@ -52,7 +52,7 @@ class TensorInfo(Struct, frozen=True):
         return self.stop - self.start
 
 
-def guarded(folder: Path, name: str) -> Path:
+def guarded_path(folder: Path, name: str) -> Path:
     """The file `name` of a folder with its symbolic links followed; it need not exist.
 
     folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
@@ -62,12 +62,12 @@ def guarded(folder: Path, name: str) -> Path:
         target = (folder / name).resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise InputError("this link leads nowhere", where=str(folder / name)) from error
-    allowed = [folder]
+    roots = [folder]
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(("models--", "datasets--")):
         repository = folder.parent.parent
         # the repository's own blobs, and the store that repositories of one cache share
-        allowed += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
-    if not any(target.is_relative_to(root) for root in allowed):
+        roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
+    if not any(target.is_relative_to(root) for root in roots):
         raise InputError(
             f"{name!r} is a link that leaves its folder",
             where=str(folder),
@@ -77,7 +77,7 @@ def guarded(folder: Path, name: str) -> Path:
     return target
 
 
-def local_header(path: Path) -> Header | None:
+def local_header(path: Path) -> SafetensorsHeader | None:
     """The header of a weight file, None where there is no such file. Raises as `open_regular` and `read_header`."""
     if not is_there(path):
         return None
@@ -86,18 +86,20 @@ def local_header(path: Path) -> Header | None:
         return read_header(stream, size, str(path))
 
 
-def find_tensors(folder: Path, header: Callable[[Path], Header | None] = local_header) -> dict[str, TensorInfo]:
+def find_tensors(
+    folder: Path, header: Callable[[Path], SafetensorsHeader | None] = local_header
+) -> dict[str, TensorInfo]:
     """Every tensor of a checkpoint by name, in file order; headers are read, no data.
 
     header: gives the header of a weight file, None where there is no such file.
     Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format,
     for quantised ones and for data types such as float8.
     """
-    single = header(guarded(folder, SINGLE))
+    single = header(guarded_path(folder, SINGLE))
     if single is not None:
-        return _tensors(single, guarded(folder, SINGLE))
-    if is_there(guarded(folder, INDEX)):
-        return _sharded(folder, header)
+        return _tensors(single, guarded_path(folder, SINGLE))
+    if is_there(guarded_path(folder, INDEX)):
+        return _tensors_of_shards(folder, header)
     raise _nothing(folder)
 
 
@@ -121,38 +123,38 @@ def _shards(places: Mapping[str, object], index: Path) -> list[str]:
     return sorted({_plain_name(place, index) for place in places.values()})
 
 
-def _sharded(folder: Path, header: Callable[[Path], Header | None]) -> dict[str, TensorInfo]:
-    index = guarded(folder, INDEX)
+def _tensors_of_shards(folder: Path, header: Callable[[Path], SafetensorsHeader | None]) -> dict[str, TensorInfo]:
+    index = guarded_path(folder, INDEX)
     places = _places(index)
-    found: dict[str, TensorInfo] = {}
+    tensors: dict[str, TensorInfo] = {}
     for shard in _shards(places, index):
-        path = guarded(folder, shard)
-        told = header(path)
-        if told is None:
+        path = guarded_path(folder, shard)
+        shard_header = header(path)
+        if shard_header is None:
             count = sum(place == shard for place in places.values())
             raise InputError(
                 f"the shard {shard!r} is missing; {count} tensors lie in it",
                 where=str(folder),
                 expected=f"every file of {INDEX}",
             )
-        for name, info in _tensors(told, path).items():
-            if name in found:
+        for name, info in _tensors(shard_header, path).items():
+            if name in tensors:
                 raise InputError(
                     f"tensor {name!r} is in two shards",
-                    where=f"{found[name].file} and {path}",
+                    where=f"{tensors[name].file} and {path}",
                     expected="each tensor once",
                 )
             if places.get(name) != shard:
-                says = "does not list it" if name not in places else f"says {places[name]!r}"
-                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {says}", where=str(index))
-            found[name] = info
-    missing = [name for name in places if name not in found]
+                statement = "does not list it" if name not in places else f"says {places[name]!r}"
+                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {statement}", where=str(index))
+            tensors[name] = info
+    missing = [name for name in places if name not in tensors]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
             f"tensor {missing[0]!r}{more} is not in {places[missing[0]]!r}, where the index puts it", where=str(index)
         )
-    return found
+    return tensors
 
 
 def _plain_name(place: object, index: Path) -> str:
@@ -163,10 +165,10 @@ def _plain_name(place: object, index: Path) -> str:
     return place
 
 
-def _tensors(header: Header, path: Path) -> dict[str, TensorInfo]:
+def _tensors(header: SafetensorsHeader, path: Path) -> dict[str, TensorInfo]:
     for entry in header.entries.values():
         if entry.dtype not in DTYPES:
-            raise unsupported(entry.name, entry.dtype, str(path))
+            raise unsupported_dtype(entry.name, entry.dtype, str(path))
         method = QUANTISED.get(entry.name.rpartition(".")[2])
         if method is not None:
             raise UnsupportedError(
@@ -201,11 +203,11 @@ def _nothing(folder: Path) -> InputError | UnsupportedError:
     return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
 
 
-def no_tensor(name: str, known: Mapping[str, object], folder: Path) -> InputError:
+def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:
     """The error about a tensor that is not there, with the nearest names."""
-    close = get_close_matches(name, known, 3, 0.6)
+    close = get_close_matches(name, names, 3, 0.6)
     return InputError(
         f"there is no tensor {name!r}",
         where=str(folder),
-        expected=", ".join(close) if close else f"one of its {len(known)} tensors",
+        expected=", ".join(close) if close else f"one of its {len(names)} tensors",
     )

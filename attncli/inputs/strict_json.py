@@ -30,69 +30,69 @@ def read_object(
     what: str,
     limit: int = SIZE_LIMIT,
     most: int = MOST,
-    tagged: bool = False,
+    with_tags: bool = False,
 ) -> dict[str, Any]:
-    """The JSON object in a file. tagged: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
+    """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not, nor is a
     number that no float can hold), not an object, nested too deeply, or that names a key twice or holds half of a
     character (a lone surrogate); LimitError above `limit` bytes or `most` names and values.
     """
     raw = read_regular(path, what=what, limit=limit)
-    return parsed_object(raw, str(path), what, most=most, tagged=tagged)
+    return parse_object(raw, str(path), what, most=most, with_tags=with_tags)
 
 
 def finite(word: str) -> float:
     """The number that a JSON text writes with a point or an exponent; raises ValueError where no float can hold it."""
-    found = float(word)
-    if math.isinf(found):
+    number = float(word)
+    if math.isinf(number):
         raise ValueError(f"the number {word[:40]} is too large")
-    return found
+    return number
 
 
-def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged: bool = False) -> dict[str, Any]:
+def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_tags: bool = False) -> dict[str, Any]:
     """The JSON object in these bytes; raises as `read_object`."""
 
     # each takes up to a hundred times its bytes once it is parsed
-    held = sum(map(raw.count, (b":", b",", b"[")))
-    if held > most:
+    item_count = sum(map(raw.count, (b":", b",", b"[")))
+    if item_count > most:
         raise LimitError(
-            f"this JSON holds about {held:,} names and values",
+            f"this JSON holds about {item_count:,} names and values",
             where=where,
             expected=f"{what}, at most {most:,} of them",
         )
 
     def unique(pairs: list[tuple[str, Any]]) -> Any:
-        found: dict[str, Any] = dict(pairs)
-        if len(found) < len(pairs):
+        entries: dict[str, Any] = dict(pairs)
+        if len(entries) < len(pairs):
             twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
             raise InputError(f"the key {twice!r} stands there twice", where=where, expected=what)
-        match found.get(TAG) if tagged and len(found) == 1 else None:
+        match entries.get(TAG) if with_tags and len(entries) == 1 else None:
             case str() as word if word in TAGGED:
                 return TAGGED[word]
             case _:
                 pass
-        return found
+        return entries
 
     def constant(word: str) -> float:
-        if tagged:
+        if with_tags:
             return TAGGED[word]
         raise ValueError(f"{word} is not JSON")
 
     # asking of every number costs half the time of reading
-    held_floats = finite if any(huge.search(raw) for huge in HUGE) else None
+    parse_float = finite if any(huge.search(raw) for huge in HUGE) else None
     try:
-        found = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant, parse_float=held_floats
+        value = json.loads(
+            raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant, parse_float=parse_float
         )
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"this is not valid JSON: {reason}", where=where, expected=what) from error
-    if not isinstance(found, dict):
-        raise InputError(f"this JSON is a {type(found).__name__}, not an object", where=where, expected=what)
+    if not isinstance(value, dict):
+        raise InputError(f"this JSON is a {type(value).__name__}, not an object", where=where, expected=what)
     if SURROGATE.search(raw):  # few have one, and looking at every text takes long
-        refuse_half_characters(found, where)
-    return found
+        refuse_half_characters(value, where)
+    return value
 
 
 def refuse_half_characters(found: Any, where: str) -> None:

@@ -13,17 +13,17 @@ from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.archive import check_torch_zip, open_archive, write_npz
 from attncli.inputs.atomic import atomic_writer
-from attncli.inputs.dtypes import checked
+from attncli.inputs.dtypes import check_array
 from attncli.inputs.file_opening import SIZE_LIMIT, is_there, open_regular
 from attncli.inputs.npy import NpyHeader, read_npy_data, read_npy_header
-from attncli.inputs.safetensors_file import Header, read_entry, read_header, write_safetensors
+from attncli.inputs.safetensors_file import SafetensorsHeader, read_entry, read_header, write_safetensors
 
 FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
 WRITTEN = (".safetensors", ".npz")
 WHAT = "a tensor file: .safetensors, .npz, .npy, .pt or .pth"
 
 
-class TensorInfo(NamedTuple):
+class TensorSummary(NamedTuple):
     """One tensor of a file, without its numbers. dtype in NumPy's words ("bfloat16"); the format's own where NumPy has
     none."""
 
@@ -40,16 +40,18 @@ class TensorFile(Struct, frozen=True, eq=False):
 
     path: Path
     limit: int
-    listed: tuple[TensorInfo, ...]
+    summaries: tuple[TensorSummary, ...]
     metadata: dict[str, str]
-    header: Header | None = None
-    stored: dict[str, np.ndarray[Any, Any]] | None = None
+    header: SafetensorsHeader | None = None
+    arrays: dict[str, np.ndarray[Any, Any]] | None = None
 
     def tensors(self, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
         """All tensors by name; as `read_tensors`."""
         where = str(self.path)
-        found = _arrays(self.path, self.limit, self.header) if self.stored is None else self.stored
-        return {name: checked(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in found.items()}
+        arrays = _arrays(self.path, self.limit, self.header) if self.arrays is None else self.arrays
+        return {
+            name: check_array(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in arrays.items()
+        }
 
 
 def tensor_file(path: Path, *, limit: int = SIZE_LIMIT) -> TensorFile:
@@ -64,8 +66,8 @@ def tensor_file(path: Path, *, limit: int = SIZE_LIMIT) -> TensorFile:
             stream, size = open_regular(path, what=WHAT, limit=2**62)
             with stream:
                 header = read_header(stream, size, where)
-            listed = [TensorInfo(entry.name, entry.dtype_name, entry.shape) for entry in header.entries.values()]
-            return TensorFile(path, limit, tuple(listed), header.metadata, header)
+            summaries = [TensorSummary(entry.name, entry.dtype_name, entry.shape) for entry in header.entries.values()]
+            return TensorFile(path, limit, tuple(summaries), header.metadata, header)
         case ".npz":
             stream, _ = open_regular(path, what=WHAT, limit=limit)
             with stream, open_archive(stream, where, limit) as archive:
@@ -76,9 +78,9 @@ def tensor_file(path: Path, *, limit: int = SIZE_LIMIT) -> TensorFile:
             with stream:
                 return TensorFile(path, limit, (_info(path.stem, read_npy_header(stream, path.stem, where, size)),), {})
         case _:
-            stored = _state_dict(path, limit)
-            listed = [TensorInfo(name, array.dtype.name, array.shape) for name, array in stored.items()]
-            return TensorFile(path, limit, tuple(listed), {}, stored=stored)
+            arrays = _state_dict(path, limit)
+            summaries = [TensorSummary(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+            return TensorFile(path, limit, tuple(summaries), {}, arrays=arrays)
 
 
 def read_tensors(
@@ -118,7 +120,7 @@ def check_writable_format(path: Path) -> None:
         )
 
 
-def _arrays(path: Path, limit: int, header: Header | None) -> dict[str, np.ndarray[Any, Any]]:
+def _arrays(path: Path, limit: int, header: SafetensorsHeader | None) -> dict[str, np.ndarray[Any, Any]]:
     where = str(path)
     stream, size = open_regular(path, what=WHAT, limit=limit)
     with stream:
@@ -131,8 +133,8 @@ def _arrays(path: Path, limit: int, header: Header | None) -> dict[str, np.ndarr
         return {path.stem: read_npy_data(stream, npy, path.stem, where)}
 
 
-def _info(name: str, header: NpyHeader) -> TensorInfo:
-    return TensorInfo(name, header.dtype.newbyteorder("=").name, header.shape)
+def _info(name: str, header: NpyHeader) -> TensorSummary:
+    return TensorSummary(name, header.dtype.newbyteorder("=").name, header.shape)
 
 
 def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:

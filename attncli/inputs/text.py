@@ -54,9 +54,9 @@ def read_texts(
     Raises UsageError for more than one source or none, InputError for nothing in the source or text that is not
     UTF-8, LimitError for a text above `limit`.
     """
-    given = [name for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids)) if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"more than one text is given: {' and '.join(given)}", expected="one of TEXT, --file, --ids")
+    sources = [name for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids)) if value is not None]
+    if len(sources) > 1:
+        raise UsageError(f"more than one text is given: {' and '.join(sources)}", expected="one of TEXT, --file, --ids")
     if ids is not None:
         return iter([Text("", "ids", parse_ids(ids))])
     if file is not None and str(file) == "-":
@@ -76,15 +76,15 @@ def read_texts(
 
 def parse_ids(ids: str) -> tuple[int, ...]:
     """Token ids from `1 5 7` or `1,5,7`. Raises InputError for none, or for what is no id."""
-    found = []
+    token_ids = []
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
             what = f"{piece!r} is no token id" if piece else "--ids holds no token ids"
             raise InputError(
                 what, where="--ids", expected=f"whole numbers from 0 to {LARGEST_ID:,}", hint='--ids "1 5 7"'
             )
-        found.append(int(piece))
-    return tuple(found)
+        token_ids.append(int(piece))
+    return tuple(token_ids)
 
 
 def _place(origin: str) -> str:
@@ -109,13 +109,13 @@ def _texts_of_file(path: Path, lines: bool, limit: int) -> Iterator[Text]:
 
 
 def _texts_of(stream: BinaryIO, origin: str, lines: bool, limit: int, errors: str = "strict") -> Iterator[Text]:
-    found = False
+    has_text = False
     for number, offset, line in _raw_lines(stream, origin, limit) if lines else _raw_whole(stream, origin, limit):
         text = _decode(line, origin, offset, number, errors).rstrip("\r\n")
         if text.strip():
-            found = True
+            has_text = True
             yield Text(text, f"{origin}:{number}" if lines else origin)
-    if not found:
+    if not has_text:
         kind = "every line is blank" if lines else "it holds no text"
         raise InputError(f"nothing to run on: {kind}", where=_place(origin), expected="a text of at least one word")
 
@@ -132,16 +132,16 @@ def _raw_whole(stream: BinaryIO, origin: str, limit: int) -> Iterator[tuple[int,
 
 
 def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterable[bytes]:
-    held = 0
+    byte_count = 0
     while True:
         try:
-            part = stream.read(limit + 1 - held) if whole else stream.readline(limit + 1)
+            part = stream.read(limit + 1 - byte_count) if whole else stream.readline(limit + 1)
         except OSError as error:
             raise InputError(f"cannot read the text: {error.strerror or error}", where=_place(origin)) from error
         if not part:
             return
-        held = held + len(part) if whole else len(part)
-        if held > limit:
+        byte_count = byte_count + len(part) if whole else len(part)
+        if byte_count > limit:
             raise LimitError(
                 f"this text is longer than {limit:,} bytes",
                 where=_place(origin),
@@ -166,9 +166,9 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         row = line + raw[: error.start].count(b"\n")
-        at = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {row}"
+        place = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {row}"
         raise InputError(
-            f"this text is not UTF-8: {at}",
+            f"this text is not UTF-8: {place}",
             where=_place(origin),
             expected="UTF-8 text",
             hint="iconv -f LATIN1 -t UTF-8 FILE | attn run",

@@ -14,7 +14,7 @@ MARKS = "Ġ▁ \t\n\r"
 SHOWN = 30
 
 
-class Found(Struct, frozen=True):
+class TokenMatch(Struct, frozen=True):
     """A token that was asked for: its index, and how many tokens the reference fits (more than 1: the first was
     taken)."""
 
@@ -37,8 +37,8 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
     do or as `:2` says. Raises InputError for no such tokens.
     """
     try:
-        found = find_token(tokens, reference)
-        return Span(found.index, found.index + 1, found.occurrences)
+        match = find_token(tokens, reference)
+        return Span(match.index, match.index + 1, match.occurrences)
     except InputError:
         if by_range := re.fullmatch(r"#([0-9]{1,18})-([0-9]{1,18})", reference):
             first, last = (_index(tokens, int(number)) for number in by_range.groups())
@@ -46,11 +46,15 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
                 raise InputError(f"{reference!r} runs backwards", expected=f"#{last}-{first}") from None
             return Span(first, last + 1)
         text, _, count = reference.rpartition(":")
-        for wanted, which in ((reference, ""), (text, count)):
-            if wanted and (not which or re.fullmatch("[0-9]{1,18}", which)) and (places := _spelled(tokens, wanted)):
+        for phrase, which in ((reference, ""), (text, count)):
+            if (
+                phrase
+                and (not which or re.fullmatch("[0-9]{1,18}", which))
+                and (places := _spelling_runs(tokens, phrase))
+            ):
                 number = int(which or 1)
                 if not 1 <= number <= len(places):
-                    _occurrence([first for first, _ in places], wanted, number)
+                    _occurrence([first for first, _ in places], phrase, number)
                 return Span(*places[number - 1], 1 if which else len(places))
         raise
 
@@ -60,7 +64,7 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     one, so that what it does with this one says nothing about the word."""
     if not any(token.unknown for token in tokens[span.first : span.stop]):
         return
-    known = dict.fromkeys(_shown(token) for token in tokens if not token.unknown and not token.special)
+    known = dict.fromkeys(_token_text(token) for token in tokens if not token.unknown and not token.special)
     raise InputError(
         f"{reference!r} is unknown to this model: it cannot tell it from other unknown words",
         expected=f"one of: {' '.join([*known][:SHOWN])}" if known else "a text with words that the model knows",
@@ -68,30 +72,30 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     )
 
 
-def _spelled(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
+def _spelling_runs(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
     """Every run of tokens that spells a text, blanks aside; tokens apart only where the text has a blank. Tokens that
     are single bytes spell the characters that these make."""
     bare: Callable[[str], str]
-    for bare in (_bare, _marked):
-        wanted, spellings = _bytes(text, bare), [_bytes(token.text, bare) for token in tokens]
-        if found := _runs(tokens, wanted, spellings, blank=len(text.split()) > 1):
-            return found
+    for bare in (_bare, _strip_marks):
+        target, spellings = _bytes(text, bare), [_bytes(token.text, bare) for token in tokens]
+        if runs := _runs(tokens, target, spellings, blank=len(text.split()) > 1):
+            return runs
     return []
 
 
-def _runs(tokens: Sequence[Token], wanted: bytes, spellings: Sequence[bytes], *, blank: bool) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+def _runs(tokens: Sequence[Token], target: bytes, spellings: Sequence[bytes], *, blank: bool) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
     for first in range(len(tokens)):
-        if found and first < found[-1][1]:
+        if runs and first < runs[-1][1]:
             continue
-        spelled, stop = spellings[first], first + 1
-        while spelled and wanted.startswith(spelled) and spelled != wanted and stop < len(tokens):
+        spelling, stop = spellings[first], first + 1
+        while spelling and target.startswith(spelling) and spelling != target and stop < len(tokens):
             if tokens[stop].special or (not blank and _apart(tokens[stop - 1], tokens[stop])):
                 break
-            spelled, stop = spelled + spellings[stop], stop + 1
-        if spelled == wanted and wanted and not tokens[first].special:
-            found.append((first, stop))
-    return found
+            spelling, stop = spelling + spellings[stop], stop + 1
+        if spelling == target and target and not tokens[first].special:
+            runs.append((first, stop))
+    return runs
 
 
 def _bytes(text: str, bare: Callable[[str], str]) -> bytes:
@@ -102,7 +106,7 @@ def _bytes(text: str, bare: Callable[[str], str]) -> bytes:
     return "".join(bare(text).split()).encode("utf-8", "surrogatepass")
 
 
-def find_token(tokens: Sequence[Token], reference: str) -> Found:
+def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     """The token that a reference names.
 
     `it` is a token's text; `the:2` its second occurrence (the first is 1); `#7` a 0-based index, `#-1` the last.
@@ -114,21 +118,21 @@ def find_token(tokens: Sequence[Token], reference: str) -> Found:
     """
     places = _places(tokens, reference)
     if places:
-        return Found(places[0], len(places))
+        return TokenMatch(places[0], len(places))
     if by_index := re.fullmatch(r"#(-?[0-9]{1,18})", reference):
-        return Found(_index(tokens, int(by_index[1])), 1)
+        return TokenMatch(_index(tokens, int(by_index[1])), 1)
     if by_count := re.fullmatch(r"(.+):([0-9]{1,18})", reference, re.DOTALL):
         text, count = by_count[1], int(by_count[2])
         if places := _places(tokens, text):
             return _occurrence(places, text, count)
-    raise _unknown(tokens, reference)
+    raise _unknown_token(tokens, reference)
 
 
 def _places(tokens: Sequence[Token], text: str) -> list[int]:
     keys: tuple[Callable[[str], str], ...] = (str, str.casefold, _bare)
     for key in keys:
-        wanted = key(text)
-        if wanted and (places := [place for place, token in enumerate(tokens) if key(token.text) == wanted]):
+        target = key(text)
+        if target and (places := [place for place, token in enumerate(tokens) if key(token.text) == target]):
             return places
     return []
 
@@ -137,7 +141,7 @@ def _bare(text: str) -> str:
     return text.casefold().strip(MARKS.casefold()).removeprefix("##")
 
 
-def _marked(text: str) -> str:
+def _strip_marks(text: str) -> str:
     """The same in the case that it has."""
     return text.strip(MARKS).removeprefix("##")
 
@@ -150,7 +154,7 @@ def _index(tokens: Sequence[Token], index: int) -> int:
     return index % len(tokens)
 
 
-def _occurrence(places: list[int], text: str, count: int) -> Found:
+def _occurrence(places: list[int], text: str, count: int) -> TokenMatch:
     if not 1 <= count <= len(places):
         there = (
             f"{text}:1 to {text}:{len(places)}: it occurs {len(places)} times"
@@ -158,48 +162,48 @@ def _occurrence(places: list[int], text: str, count: int) -> Found:
             else f"{text}:1: it occurs once"
         )
         raise InputError(f"there is no {text!r} number {count}", expected=there)
-    return Found(places[count - 1], 1)
+    return TokenMatch(places[count - 1], 1)
 
 
-def _unknown(tokens: Sequence[Token], reference: str) -> InputError:
+def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     from difflib import get_close_matches
 
     bare = re.sub(r":[0-9]+$", "", reference)
     what = f"no token {reference!r} in the text"
     if pieces := _pieces(tokens, bare):
-        named = ", ".join(f"#{piece.index} {_shown(piece)}" for piece in pieces)
+        pieces_text = ", ".join(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
         words = "or in attn run and attn find --words, which merges words written with spaces"
         hint = f"'#{pieces[0].index}' for the first of them, {words}"
-        return InputError(what, expected=f"one token; this is {len(pieces)}: {named}", hint=hint)
-    spelled = {_shown(token).casefold(): _shown(token) for token in reversed(tokens)}
-    close = get_close_matches(bare.casefold(), spelled, n=1)
-    names = " ".join(_shown(token) for token in tokens[:SHOWN])
+        return InputError(what, expected=f"one token; this is {len(pieces)}: {pieces_text}", hint=hint)
+    text_by_key = {_token_text(token).casefold(): _token_text(token) for token in reversed(tokens)}
+    close = get_close_matches(bare.casefold(), text_by_key, n=1)
+    names = " ".join(_token_text(token) for token in tokens[:SHOWN])
     rest = f" … ({len(tokens)} in all)" if len(tokens) > SHOWN else ""
     return InputError(
         what,
         expected=f"one of: {names}{rest}; or #0 to #{len(tokens) - 1}" if tokens else "the text has no tokens",
-        hint=f"did you mean {spelled[close[0]]!r}?" if close else "attn tokens lists them",
+        hint=f"did you mean {text_by_key[close[0]]!r}?" if close else "attn tokens lists them",
     )
 
 
-def _shown(token: Token) -> str:
+def _token_text(token: Token) -> str:
     """A token as it may be named; one of blanks alone is quoted, so that it can be seen."""
     return token.text.strip(MARKS) or repr(token.text)
 
 
 def _pieces(tokens: Sequence[Token], text: str) -> Sequence[Token]:
     """The first tokens in a row, nothing between them, that together spell a text; none if there are no such."""
-    wanted, spellings = _bare(text), [_bare(token.text) for token in tokens]
+    target, spellings = _bare(text), [_bare(token.text) for token in tokens]
     for first in range(len(tokens)):
-        spelled = spellings[first]
+        spelling = spellings[first]
         last = first
-        while spelled and wanted.startswith(spelled):
-            if spelled == wanted:
+        while spelling and target.startswith(spelling):
+            if spelling == target:
                 return tokens[first : last + 1]
             last += 1
             if last == len(tokens) or not spellings[last] or _apart(tokens[last - 1], tokens[last]):
                 break
-            spelled += spellings[last]
+            spelling += spellings[last]
     return ()
 
 

@@ -9,7 +9,7 @@ from attncli.errors import InputError, UsageError
 from attncli.inputs.builtin import ByteTokenizer, CharTokenizer, WhitespaceTokenizer, WordTokenizer
 from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
-from attncli.inputs.token_name import Found as Found
+from attncli.inputs.token_name import TokenMatch as TokenMatch
 from attncli.inputs.token_name import find_token as find_token
 
 if TYPE_CHECKING:

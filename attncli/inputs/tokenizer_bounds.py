@@ -25,9 +25,9 @@ def check_file(raw: bytes, where: str) -> None:
     if b"charsmap" not in raw and b"\\u00" not in raw:
         return
     # any letter of a name or value may be written as an escape
-    plain = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), raw).replace(b"\\/", b"/")
-    for found in _CHARSMAP.finditer(plain):
-        size = int.from_bytes(base64.b64decode(found[1].ljust(8, b"A"))[:4], "little")
+    plain = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), raw).replace(b"\\/", b"/")
+    for match in _CHARSMAP.finditer(plain):
+        size = int.from_bytes(base64.b64decode(match[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
             raise InputError(
                 f"a table of {size:,} bytes in a file of {len(raw):,}",
@@ -45,10 +45,12 @@ def check(hf: tokenizers.Tokenizer, name: str) -> None:
             where=name,
             expected=f"at most {GROWTH_LIMIT} times",
         )
-    added = max(hf.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
-    if added > GROWTH_LIMIT:
+    special_count = max(hf.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
+    if special_count > GROWTH_LIMIT:
         raise InputError(
-            f"this tokenizer adds {added:,} special tokens to a text", where=name, expected=f"at most {GROWTH_LIMIT:,}"
+            f"this tokenizer adds {special_count:,} special tokens to a text",
+            where=name,
+            expected=f"at most {GROWTH_LIMIT:,}",
         )
     if hf.post_processor is not None and _repeats(json.loads(hf.post_processor.__getstate__())):
         raise InputError("this tokenizer's template repeats the text", where=name, expected="each text once")

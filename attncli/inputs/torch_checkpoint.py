@@ -18,11 +18,11 @@ from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.archive import check_torch_zip
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.dtypes import named
+from attncli.inputs.dtypes import dtype_of_name
 from attncli.inputs.file_opening import is_there, open_regular
 from attncli.inputs.pickled_files import INDEX, WHOLE, pickled_shards
 from attncli.inputs.positioned_file import LARGEST_FILE
-from attncli.inputs.shards import TensorInfo, guarded
+from attncli.inputs.shards import TensorInfo, guarded_path
 from attncli.inputs.widening import convert
 
 Array = np.ndarray[Any, Any]
@@ -49,33 +49,33 @@ class TorchCheckpoint(Checkpoint):
 
     def read(self, name: str, dtype: str | None = None) -> Array:
         """As `Checkpoint.read`."""
-        return self._copied(name, self.info(name), self._arrays[name], dtype)
+        return self._copy(name, self.info(name), self._arrays[name], dtype)
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
         """As `Checkpoint.read_rows`."""
         info = self.info(name)
         for row in rows:
             self._check_rows(name, info, row, row + 1)
-        return self._copied(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
+        return self._copy(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
 
     def ahead(self, names: Sequence[str]) -> None:
         """Nothing to prepare: the system reads what is looked at."""
 
-    def _copied(self, name: str, info: TensorInfo, stored: Array, dtype: str | None) -> Array:
-        found = np.empty(stored.shape, stored.dtype if dtype is None else named(dtype))
-        if not convert(stored.reshape(-1), found.reshape(-1)):
+    def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
+        copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
+        if not convert(source.reshape(-1), copy.reshape(-1)):
             raise InputError(
-                f"tensor {name!r} holds numbers that are not finite in {found.dtype.name}",
+                f"tensor {name!r} holds numbers that are not finite in {copy.dtype.name}",
                 where=str(info.file),
                 expected="finite weights",
             )
-        self.bytes_read += stored.nbytes
-        return found
+        self.bytes_read += source.nbytes
+        return copy
 
 
 def is_pickled(folder: Path) -> bool:
     """Whether a folder's weights are pickled files of torch."""
-    return any(is_there(guarded(folder, name)) for name in (WHOLE, INDEX))
+    return any(is_there(guarded_path(folder, name)) for name in (WHOLE, INDEX))
 
 
 def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
@@ -96,9 +96,9 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
         stream, _ = open_regular(path, what="a torch file", limit=LARGEST_FILE)
         with stream:
             check_torch_zip(stream, str(path), LARGEST_FILE)
-        mapped = map_state_dict(str(path))
-        ends = list(accumulate((array.nbytes for array in mapped.values()), initial=0))
-        for (name, array), start, stop in zip(mapped.items(), ends, ends[1:], strict=False):
+        file_arrays = map_state_dict(str(path))
+        ends = list(accumulate((array.nbytes for array in file_arrays.values()), initial=0))
+        for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
             if name in tensors:
                 raise InputError(f"tensor {name!r} is in two shards", where=str(folder), expected="each tensor once")
             tensors[name] = TensorInfo(array.dtype.name, array.shape, path, start, stop)
@@ -107,11 +107,11 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    if is_there(guarded(folder, WHOLE)):
-        yield guarded(folder, WHOLE)
+    if is_there(guarded_path(folder, WHOLE)):
+        yield guarded_path(folder, WHOLE)
         return
-    for name in pickled_shards(guarded(folder, INDEX)):
-        path = guarded(folder, name)
+    for name in pickled_shards(guarded_path(folder, INDEX)):
+        path = guarded_path(folder, name)
         if not is_there(path):
             raise InputError(f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {INDEX}")
         yield path

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import tokenizers
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.bytelevel import bytes_of_piece, shown_bytes
+from attncli.inputs.bytelevel import bytes_of_piece, bytes_text
 from attncli.inputs.file_opening import is_there, read_regular
 from attncli.inputs.token import Token
 from attncli.inputs.tokenizer_bounds import check, check_file
@@ -44,7 +44,7 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
     check_file(raw, str(path))
     with _quiet():
-        hf = _guarded(lambda: tokenizers.Tokenizer.from_buffer(raw), "this is no usable tokenizer file", str(path))
+        hf = _run_guarded(lambda: tokenizers.Tokenizer.from_buffer(raw), "this is no usable tokenizer file", str(path))
     return from_tokenizers(hf, str(path))
 
 
@@ -82,14 +82,19 @@ class PieceTokenizer:
         readable = tuple(_without_surrogates(part) for part in parts)
         entry: Any = readable[0] if pair is None else readable
         # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C stop it.
-        found = _timed(lambda: self.hf.encode_batch([entry])[0], self.name)
-        spans = [None if added else span for span, added in zip(found.offsets, found.special_tokens_mask, strict=True)]
-        sequences = found.sequence_ids or [None] * len(spans)
-        owners = [kind if owner is None else owner for owner, kind in zip(sequences, found.type_ids, strict=True)]
-        split = _overlapping(spans, owners)
+        encoding = _run_timed(lambda: self.hf.encode_batch([entry])[0], self.name)
+        spans = [
+            None if is_special else span
+            for span, is_special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        ]
+        sequences = encoding.sequence_ids or [None] * len(spans)
+        owners = [kind if owner is None else owner for owner, kind in zip(sequences, encoding.type_ids, strict=True)]
+        overlaps = _overlapping(spans, owners)
         tokens = []
-        for index, (code, piece, span, owner) in enumerate(zip(found.ids, found.tokens, spans, owners, strict=True)):
-            tokens.append(self._token(index, code, piece, span, parts[owner], owner, index in split))
+        for index, (code, piece, span, owner) in enumerate(
+            zip(encoding.ids, encoding.tokens, spans, owners, strict=True)
+        ):
+            tokens.append(self._token(index, code, piece, span, parts[owner], owner, index in overlaps))
         return tokens
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
@@ -103,7 +108,7 @@ class PieceTokenizer:
                 )
             special = code in self.special_ids
             unknown = code == self.unknown_id and not special
-            shown = piece if special else self._spelled(piece)
+            shown = piece if special else self._piece_text(piece)
             tokens.append(Token(index, shown, code, None, None, special, unknown=unknown))
         return tokens
 
@@ -111,8 +116,8 @@ class PieceTokenizer:
         """What these ids say, as the vocabulary's own decoder joins its pieces; U+FFFD for a character that is not
         whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
-        said: str = _guarded(lambda: self.hf.decode(list(ids)), "the tokenizer failed on these ids", self.name)
-        return said
+        text: str = _run_guarded(lambda: self.hf.decode(list(ids)), "the tokenizer failed on these ids", self.name)
+        return text
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
@@ -136,38 +141,38 @@ class PieceTokenizer:
         )
 
     def _token(
-        self, index: int, code: int, piece: str, span: tuple[int, int] | None, text: str, part: int, split: bool
+        self, index: int, code: int, piece: str, span: tuple[int, int] | None, text: str, part: int, overlaps: bool
     ) -> Token:
         if span is None:
             return Token(index, piece, code, None, None, special=True, part=part)
         start, end = span
         unknown = code == self.unknown_id
         if start == end:
-            return Token(index, self._spelled(piece), code, None, None, part=part, unknown=unknown)
+            return Token(index, self._piece_text(piece), code, None, None, part=part, unknown=unknown)
         while start < end - 1 and text[start] == " ":
             start += 1
-        covered = text[start:end]
-        if split:
-            return Token(index, self._spelled(piece), code, start, end, part=part, unknown=unknown)
-        special = code in self.special_ids and covered == piece
-        return Token(index, covered, code, start, end, special, part, unknown and not special)
+        covered_text = text[start:end]
+        if overlaps:
+            return Token(index, self._piece_text(piece), code, start, end, part=part, unknown=unknown)
+        special = code in self.special_ids and covered_text == piece
+        return Token(index, covered_text, code, start, end, special, part, unknown and not special)
 
-    def _spelled(self, piece: str) -> str:
+    def _piece_text(self, piece: str) -> str:
         """A piece as text, where no part of the text stands for it."""
         if self._is_byte_level and (raw := bytes_of_piece(piece)) is not None:
-            return shown_bytes(raw)
+            return bytes_text(raw)
         plain = piece.replace("▁", " ").removeprefix("##")
         return plain.strip(" ") or plain or piece
 
 
 def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[int]:
     """The tokens that share a character with the one before or after."""
-    found: set[int] = set()
+    indices: set[int] = set()
     for index in range(1, len(spans)):
         before, span = spans[index - 1], spans[index]
         if before and span and owners[index - 1] == owners[index] and span[0] < before[1] and span[0] < span[1]:
-            found |= {index - 1, index}
-    return found
+            indices |= {index - 1, index}
+    return indices
 
 
 class _Clerk:
@@ -176,8 +181,8 @@ class _Clerk:
     idle: ClassVar[list[_Clerk]] = []
 
     def __init__(self) -> None:
-        self._asked: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self._told: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._tasks: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._process = os.getpid()
         threading.Thread(target=self._serve, name="tokenizer", daemon=True).start()
 
@@ -185,44 +190,44 @@ class _Clerk:
     def free(cls) -> _Clerk:
         """One that waits for work; a process that was forked has none of its parent's."""
         with suppress(IndexError):
-            while (found := cls.idle.pop())._process != os.getpid():
+            while (clerk := cls.idle.pop())._process != os.getpid():
                 pass
-            return found
+            return clerk
         return cls()
 
     def do(self, work: Callable[[], Result]) -> Result:
         """The result of `work`. Raises queue.Empty where it takes too long: this thread is left to it then, and ends
         with it."""
-        self._asked.put(work)
+        self._tasks.put(work)
         try:
-            result, failure = self._told.get(timeout=SECONDS)
+            result, failure = self._results.get(timeout=SECONDS)
         except BaseException:
-            self._asked.put(None)
+            self._tasks.put(None)
             raise
         self.idle.append(self)
         if failure is not None:
             raise failure
-        found: Result = result
-        return found
+        value: Result = result
+        return value
 
     def _serve(self) -> None:
-        while (work := self._asked.get()) is not None:
-            self._told.put(_tried(work))
+        while (work := self._tasks.get()) is not None:
+            self._results.put(_try(work))
             del work
 
 
-def _tried(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
+def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
     try:
         return work(), None
     except BaseException as error:
         return None, error
 
 
-def _timed(work: Callable[[], Result], where: str) -> Result:
+def _run_timed(work: Callable[[], Result], where: str) -> Result:
     """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
     with _quiet():  # for this thread to undo: one that is left behind never would
         try:
-            return _Clerk.free().do(lambda: _guarded(work, "the tokenizer failed on this text", where))
+            return _Clerk.free().do(lambda: _run_guarded(work, "the tokenizer failed on this text", where))
         except Empty:
             raise LimitError(
                 f"this tokenizer took more than {SECONDS:.0f} seconds for one text",
@@ -231,7 +236,7 @@ def _timed(work: Callable[[], Result], where: str) -> Result:
             ) from None
 
 
-def _guarded(work: Callable[[], Result], what: str, where: str) -> Result:
+def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`, with whatever the library raises told as an InputError."""
     try:
         return work()
@@ -248,7 +253,7 @@ def _guarded(work: Callable[[], Result], what: str, where: str) -> Result:
 def _quiet() -> Iterator[None]:
     """Keeps a panic's report, which the library writes to standard error by itself, off the terminal."""
     try:
-        kept = os.dup(2)
+        saved_handle = os.dup(2)
     except OSError:  # standard error is closed
         yield
         return
@@ -257,8 +262,8 @@ def _quiet() -> Iterator[None]:
         os.dup2(sink, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_handle, 2)
+        os.close(saved_handle)
         os.close(sink)
 
 

@@ -15,14 +15,14 @@ EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
 """The exponent bits of the 16-bit floats; all set means infinity or NaN."""
 
 
-def convert(stored: Array, wanted: Array) -> bool:
-    """Copy `stored` into `wanted` (both flat, equal length), and say whether every number is finite in both types."""
+def convert(source: Array, target: Array) -> bool:
+    """Copy `source_part` into `target_part` (both flat, equal length), and say whether every number is finite in both types."""
     with np.errstate(over="ignore", invalid="ignore"):
-        for begin in range(0, stored.size, STEP):
-            source, target = stored[begin : begin + STEP], wanted[begin : begin + STEP]
-            target[:] = source
+        for begin in range(0, source.size, STEP):
+            source_part, target_part = source[begin : begin + STEP], target[begin : begin + STEP]
+            target_part[:] = source_part
             # where the source is infinite or NaN the target is too, and a wider one holds every number
-            if not all_finite(source if (stored.dtype.name, wanted.dtype.name) in WIDER else target):
+            if not all_finite(source_part if (source.dtype.name, target.dtype.name) in WIDER else target_part):
                 return False
     return True
 

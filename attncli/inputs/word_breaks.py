@@ -79,11 +79,11 @@ def _kind(text: str, begin: int, end: int) -> Kind:
         or (extends(char) and char not in (ZWJ, ZWNJ))
         or unicodedata.category(char)[0] in "LNM"
     ):
-        return Kind.ALONE if unspaced(char) else Kind.WORD
+        return Kind.ALONE if is_unspaced(char) else Kind.WORD
     return Kind.SIGN
 
 
-def unspaced(char: str) -> bool:
+def is_unspaced(char: str) -> bool:
     """Whether a character is of a script that is written without spaces."""
     return char >= UNSPACED[0][0] and any(first <= char <= last for first, last in UNSPACED)
 
@@ -91,8 +91,8 @@ def unspaced(char: str) -> bool:
 def set_apart(text: str) -> bool:
     """Whether blanks stand between characters of scripts that need none: someone has said where the words end."""
     parts = text.split()
-    return any(unspaced(a[-1]) and unspaced(b[0]) for a, b in pairwise(parts)) and any(
-        len(part) > 1 and any(map(unspaced, part)) for part in parts
+    return any(is_unspaced(a[-1]) and is_unspaced(b[0]) for a, b in pairwise(parts)) and any(
+        len(part) > 1 and any(map(is_unspaced, part)) for part in parts
     )
 
 

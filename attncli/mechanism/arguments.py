@@ -16,7 +16,7 @@ FURTHEST = 10**12
 """The furthest position: sums of two of them fit 64 bits."""
 
 
-def checked(
+def check_arguments(
     q: Array,
     k: Array,
     v: Array,
@@ -49,17 +49,18 @@ def checked(
         raise UnsupportedError(
             "NumPy stores bfloat16 but does not compute in it", expected="softmax_dtype float32, or torch tensors"
         )
-    given = None if mask is None else backend.keep(mask)
-    if given is not None and backend.dtype_of(given) != "bool":
+    visibility = None if mask is None else backend.keep(mask)
+    if visibility is not None and backend.dtype_of(visibility) != "bool":
         raise InputError(
-            f"mask has dtype {backend.dtype_of(given)}", expected="bool, True = visible; use bias for numbers to add"
+            f"mask has dtype {backend.dtype_of(visibility)}",
+            expected="bool, True = visible; use bias for numbers to add",
         )
-    added = None if bias is None else backend.keep(bias)
-    if added is not None and "float" not in backend.dtype_of(added):
+    bias_array = None if bias is None else backend.keep(bias)
+    if bias_array is not None and "float" not in backend.dtype_of(bias_array):
         raise InputError(
-            f"bias has dtype {backend.dtype_of(added)}", expected="a float type; use mask for True = visible"
+            f"bias has dtype {backend.dtype_of(bias_array)}", expected="a float type; use mask for True = visible"
         )
-    for name, array in (("mask", given), ("bias", added)):
+    for name, array in (("mask", visibility), ("bias", bias_array)):
         if array is not None:
             _check_broadcast(name, array, full)
     logits = None if sinks is None else backend.array(sinks)
@@ -67,14 +68,14 @@ def checked(
         raise InputError(f"sinks has shape {shape_text(logits)}", expected=f"[{q.shape[-3]}], one logit per query head")
     lengths = None if key_lengths is None else _per_batch(backend, "key_lengths", key_lengths, batch)
     if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
-        found = f"{int(lengths.min())} to {int(lengths.max())}"
-        raise InputError(f"key_lengths are {found} for {k.shape[-2]} keys", expected=f"0 to {k.shape[-2]}")
+        limits = f"{int(lengths.min())} to {int(lengths.max())}"
+        raise InputError(f"key_lengths are {limits} for {k.shape[-2]} keys", expected=f"0 to {k.shape[-2]}")
     rule = Rule(
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),  # a NumPy scalar would widen float32
         softcap=None if softcap is None else float(softcap),
         mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
-        given=given,
-        bias=added,
+        visibility=visibility,
+        bias=bias_array,
         offset=_offset(backend, offset, batch),
         key_lengths=lengths,
         sinks=logits,
@@ -84,13 +85,14 @@ def checked(
 
 
 def _check_types(q: Array, k: Array, v: Array) -> None:
-    found = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
+    dtypes = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
     whole = not hasattr(q, "detach") and all(
-        name.startswith(("int", "uint")) for name in found
+        name.startswith(("int", "uint")) for name in dtypes
     )  # NumPy's integers mean float64
-    if not whole and (len(set(found)) > 1 or found[0] not in DTYPES):
+    if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
         raise InputError(
-            f"q has dtype {found[0]}, k {found[1]}, v {found[2]}", expected=f"one of {' '.join(DTYPES)} for all three"
+            f"q has dtype {dtypes[0]}, k {dtypes[1]}, v {dtypes[2]}",
+            expected=f"one of {' '.join(DTYPES)} for all three",
         )
 
 
@@ -146,27 +148,27 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
 
 
 def _offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]) -> int | Array:
-    found = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
-    least, most = (found, found) if isinstance(found, int) else (int(found.min()), int(found.max()))
+    start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
+    least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
     if least < -FURTHEST or most > FURTHEST:
         raise InputError(
             f"offset is {least if least < -FURTHEST else most}",
             expected=f"a position from -{FURTHEST:,} to {FURTHEST:,}",
         )
-    return found
+    return start
 
 
 def _per_batch(backend: Backend, name: str, value: Sequence[int] | Array | int, batch: tuple[int, ...]) -> Array:
     """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
-    given = value if hasattr(value, "dtype") else np.asarray(value)
-    if "int" not in str(given.dtype):
-        raise InputError(f"{name} has dtype {str(given.dtype).removeprefix('torch.')}", expected="integers")
-    found = backend.array(given)
-    if tuple(found.shape) not in ((), batch):
+    integers = value if hasattr(value, "dtype") else np.asarray(value)
+    if "int" not in str(integers.dtype):
+        raise InputError(f"{name} has dtype {str(integers.dtype).removeprefix('torch.')}", expected="integers")
+    array = backend.array(integers)
+    if tuple(array.shape) not in ((), batch):
         raise InputError(
-            f"{name} has shape {shape_text(found)}", expected=f"one integer per batch entry, {list(batch)}"
+            f"{name} has shape {shape_text(array)}", expected=f"one integer per batch entry, {list(batch)}"
         )
-    return found.reshape((*found.shape, 1, 1, 1))
+    return array.reshape((*array.shape, 1, 1, 1))
 
 
 def check_heads(heads: int, kv_heads: int) -> None:

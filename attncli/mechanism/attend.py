@@ -18,12 +18,12 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.grouped_products import by_group, mix
-from attncli.mechanism.key_range import span, surely
+from attncli.mechanism.key_range import common_span, span
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
 from attncli.mechanism.separate_queries import Apart, apart_in
 from attncli.mechanism.softmax import softmax
 from attncli.mechanism.trace import SQUARE
-from attncli.mechanism.workspace import Room
+from attncli.mechanism.workspace import ScoreBuffer
 
 EVERY_STAGE = frozenset(SQUARE)
 
@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True, eq=False):
     scale: float
     softcap: float | None = None
     mask: Mask = field(default_factory=Everywhere)
-    given: Array | None = None
+    visibility: Array | None = None
     bias: Array | None = None
     position_bias: PositionBias | None = None
     offset: int | Array = 0
@@ -64,8 +64,8 @@ class Rule(Struct, frozen=True, eq=False):
 
     def score_dtype(self, backend: Backend, q: Array) -> str:
         """The type that scores and weights are computed in."""
-        own = backend.dtype_of(q)
-        return self.softmax_dtype or ("float32" if own in LOW_PRECISION else own)
+        dtype = backend.dtype_of(q)
+        return self.softmax_dtype or ("float32" if dtype in LOW_PRECISION else dtype)
 
 
 class RowBlock(Struct, frozen=True):
@@ -84,15 +84,15 @@ class RowBlock(Struct, frozen=True):
     high: int
     stages: dict[str, Array]
     mixed: Array
-    look: Callable[[], Array | None]
+    find_visibility: Callable[[], Array | None]
     empty: Array
     lse: Array
     first_head: int = 0
     alone: Mask | None = None
 
     @property
-    def seen(self) -> Array | None:
-        return self.look()
+    def visibility(self) -> Array | None:
+        return self.find_visibility()
 
 
 def attend(
@@ -115,7 +115,7 @@ def attend_rows(
     keep: Collection[str],
     whole: bool = False,
     finite: bool = False,
-    room: Room | None = None,
+    buffer: ScoreBuffer | None = None,
 ) -> RowBlock:
     """Attention of query rows start..stop-1.
 
@@ -123,7 +123,7 @@ def attend_rows(
     keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]: "entropy" in nats, and
     "peak", the largest weight, which is not told where there are sinks. whole: whether to compute over all keys even
     where a range of them is known to be hidden. finite: whether v is known to hold only finite numbers, which spares
-    looking. room: memory for scores and weights, which the next block in it overwrites; None for new memory.
+    looking. buffer: memory for scores and weights, which the next block in it overwrites; None for new memory.
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
@@ -134,11 +134,11 @@ def attend_rows(
     if "raw" not in keep and frexp(scale)[0] == 0.5:
         # a power of two scales exactly: few queries instead of many scores
         queries, scale = queries * scale, 1.0
-    scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
-    own = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
-    if own is not None:
-        asking = own.q if scale == rule.scale else own.q * rule.scale  # scaled as the others were
-        scores[..., list(own.rows), :] = by_group(backend, asking, backend.transpose(own.k))
+    scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), buffer)
+    apart = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
+    if apart is not None:
+        asking = apart.q if scale == rule.scale else apart.q * rule.scale  # scaled as the others were
+        scores[..., list(apart.rows), :] = by_group(backend, asking, backend.transpose(apart.k))
     stages.note("raw", scores)
     scores = stages.note("scaled", scores if scale == 1.0 else stages.multiply(scores, scale))
     if rule.softcap is not None:
@@ -152,46 +152,54 @@ def attend_rows(
     if rule.bias is not None:
         scores = stages.add(scores, backend.cast(_window(rule.bias, start, stop, low, high), dtype))
     stages.note("biased", scores)
-    look: Callable[[], Array | None] = partial(_seen, backend, rule, i, j, row, keys, (start, stop, low, high))
+    find_visibility: Callable[[], Array | None] = partial(
+        _find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high)
+    )
     edges = _edges(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
     if edges is not None:
         hidden = [slice(first - low, last - low) for first, last in edges]
-        seen = None  # every row sees something, and hidden values are finite: only the edges need a look
+        visibility = None  # every row sees something, and hidden values are finite: only the edges need a look
         for part in hidden:
             backend.hide(scores[..., part], visible(rule.mask, i, j[:, part], keys=keys, backend=backend, row=row))
     else:
-        seen, hidden = look(), None
-        if seen is not None:
-            scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
-        look = partial(_known, seen)
+        visibility, hidden = find_visibility(), None
+        if visibility is not None:
+            scores = (
+                backend.hide(scores, visibility)
+                if stages.free(scores)
+                else backend.where(visibility, scores, -float("inf"))
+            )
+        find_visibility = partial(_known_visibility, visibility)
     stages.note("masked", scores)
     weights, lse, empty, entropy, peak = softmax(
         backend,
         scores,
-        seen,
+        visibility,
         rule.sinks,
         free=stages.free(scores),
         entropy="entropy" in keep,
         hidden=hidden,
-        room=room,
+        buffer=buffer,
     )
     stages.note("weights", weights)
     if entropy is not None:
         stages.note("entropy", entropy[..., 0])
     if peak is not None:
         stages.note("peak", peak[..., 0])
-    mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
-    if own is not None:
-        rows = list(own.rows)
-        shown = None if seen is None else backend.broadcast(seen, weights.shape)[..., rows, :]
-        mixed[..., rows, :] = mix(backend, weights[..., rows, :], own.v, shown)
+    mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), visibility)
+    if apart is not None:
+        rows = list(apart.rows)
+        row_visibility = None if visibility is None else backend.broadcast(visibility, weights.shape)[..., rows, :]
+        mixed[..., rows, :] = mix(backend, weights[..., rows, :], apart.v, row_visibility)
     mixed = backend.cast(mixed, backend.dtype_of(v))
     alone = _mask_alone(rule)
-    return RowBlock(start, stop, low, high, stages.kept, mixed, look, empty[..., 0], lse[..., 0], alone=alone)
+    return RowBlock(
+        start, stop, low, high, stages.kept, mixed, find_visibility, empty[..., 0], lse[..., 0], alone=alone
+    )
 
 
-def _known(seen: Array | None) -> Array | None:
-    return seen
+def _known_visibility(visibility: Array | None) -> Array | None:
+    return visibility
 
 
 def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) -> list[tuple[int, int]] | None:
@@ -199,13 +207,13 @@ def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) ->
     mask = _mask_alone(rule)
     if mask is None or not isinstance(rule.offset, int):
         return None
-    first, last = surely(mask, start + rule.offset, stop - 1 + rule.offset, keys)
+    first, last = common_span(mask, start + rule.offset, stop - 1 + rule.offset, keys)
     return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]] if first < last else None
 
 
 def _mask_alone(rule: Rule) -> Mask | None:
     """The rule's mask if nothing else decides what a query sees; else None."""
-    others = (rule.given, rule.bias, rule.key_lengths)
+    others = (rule.visibility, rule.bias, rule.key_lengths)
     free = all(part is None for part in others) and not rule.extra_keys and isinstance(rule.offset, int)
     return rule.mask if free else None
 
@@ -223,7 +231,7 @@ class _Stages:
         return array
 
     def free(self, array: Array) -> bool:
-        return all(array is not held for held in self.kept.values())
+        return all(array is not stage for stage in self.kept.values())
 
     def multiply(self, scores: Array, factor: float) -> Array:
         if not self.free(scores):
@@ -250,7 +258,7 @@ def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
     return (low, high) if low < high else (0, min(1, keys))  # never an empty matrix: the row is masked instead
 
 
-def _seen(
+def _find_visibility(
     backend: Backend, rule: Rule, i: Array, j: Array, row: Array, keys: int, where: tuple[int, int, int, int]
 ) -> Array | None:
     real = keys - rule.extra_keys
@@ -260,14 +268,14 @@ def _seen(
         parts.append(visible(rule.mask, i, inside, keys=real, backend=backend, row=row))
     if rule.key_lengths is not None:
         parts.append(j < rule.key_lengths)
-    if rule.given is not None:
-        parts.append(_window(rule.given, *where))
+    if rule.visibility is not None:
+        parts.append(_window(rule.visibility, *where))
     if rule.bias is not None:
         parts.append(_window(rule.bias, *where) != -float("inf"))
     if not parts:
         return None
-    seen = reduce(and_, parts)
-    return seen | (j >= real) if rule.extra_keys else seen
+    visibility = reduce(and_, parts)
+    return visibility | (j >= real) if rule.extra_keys else visibility
 
 
 def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:

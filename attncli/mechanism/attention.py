@@ -47,9 +47,9 @@ def attention(
     in a hidden key or value does not reach the result. Raises InputError for shapes that do
     not fit, UsageError for mixed kinds of array. Source: Vaswani et al., 2017.
     """
-    from attncli.mechanism.arguments import checked
+    from attncli.mechanism.arguments import check_arguments
 
-    backend, queries, keys, values, rule = checked(
+    backend, queries, keys, values, rule = check_arguments(
         q, k, v, scale=scale, softcap=softcap, mask=mask, bias=bias, causal=causal, window=window,
         offset=offset, key_lengths=key_lengths, sinks=sinks, softmax_dtype=softmax_dtype,
     )  # fmt: skip

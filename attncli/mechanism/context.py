@@ -54,7 +54,7 @@ class Context(Struct, frozen=True, eq=False):
     past: dict[int, tuple[Array, Array]] | None = None
     keep: frozenset[str] = EVERY_STAGE
     rows: int | None = None
-    see: Callable[[int, str, RowBlock], None] | None = None
+    on_block: Callable[[int, str, RowBlock], None] | None = None
     interventions: Interventions = field(default_factory=dict)
     asking: slice | None = None
-    watch: Callable[[int, str, Array], None] | None = None
+    on_activation: Callable[[int, str, Array], None] | None = None

@@ -8,7 +8,7 @@ from attncli.mechanism.feed_forward import activate
 from attncli.mechanism.spec import Convolution
 
 
-def convolved(backend: Backend, spec: Convolution, weights: Weights, x: Array) -> Array:
+def convolve(backend: Backend, spec: Convolution, weights: Weights, x: Array) -> Array:
     """act(b + Σ_k W_k·x_{t + k − half}), the same shape as x [..., token, width]; zeros stand beyond the text.
 
     The roles are `conv.weight`, [out, in / groups, kernel], and `conv.bias`. Source: He et al., DeBERTa, 2021.

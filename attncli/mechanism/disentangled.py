@@ -53,8 +53,8 @@ def project_all(
     both = backend.concat([x, rows], -2)  # so that each matrix is read once
     q, k = (linear(backend, weights, f"{prefix}.{name}", both) for name in ("q", "k"))
     keys, queries = k[..., count:, :], q[..., count:, :]
-    found = Places(keys if position.asks else None, queries if position.answers else None)
-    return q[..., :count, :], k[..., :count, :], value, found
+    places = Places(keys if position.asks else None, queries if position.answers else None)
+    return q[..., :count, :], k[..., :count, :], value, places
 
 
 def project_sines(
@@ -63,11 +63,11 @@ def project_sines(
     """As `project_all` with a sinusoid for each distance from −n to n − 1, one bucket each."""
     q, k, v = (linear(backend, weights, f"{prefix}.{name}", x) for name in ("q", "k", "v"))
     table = backend.array(sines(position, x.shape[-2], x.shape[-1]))
-    bias, other = weights(f"{prefix}.q.bias"), weights(f"{prefix}.relative_q.bias")
-    if bias is None or other is None:
+    bias, relative_bias = weights(f"{prefix}.q.bias"), weights(f"{prefix}.relative_q.bias")
+    if bias is None or relative_bias is None:
         raise KeyError(f"{prefix}.relative_q.bias")
     keys = linear(backend, weights, f"{prefix}.relative_k", table)
-    return q, k, v, Places(keys, None, (other - bias)[None, :])
+    return q, k, v, Places(keys, None, (relative_bias - bias)[None, :])
 
 
 def sines(position: RelativeSines, count: int, width: int) -> np.ndarray[Any, Any]:
@@ -92,27 +92,27 @@ def terms(
 
     q, k: [..., head, token, dim]. places: by head, [..., head, bucket, dim]. offset: the position of query 0.
     """
-    found: dict[str, PositionBias] = {}
+    scores: dict[str, PositionBias] = {}
     if places.keys is not None:
         meeting = q if places.more is None else q + places.more
-        found[ASKS] = partial(_asks, backend, spec, position, meeting, places.keys, offset)
+        scores[ASKS] = partial(_asks, backend, spec, position, meeting, places.keys, offset)
     if places.queries is not None and isinstance(position, Disentangled):
-        found[ANSWERS] = partial(_answers, backend, spec, position, k, places.queries)
-    return found
+        scores[ANSWERS] = partial(_answers, backend, spec, position, k, places.queries)
+    return scores
 
 
 def bucket(relative: Integers, position: Disentangled) -> Integers:
     """The row of the table for each i − j, integers in [0, 2·span). The logarithm is taken in float32, as trained."""
     relative = np.asarray(relative, np.int64)
-    found = relative
+    rows = relative
     if position.furthest is not None:
         exact = position.span // 2
         far = np.maximum(np.abs(relative), exact).astype(np.float32) / np.float32(exact)
         # the same logarithm on both sides: the furthest distance is exactly the last step, not a rounding beyond it
         steps = np.log(far) / np.log(np.asarray([(position.furthest - 1) / exact], np.float32)) * np.float32(exact - 1)
-        grown = (np.ceil(steps) + exact).astype(np.int64) * np.sign(relative)
-        found = np.where(np.abs(relative) <= exact, relative, grown)
-    return np.clip(found + position.span, 0, 2 * position.span - 1)
+        logarithmic = (np.ceil(steps) + exact).astype(np.int64) * np.sign(relative)
+        rows = np.where(np.abs(relative) <= exact, relative, logarithmic)
+    return np.clip(rows + position.span, 0, 2 * position.span - 1)
 
 
 def _asks(
@@ -127,13 +127,13 @@ def _asks(
     *,
     heads: slice = EVERY_HEAD,
 ) -> Array:
-    at, to = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
-    own = backend.take(q[..., heads, :, :], backend.array(at - offset), -2)
-    scores = backend.matmul(own, backend.transpose(keys[..., heads, :, :])) * spec.scale
-    distances = at[:, None] - to[None, :]
+    query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
+    queries = backend.take(q[..., heads, :, :], backend.array(query_positions - offset), -2)
+    scores = backend.matmul(queries, backend.transpose(keys[..., heads, :, :])) * spec.scale
+    distances = query_positions[:, None] - key_positions[None, :]
     if isinstance(position, RelativeSines):
-        return _picked(backend, scores, distances + keys.shape[-2] // 2)
-    return _picked(backend, scores, bucket(distances, position))
+        return _pick_buckets(backend, scores, distances + keys.shape[-2] // 2)
+    return _pick_buckets(backend, scores, bucket(distances, position))
 
 
 def _answers(
@@ -147,13 +147,15 @@ def _answers(
     *,
     heads: slice = EVERY_HEAD,
 ) -> Array:
-    at, to = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
-    own = backend.take(k[..., heads, :, :], backend.array(to), -2)
-    scores = backend.matmul(own, backend.transpose(queries[..., heads, :, :])) * spec.scale
-    return backend.transpose(_picked(backend, scores, bucket(at[None, :] - to[:, None], position)))
+    query_positions, key_positions = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
+    keys = backend.take(k[..., heads, :, :], backend.array(key_positions), -2)
+    scores = backend.matmul(keys, backend.transpose(queries[..., heads, :, :])) * spec.scale
+    return backend.transpose(
+        _pick_buckets(backend, scores, bucket(query_positions[None, :] - key_positions[:, None], position))
+    )
 
 
-def _picked(backend: Backend, scores: Array, buckets: Integers) -> Array:
+def _pick_buckets(backend: Backend, scores: Array, buckets: Integers) -> Array:
     """Of each row's scores with all buckets those of its own: [..., row, bucket] and [row, column] to [..., row,
     column]."""
     rows, wide = buckets.shape[0], scores.shape[-1]

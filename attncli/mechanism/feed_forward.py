@@ -11,7 +11,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.arrays.row_pieces import by_rows
 from attncli.mechanism.context import ReadWeights
-from attncli.mechanism.routing import routed
+from attncli.mechanism.routing import route
 from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp
 
 Role = Callable[[str], Array | None]
@@ -20,30 +20,30 @@ Role = Callable[[str], Array | None]
 def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp") -> Array:
     """[..., token, width] to the same shape. prefix: of the roles of a part that is no mixture."""
     match spec:
-        case Mlp(_, activation, gated, bounded):
+        case Mlp(_, activation, gated, bounds):
             up = linear(backend, weights, f"{prefix}.up", x)
-            if bounded is not None:
+            if bounds is not None:
                 gate = linear(backend, weights, f"{prefix}.gate", x)
-                inner = _bounded(backend, bounded, gate, up)
+                inner = _apply_bounds(backend, bounds, gate, up)
             elif gated:
                 gate = linear(backend, weights, f"{prefix}.gate", x)
-                inner = by_rows(partial(_gated, backend, activation), gate, up)
+                inner = by_rows(partial(_multiply_gate, backend, activation), gate, up)
             else:
                 inner = by_rows(partial(activate, backend, activation), up)
             return linear(backend, weights, f"{prefix}.down", inner)
-        case Experts(shared=shared):
-            found = _experts(backend, spec, weights, x)
-            return found if shared is None else found + _shared(backend, spec, shared, weights, x)
+        case Experts(shared=shared_part):
+            output = _experts(backend, spec, weights, x)
+            return output if shared_part is None else output + _run_shared(backend, spec, shared_part, weights, x)
         case _:
             assert_never(spec)
 
 
 def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
     """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias. Raises KeyError if there is no such weight."""
-    found = linear_if_any(backend, weights, name, x)
-    if found is None:
+    product = linear_if_any(backend, weights, name, x)
+    if product is None:
         raise KeyError(f"{name}.weight")
-    return found
+    return product
 
 
 def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
@@ -64,7 +64,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     flat = x.reshape((-1, x.shape[-1]))
     logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
     correction = weights("experts.correction") if spec.routing.corrected else None
-    shares = routed(spec, logits, None if correction is None else np.asarray(backend.numpy(correction)))
+    shares = route(spec, logits, None if correction is None else np.asarray(backend.numpy(correction)))
     part = Mlp(spec.width, spec.activation, gated=True, bounded=spec.bounded)
     total = flat * 0.0
     for expert in np.flatnonzero(shares.any(0)):
@@ -81,7 +81,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     return total.reshape(tuple(x.shape))
 
 
-def _bounded(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Array:
+def _apply_bounds(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Array:
     """The gate and what it lets through, cut off at their bounds; NaN stays."""
     gate = backend.where(gate > spec.limit, spec.limit, gate)
     up = backend.where(up > spec.limit, spec.limit, backend.where(up < -spec.limit, -spec.limit, up))
@@ -89,16 +89,16 @@ def _bounded(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Array:
     return gate * share * (up + 1.0)
 
 
-def _shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:
+def _run_shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:
     """The part that serves every token, in the measure that the token asks for."""
-    found = feed_forward(backend, part, weights, x, "shared")
+    output = feed_forward(backend, part, weights, x, "shared")
     if not spec.shared_share:
-        return found
+        return output
     share = linear(backend, weights, "shared.share", x)
-    return found * ((backend.tanh(0.5 * share) + 1.0) * 0.5)  # a sigmoid that never overflows
+    return output * ((backend.tanh(0.5 * share) + 1.0) * 0.5)  # a sigmoid that never overflows
 
 
-def _gated(backend: Backend, kind: Activation, gate: Array, up: Array) -> Array:
+def _multiply_gate(backend: Backend, kind: Activation, gate: Array, up: Array) -> Array:
     inner = activate(backend, kind, gate)
     inner *= up
     return inner
@@ -114,35 +114,35 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
         return at_once
     match kind:
         case "gelu":
-            found = backend.erf(x * 0.5**0.5)
+            result = backend.erf(x * 0.5**0.5)
         case "gelu_tanh":
-            found = x * 0.044715
-            found *= x
-            found *= x
-            found += x
-            found *= (2 / np.pi) ** 0.5
-            found = backend.tanh(found)
+            result = x * 0.044715
+            result *= x
+            result *= x
+            result += x
+            result *= (2 / np.pi) ** 0.5
+            result = backend.tanh(result)
         case "gelu_bloom":  # the same with √(2/π) as BLOOM rounds it
-            found = x * 0.044715
-            found *= x
-            found += 1.0
-            found *= x * 0.79788456
-            found = backend.tanh(found)
+            result = x * 0.044715
+            result *= x
+            result += 1.0
+            result *= x * 0.79788456
+            result = backend.tanh(result)
         case "relu":
             return backend.where(x < 0, 0.0, x)  # NaN stays NaN
         case "relu2":
-            found = backend.where(x < 0, 0.0, x)
-            found *= found
-            return found
+            result = backend.where(x < 0, 0.0, x)
+            result *= result
+            return result
         case "tanh":
             return backend.tanh(x)
         case "silu":
-            found = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
+            result = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
         case "quick_gelu":
-            found = backend.tanh(x * (1.702 * 0.5))
+            result = backend.tanh(x * (1.702 * 0.5))
         case _:
             assert_never(kind)
-    found += 1.0
-    found *= 0.5  # before x, which twice over may leave the range of its type
-    found *= x
-    return found
+    result += 1.0
+    result *= 0.5  # before x, which twice over may leave the range of its type
+    result *= x
+    return result

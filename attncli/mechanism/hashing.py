@@ -36,8 +36,8 @@ def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     vectors: [head, token, dim]. rotations: [head, dim, round, buckets/2].
     """
     heads, width, rounds, half = rotations.shape
-    turned = backend.matmul(
+    projections = backend.matmul(
         vectors, backend.cast(rotations, backend.dtype_of(vectors)).reshape((heads, width, rounds * half))
     )
-    turned = backend.permute(turned.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3))
-    return backend.concat([turned, -turned], -1).argmax(-1)
+    projections = backend.permute(projections.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3))
+    return backend.concat([projections, -projections], -1).argmax(-1)

@@ -48,41 +48,41 @@ Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
 NOTHING: Interventions = {}
 
 
-def uncut(
+def visible_links(
     backend: Backend, interventions: Sequence[Intervention], heads: int, positions: np.ndarray[Any, Any], keys: int
 ) -> Array | None:
     """Which links are left, booleans [head, query, key]; None where none is cut.
 
     positions: absolute position of each query, [query]. keys: how many keys there are.
     """
-    cuts = [one for one in interventions if isinstance(one, KnockOut)]
-    if not cuts:
+    knock_outs = [intervention for intervention in interventions if isinstance(intervention, KnockOut)]
+    if not knock_outs:
         return None
-    left = np.ones((heads, len(positions), keys), bool)
-    for cut in cuts:
-        rows = np.flatnonzero(np.isin(positions, cut.queries))
-        left[np.ix_(np.asarray(cut.heads), rows, np.asarray(cut.keys))] = False
-    return backend.array(left)
+    visible = np.ones((heads, len(positions), keys), bool)
+    for knock_out in knock_outs:
+        rows = np.flatnonzero(np.isin(positions, knock_out.queries))
+        visible[np.ix_(np.asarray(knock_out.heads), rows, np.asarray(knock_out.keys))] = False
+    return backend.array(visible)
 
 
-def changed(backend: Backend, interventions: Sequence[Intervention], mixed: Array) -> Array:
+def apply_interventions(backend: Backend, interventions: Sequence[Intervention], mixed: Array) -> Array:
     """What the heads pass on, [..., head, token, v_dim], after what is put in its place."""
-    for one in interventions:
-        match one:
+    for intervention in interventions:
+        match intervention:
             case Zero(heads):
-                gone = np.zeros((mixed.shape[-3], 1, 1), bool)
-                gone[list(heads)] = True
-                mixed = backend.where(backend.array(gone), 0.0, mixed)
+                is_zero = np.zeros((mixed.shape[-3], 1, 1), bool)
+                is_zero[list(heads)] = True
+                mixed = backend.where(backend.array(is_zero), 0.0, mixed)
             case Replace(heads, values):
-                mixed = _put(backend, heads, values, mixed)
+                mixed = _replace_heads(backend, heads, values, mixed)
             case KnockOut():
                 pass  # it has been at work before the softmax
             case _:
-                assert_never(one)
+                assert_never(intervention)
     return mixed
 
 
-def _put(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
+def _replace_heads(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
     if tuple(heads) == tuple(range(mixed.shape[-3])):
         return values
     variants = np.broadcast_shapes(tuple(values.shape[:-3]), tuple(mixed.shape[:-3]))

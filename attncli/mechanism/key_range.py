@@ -16,7 +16,7 @@ def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
     return _within(int(low[0]), int(high[1]), keys)
 
 
-def surely(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
+def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
     """A range [low, high) of keys that every query first..last (inclusive) sees; low = high if none is known.
 
     It may be narrower than it could be, never wider.

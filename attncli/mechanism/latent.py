@@ -17,16 +17,16 @@ def from_latent(
     Each head's key ends with the entries that all heads share; they are not yet rotated.
     """
 
-    def narrowed(name: str, wide: Array) -> Array:
+    def normalise_narrow(name: str, wide: Array) -> Array:
         return normalise(backend, latent.norm, wide, weights(f"{prefix}.{name}_norm.weight"), None)
 
-    reads = x if latent.query is None else narrowed("q_down", linear(backend, weights, f"{prefix}.q_down", x))
+    reads = x if latent.query is None else normalise_narrow("q_down", linear(backend, weights, f"{prefix}.q_down", x))
     q = linear(backend, weights, f"{prefix}.q", reads)
     down = linear(backend, weights, f"{prefix}.kv_down", source)
     narrow, straight = down[..., : latent.keys], down[..., latent.keys :]
-    both = linear(backend, weights, f"{prefix}.kv", narrowed("kv_down", narrow))
-    lead, own = tuple(both.shape[:-1]), spec.head_dim - latent.straight
-    both = both.reshape((*lead, spec.heads, own + spec.v_dim))
-    shared = backend.broadcast(straight[..., None, :], (*lead, spec.heads, latent.straight))
-    k = backend.concat([both[..., :own], shared], -1).reshape((*lead, spec.heads * spec.head_dim))
-    return q, k, both[..., own:].reshape((*lead, spec.heads * spec.v_dim))
+    both = linear(backend, weights, f"{prefix}.kv", normalise_narrow("kv_down", narrow))
+    lead, content_dim = tuple(both.shape[:-1]), spec.head_dim - latent.straight
+    both = both.reshape((*lead, spec.heads, content_dim + spec.v_dim))
+    straight_keys = backend.broadcast(straight[..., None, :], (*lead, spec.heads, latent.straight))
+    k = backend.concat([both[..., :content_dim], straight_keys], -1).reshape((*lead, spec.heads * spec.head_dim))
+    return q, k, both[..., content_dim:].reshape((*lead, spec.heads * spec.v_dim))

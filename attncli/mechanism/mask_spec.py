@@ -12,13 +12,13 @@ from attncli.mechanism.mask.kind import Lang, Spelling
 LARGEST = 10**9
 
 
-def _spelled() -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
+def _spellings() -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
     for kind in Mask.__subclasses__():
         if kind.spelling is not None:
             yield kind.spelling.name, (kind.spelling, kind)
 
 
-KINDS: dict[str, tuple[Spelling, type[Mask]]] = dict(_spelled())
+KINDS: dict[str, tuple[Spelling, type[Mask]]] = dict(_spellings())
 """Every kind that a SPEC can write, by its name."""
 
 

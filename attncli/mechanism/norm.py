@@ -28,11 +28,11 @@ class Norm(Struct, frozen=True):
 def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
     """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
     if weight is not None and weight.ndim > 1:  # every head has weights of its own
-        return _normalised(backend, norm, weight, bias, x)
-    return by_rows(partial(_normalised, backend, norm, weight, bias), x)
+        return _normalise_rows(backend, norm, weight, bias, x)
+    return by_rows(partial(_normalise_rows, backend, norm, weight, bias), x)
 
 
-def _normalised(backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array) -> Array:
+def _normalise_rows(backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array) -> Array:
     dtype = backend.dtype_of(x)
     wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
     if not norm.affine:
@@ -40,8 +40,10 @@ def _normalised(backend: Backend, norm: Norm, weight: Array | None, bias: Array 
     elif weight is not None and norm.unit_offset:
         weight = weight + 1.0
     if norm.kind == "layer" and (weight is None or weight.ndim == 1):
-        held = backend.dtype_of(wide)
-        weight, bias = (None if one is None else backend.cast(one, held) for one in (weight, bias))
+        wide_dtype = backend.dtype_of(wide)
+        weight, bias = (
+            None if parameter is None else backend.cast(parameter, wide_dtype) for parameter in (weight, bias)
+        )
         return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
     if norm.kind == "layer":
         scaled = backend.layer_norm(wide, norm.eps, None, None)

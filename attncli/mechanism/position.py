@@ -31,10 +31,10 @@ def sinusoidal(positions: np.ndarray[Any, Any], width: int) -> Floats:
     """
     even = np.arange(0, width, 2)
     angles = np.asarray(positions, np.float64)[:, None] / 10000.0 ** (even / width)
-    encoded = np.empty((len(angles), width))
-    encoded[:, 0::2] = np.sin(angles)
-    encoded[:, 1::2] = np.cos(angles[:, : width // 2])
-    return encoded
+    vectors = np.empty((len(angles), width))
+    vectors[:, 0::2] = np.sin(angles)
+    vectors[:, 1::2] = np.cos(angles[:, : width // 2])
+    return vectors
 
 
 def timescales(positions: np.ndarray[Any, Any], width: int) -> Floats:
@@ -80,8 +80,8 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             first, last = max(ends[0], 0), min(ends[1], rope.dims - 1)
             last = last + 0.001 if last == first else last  # a ramp of no width would divide by zero
             ramp = np.clip((np.arange(rope.dims // 2) - first) / (last - first), 0.0, 1.0)
-            told = 0.1 * math.log(factor) + 1.0 if magnitude is None and factor > 1 else magnitude or 1.0
-            return plain / factor * ramp + plain * (1 - ramp), told
+            amplitude = 0.1 * math.log(factor) + 1.0 if magnitude is None and factor > 1 else magnitude or 1.0
+            return plain / factor * ramp + plain * (1 - ramp), amplitude
         case LongRope(short, long, original, magnitude):
             divisors = np.asarray(long if length > original else short, np.float64)
             return plain / divisors, magnitude
@@ -106,19 +106,19 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
     cos, sin: [token, dims/2]. The other entries pass through unchanged.
     """
     last = rope.first + rope.dims
-    before, turned, rest = x[..., : rope.first], x[..., rope.first : last], x[..., last:]
+    before, entries, rest = x[..., : rope.first], x[..., rope.first : last], x[..., last:]
     match rope.pairing:
         case "half":
-            a, b = turned[..., : rope.dims // 2], turned[..., rope.dims // 2 :]
-            done = backend.concat([a * cos - b * sin, b * cos + a * sin], -1)
+            a, b = entries[..., : rope.dims // 2], entries[..., rope.dims // 2 :]
+            result = backend.concat([a * cos - b * sin, b * cos + a * sin], -1)
         case "adjacent":
-            a, b = turned[..., 0::2], turned[..., 1::2]
+            a, b = entries[..., 0::2], entries[..., 1::2]
             pairs = backend.concat([(a * cos - b * sin)[..., None], (b * cos + a * sin)[..., None]], -1)
-            done = pairs.reshape(turned.shape)
+            result = pairs.reshape(entries.shape)
         case _:
             assert_never(rope.pairing)
-    parts = [part for part in (before, done, rest) if part.shape[-1]]
-    return backend.concat(parts, -1) if len(parts) > 1 else done
+    parts = [part for part in (before, result, rest) if part.shape[-1]]
+    return backend.concat(parts, -1) if len(parts) > 1 else result
 
 
 def temperatures(temperature: Temperature, positions: np.ndarray[Any, Any]) -> Floats:

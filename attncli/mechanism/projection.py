@@ -14,7 +14,7 @@ from attncli.mechanism.attend import PositionBias, Rule
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.disentangled import Places, project_all, project_sines, terms
 from attncli.mechanism.feed_forward import linear
-from attncli.mechanism.intervention import uncut
+from attncli.mechanism.intervention import visible_links
 from attncli.mechanism.latent import from_latent
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.position import (
@@ -45,7 +45,7 @@ from attncli.mechanism.spec import (
 EVERY_HEAD = slice(None)
 
 
-class Projected(Struct, frozen=True, eq=False):
+class Projection(Struct, frozen=True, eq=False):
     """Queries, keys and values with the rule that turns them into weights. scores: those with positions, by stage."""
 
     q: Array
@@ -64,7 +64,7 @@ def project(
     memory: Array | None,
     context: Context,
     layer: int,
-) -> Projected:
+) -> Projection:
     """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says.
 
     x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
@@ -74,29 +74,33 @@ def project(
     if context.asking is not None:
         positions = positions[context.asking]
         x = x[..., context.asking, :] if memory is None else x
-    met = Places(None, None)
+    vectors = Places(None, None)
     if isinstance(spec.position, Disentangled):
-        q, k, v, met = project_all(backend, spec, spec.position, weights, prefix, source)
+        q, k, v, vectors = project_all(backend, spec, spec.position, weights, prefix, source)
         q = q if context.asking is None else q[..., context.asking, :]
     elif isinstance(spec.position, RelativeSines):
-        q, k, v, met = project_sines(backend, spec.position, weights, prefix, source)
+        q, k, v, vectors = project_sines(backend, spec.position, weights, prefix, source)
         q = q if context.asking is None else q[..., context.asking, :]
     elif spec.latent is None:
         q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
     else:
         q, k, v = from_latent(backend, spec, spec.latent, weights, prefix, x, source)
     if spec.clip is not None:
-        q, k, v = (_clipped(backend, part, spec.clip) for part in (q, k, v))
+        q, k, v = (_clip(backend, part, spec.clip) for part in (q, k, v))
     if spec.qk_norm is not None and spec.qk_norm.over == "width":
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
-    q, k, v = _split(backend, q, spec.heads), _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
+    q, k, v = (
+        _split_heads(backend, q, spec.heads),
+        _split_heads(backend, k, spec.kv_heads),
+        _split_heads(backend, v, spec.kv_heads),
+    )
     by_head = spec.qk_norm if spec.qk_norm is not None and spec.qk_norm.over != "width" else None
     if by_head is not None and not by_head.after:
         q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in _turns(backend, spec.position, context))
-        asked = slice(None) if context.asking is None else context.asking
-        q = rotate(backend, spec.position, q, cos[..., asked, :], sin[..., asked, :])
+        query_rows = slice(None) if context.asking is None else context.asking
+        q = rotate(backend, spec.position, q, cos[..., query_rows, :], sin[..., query_rows, :])
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
             cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
@@ -121,27 +125,30 @@ def project(
         extra = 1
     scores: Mapping[str, PositionBias] = {}
     if isinstance(spec.position, Disentangled | RelativeSines):
-        apart = (None if y is None else _split(backend, y, spec.heads) for y in (met.keys, met.queries, met.more))
-        met_by_head = Places(*apart)
-        scores = terms(backend, spec, spec.position, q, k, met_by_head, offset)
-    added: PositionBias | None = position_bias(backend, spec, weights, prefix)
+        apart = (
+            None if y is None else _split_heads(backend, y, spec.heads)
+            for y in (vectors.keys, vectors.queries, vectors.more)
+        )
+        vectors_by_head = Places(*apart)
+        scores = terms(backend, spec, spec.position, q, k, vectors_by_head, offset)
+    bias: PositionBias | None = position_bias(backend, spec, weights, prefix)
     if scores:
-        added = partial(_added_up, scores)
+        bias = partial(_sum_scores, scores)
     elif isinstance(spec.position, FirstBlockAgain) and k.shape[-2] > spec.position.longest:
-        added = partial(first_block_again, backend, spec.position, k.shape[-2])
+        bias = partial(first_block_again, backend, spec.position, k.shape[-2])
     rule = Rule(
         scale=spec.scale,
         softcap=spec.softcap,
         mask=spec.mask.bind(backend, q, k),
-        given=uncut(backend, interventions, spec.heads, positions, k.shape[-2]),
-        position_bias=added,
+        visibility=visible_links(backend, interventions, spec.heads, positions, k.shape[-2]),
+        position_bias=bias,
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra,
         sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
         apart=_apart(backend, spec, weights, prefix, x, source, positions),
     )
-    return Projected(q, k, v, rule, scores)
+    return Projection(q, k, v, rule, scores)
 
 
 def _apart(
@@ -160,11 +167,11 @@ def _apart(
         return None
     q = linear(backend, weights, f"{prefix}.global_q", x[..., rows, :])
     k, v = (linear(backend, weights, f"{prefix}.global_{name}", source) for name in ("k", "v"))
-    k, v = _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
-    return Apart(tuple(rows), _split(backend, q, spec.heads), k, v)
+    k, v = _split_heads(backend, k, spec.kv_heads), _split_heads(backend, v, spec.kv_heads)
+    return Apart(tuple(rows), _split_heads(backend, q, spec.heads), k, v)
 
 
-def _added_up(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
+def _sum_scores(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
     first, *others = (term(i, j, heads=heads) for term in scores.values())
     return sum(others, start=first)
 
@@ -175,8 +182,8 @@ def _turns(backend: Backend, rope: Rope, context: Context) -> tuple[Floats, Floa
     if context.key_lengths is None or not isinstance(rope.scaling, Dynamic | LongRope):
         return rotation(rope, context.positions, context.length)
     lengths = backend.numpy(context.key_lengths).reshape(-1).tolist()
-    each = [rotation(rope, context.positions, length) for length in lengths]
-    return np.stack([cos for cos, _ in each])[:, None], np.stack([sin for _, sin in each])[:, None]
+    rotations = [rotation(rope, context.positions, length) for length in lengths]
+    return np.stack([cos for cos, _ in rotations])[:, None], np.stack([sin for _, sin in rotations])[:, None]
 
 
 def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: str) -> PositionBias | None:
@@ -211,8 +218,8 @@ def _bucket_bias(
     backend: Backend, spec: RelativeBuckets, whole: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
 ) -> Array:
     table, buckets = whole[:, heads], t5_bucket(backend.numpy(j - i), spec)
-    picked = backend.take(table, backend.array(buckets.reshape(-1)), 0)
-    return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
+    biases = backend.take(table, backend.array(buckets.reshape(-1)), 0)
+    return backend.permute(biases.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
 
 
 def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array) -> Array:
@@ -222,12 +229,12 @@ def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array
     return normalise(backend, norm, x, weight, bias)
 
 
-def _clipped(backend: Backend, x: Array, bound: float) -> Array:
+def _clip(backend: Backend, x: Array, bound: float) -> Array:
     """Every entry cut off at ±bound; NaN stays."""
     return backend.where(x > bound, bound, backend.where(x < -bound, -bound, x))
 
 
-def _split(backend: Backend, x: Array, heads: int) -> Array:
+def _split_heads(backend: Backend, x: Array, heads: int) -> Array:
     """[..., token, head·dim] to [..., head, token, dim]."""
     apart = x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
     axes = list(range(apart.ndim))

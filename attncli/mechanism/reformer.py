@@ -59,7 +59,7 @@ class HashTrace(Struct, frozen=True, eq=False):
     mixed: Array
     buckets: Integers | None
     chunk: int
-    compared: int
+    pair_count: int
     empty_rows: Array
     weights: Array | None = None
     masked: Array | None = None
@@ -105,9 +105,9 @@ def hash_attention(
     places = _Places(order, chunk)
     keys = hash_keys(backend, q)
     i, j = places.queries[..., :, None], places.looked_at[..., None, :]
-    seen, itself = backend.keep((i >= 0) & (j >= 0)), backend.keep(np.where(i == j, ITSELF, 0.0))
+    visibility, itself = backend.keep((i >= 0) & (j >= 0)), backend.keep(np.where(i == j, ITSELF, 0.0))
     if not shows_all(mask):
-        seen = seen & visible(
+        visibility = visibility & visible(
             mask, backend.keep(np.maximum(i, 0)), backend.keep(np.maximum(j, 0)), keys=tokens, backend=backend
         )
     block = attend_rows(
@@ -115,7 +115,7 @@ def hash_attention(
         places.gather(backend, q, places.queries),
         places.gather(backend, keys, places.looked_at),
         places.gather(backend, v, places.looked_at),
-        Rule(scale=1.0, given=seen, bias=itself),
+        Rule(scale=1.0, visibility=visibility, bias=itself),
         0,
         chunk,
         keep=("weights",) if dense else (),
@@ -132,7 +132,7 @@ def hash_attention(
     trace = HashTrace(
         keys, mixed, buckets, chunk, places.looked_at.shape[1] * chunk * places.looked_at.shape[2], empty[..., 0]
     )
-    return _with_squares(backend, trace, places, q, block.stages["weights"], shares, seen) if dense else trace
+    return _with_squares(backend, trace, places, q, block.stages["weights"], shares, visibility) if dense else trace
 
 
 def _check(rule: Reformer, mask: Mask) -> None:
@@ -160,9 +160,9 @@ class _Places:
     def __init__(self, order: Integers, chunk: int) -> None:
         self.heads, self.rounds, self.tokens = order.shape
         self.length = -(-self.tokens // chunk) * chunk
-        filled = np.full((self.heads, self.rounds, self.length), -1)
-        filled[..., : self.tokens] = order
-        self.queries = filled.reshape(self.heads, -1, chunk)
+        slots = np.full((self.heads, self.rounds, self.length), -1)
+        slots[..., : self.tokens] = order
+        self.queries = slots.reshape(self.heads, -1, chunk)
         alone = self.queries.shape[1] == 1
         self.looked_at = self.queries if alone else np.concatenate([np.roll(self.queries, 1, 1), self.queries], -1)
         self.place = np.empty_like(order)
@@ -183,7 +183,7 @@ class _Places:
 
 
 def _with_squares(
-    backend: Backend, trace: HashTrace, places: _Places, q: Array, weights: Array, shares: Array, seen: Array
+    backend: Backend, trace: HashTrace, places: _Places, q: Array, weights: Array, shares: Array, visibility: Array
 ) -> HashTrace:
     """The trace with the rounds' weights merged, and the scores of the pairs that were compared."""
     heads, tokens = places.heads, places.tokens
@@ -191,13 +191,15 @@ def _with_squares(
     turn = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
     head = np.arange(heads)[:, None, None]
     per_place = share[head, np.maximum(places.queries, 0), turn[None, :, None]]
-    shown = np.broadcast_to(backend.numpy(seen), weights.shape)
+    visible_pairs = np.broadcast_to(backend.numpy(visibility), weights.shape)
     head, i, j = np.broadcast_arrays(head[..., None], places.queries[..., :, None], places.looked_at[..., None, :])
-    at = (head[shown], i[shown], j[shown])
-    merged, compared = np.zeros((heads, tokens, tokens)), np.zeros((heads, tokens, tokens), bool)
-    np.add.at(merged, at, (np.asarray(backend.numpy(weights), np.float64) * per_place[..., None])[shown])
-    compared[at] = True
+    index = (head[visible_pairs], i[visible_pairs], j[visible_pairs])
+    weight_sums, pair_mask = np.zeros((heads, tokens, tokens)), np.zeros((heads, tokens, tokens), bool)
+    np.add.at(
+        weight_sums, index, (np.asarray(backend.numpy(weights), np.float64) * per_place[..., None])[visible_pairs]
+    )
+    pair_mask[index] = True
     scores = backend.matmul(q, backend.transpose(trace.keys))
     scores = scores + backend.cast(backend.keep(ITSELF * np.eye(tokens)), backend.dtype_of(scores))
-    masked = backend.where(backend.keep(compared), scores, -float("inf"))
-    return replace(trace, weights=backend.cast(backend.keep(merged), backend.dtype_of(scores)), masked=masked)
+    masked = backend.where(backend.keep(pair_mask), scores, -float("inf"))
+    return replace(trace, weights=backend.cast(backend.keep(weight_sums), backend.dtype_of(scores)), masked=masked)

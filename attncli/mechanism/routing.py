@@ -11,7 +11,7 @@ from attncli.mechanism.spec import Experts
 Floats = np.ndarray[Any, Any]
 
 
-def routed(spec: Experts, logits: Floats, correction: Floats | None = None) -> Floats:
+def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Floats:
     """The share of each expert in each token, [token, expert], 0 for those that are not chosen.
 
     logits: what the router gives, [token, expert]. correction: what is added to the shares where the best are sought,
@@ -28,11 +28,11 @@ def routed(spec: Experts, logits: Floats, correction: Floats | None = None) -> F
             assert_never(spec.routing.score)
     worth = _of_best_groups(spec, shares if correction is None else shares + correction)
     best = np.argsort(-worth, -1, kind="stable")[:, : spec.chosen]
-    found = np.zeros_like(shares)
-    np.put_along_axis(found, best, np.take_along_axis(shares, best, -1), -1)
+    token_shares = np.zeros_like(shares)
+    np.put_along_axis(token_shares, best, np.take_along_axis(shares, best, -1), -1)
     if spec.renormalise:
-        found = found / found.sum(-1, keepdims=True)
-    return found * spec.routing.factor
+        token_shares = token_shares / token_shares.sum(-1, keepdims=True)
+    return token_shares * spec.routing.factor
 
 
 def _of_best_groups(spec: Experts, worth: Floats) -> Floats:

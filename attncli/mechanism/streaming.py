@@ -19,7 +19,7 @@ from attncli.mechanism.attend import RowBlock, Rule, attend, attend_rows
 from attncli.mechanism.key_range import span
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.separate_queries import Apart
-from attncli.mechanism.workspace import Room
+from attncli.mechanism.workspace import ScoreBuffer
 
 BLOCK = 1 << 21
 """Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
@@ -33,7 +33,7 @@ FEWEST = 16
 """Query rows in a block, at least: fewer would make the products slow."""
 
 
-class Streamed(NamedTuple):
+class StreamResult(NamedTuple):
     """What is left of attention by blocks. mixed: [..., head, query, v_dim]. empty: booleans [..., head, query]."""
 
     mixed: Array
@@ -49,19 +49,19 @@ def stream(
     *,
     rows: int,
     keep: Collection[str],
-    see: Callable[[RowBlock], None],
-) -> Streamed:
-    """Attend block by block, handing each to `see`.
+    on_block: Callable[[RowBlock], None],
+) -> StreamResult:
+    """Attend block by block, handing each to `on_block`.
 
     q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows of all heads together
     that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow
-    window, and what is in it is overwritten once `see` is done. Several blocks are worked on at the same time, by as
-    many threads; `see` is called here, rows in order, the heads of the same rows one after the other. Memory is linear
+    window, and what is in it is overwritten once `on_block` is done. Several blocks are worked on at the same time, by as
+    many threads; `on_block` is called here, rows in order, the heads of the same rows one after the other. Memory is linear
     in the length; masks that hide keys save the work on them.
     """
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     groups = k.shape[-3]
-    shared = heads // groups
+    group_size = heads // groups
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
     ranges, area = row_ranges(rule, queries, keys, rows * groups)
@@ -69,35 +69,45 @@ def stream(
     # one group of heads at a time: a block of many rows of few heads has the better products
     parts = []
     for group in range(groups):
-        own, kv = slice(group * shared, (group + 1) * shared), slice(group, group + 1)
-        parts.append((own, (q[..., own, :, :], k[..., kv, :, :], v[..., kv, :, :]), _of_heads(rule, own, heads)))
+        head_range, kv = slice(group * group_size, (group + 1) * group_size), slice(group, group + 1)
+        parts.append(
+            (
+                head_range,
+                (q[..., head_range, :, :], k[..., kv, :, :], v[..., kv, :, :]),
+                _of_heads(rule, head_range, heads),
+            )
+        )
 
-    def block(of: slice, arrays: tuple[Array, Array, Array], rule: Rule, at: range, room: Room) -> RowBlock:
-        found = attend_rows(backend, *arrays, rule, at.start, at.stop, keep=keep, finite=finite, room=room)
-        return replace(found, first_head=of.start)
+    def block(
+        head_slice: slice, arrays: tuple[Array, Array, Array], rule: Rule, row_range: range, buffer: ScoreBuffer
+    ) -> RowBlock:
+        row_block = attend_rows(
+            backend, *arrays, rule, row_range.start, row_range.stop, keep=keep, finite=finite, buffer=buffer
+        )
+        return replace(row_block, first_head=head_slice.start)
 
-    works = [partial(block, *part, at) for at in ranges for part in parts]
+    works = [partial(block, *part, row_range) for row_range in ranges for part in parts]
     # written in place: thousands of small results kept between large blocks would leave memory in shreds
     mixed = backend.full((*lead, heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
     empty = backend.full((*lead, heads, queries), 0, "bool")
 
     def take(block: RowBlock) -> None:
-        see(block)
-        own = slice(block.first_head, block.first_head + shared)
-        mixed[..., own, block.start : block.stop, :] = block.mixed
-        empty[..., own, block.start : block.stop] = block.empty
+        on_block(block)
+        head_range = slice(block.first_head, block.first_head + group_size)
+        mixed[..., head_range, block.start : block.stop, :] = block.mixed
+        empty[..., head_range, block.start : block.stop] = block.empty
 
     with backend.shared_out(THREADS) as threads:
-        size = prod(lead) * shared * area
-        in_order(works, take, [Room(backend, dtype, size) for _ in range(threads + (threads > 1))])
-    return Streamed(mixed, empty)
+        size = prod(lead) * group_size * area
+        in_order(works, take, [ScoreBuffer(backend, dtype, size) for _ in range(threads + (threads > 1))])
+    return StreamResult(mixed, empty)
 
 
-def unseen(block: RowBlock) -> None:
+def ignore_block(block: RowBlock) -> None:
     """The `see` of a run whose blocks nobody looks at."""
 
 
-def attended(
+def compute_attention(
     backend: Backend,
     q: Array,
     k: Array,
@@ -106,18 +116,18 @@ def attended(
     *,
     rows: int | None,
     keep: Collection[str],
-    see: Callable[[RowBlock], None],
+    on_block: Callable[[RowBlock], None],
 ) -> tuple[dict[str, Array], Array, Array]:
     """One attention of a layer: the stages kept, the mixed values and the empty rows.
 
-    rows: None for dense attention, which keeps its stages; else by blocks, which go to `see` and leave none.
+    rows: None for dense attention, which keeps its stages; else by blocks, which go to `on_block` and leave none.
     """
     if rows is None and _worth_gathering(backend, q, k, keep):
-        return gathered(backend, q, k, v, rule, keep=keep)
+        return gather_blocks(backend, q, k, v, rule, keep=keep)
     if rows is None:
         whole = attend(backend, q, k, v, rule, keep=keep)
         return whole.stages, whole.mixed, whole.empty
-    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, see=see)
+    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, on_block=on_block)
     return {}, mixed, empty
 
 
@@ -126,7 +136,7 @@ def _worth_gathering(backend: Backend, q: Array, k: Array, keep: Collection[str]
     return backend.name == "numpy" and set(keep) <= {"weights"} and prod(q.shape[:-1]) * k.shape[-2] >= GATHERED_FROM
 
 
-def gathered(
+def gather_blocks(
     backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str], block: int = GATHERED
 ) -> tuple[dict[str, Array], Array, Array]:
     """Dense attention by blocks of so many weights, put together if they are to be kept. keep: "weights" or nothing;
@@ -134,17 +144,17 @@ def gathered(
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
-    kept = {name: backend.full((*lead, heads, queries, keys), 0, dtype) for name in keep}
+    stages = {name: backend.full((*lead, heads, queries, keys), 0, dtype) for name in keep}
 
-    def see(found: RowBlock) -> None:
-        for name, whole in kept.items():
-            part = found.stages[name]
-            own = slice(found.first_head, found.first_head + part.shape[-3])
-            whole[..., own, found.start : found.stop, found.low : found.high] = part
+    def collect(row_block: RowBlock) -> None:
+        for name, whole in stages.items():
+            part = row_block.stages[name]
+            head_range = slice(row_block.first_head, row_block.first_head + part.shape[-3])
+            whole[..., head_range, row_block.start : row_block.stop, row_block.low : row_block.high] = part
 
     rows = rows_within(heads, queries, keys, block)
-    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, see=see)
-    return kept, mixed, empty
+    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, on_block=collect)
+    return stages, mixed, empty
 
 
 def rows_within(heads: int, queries: int, keys: int, block: int = BLOCK) -> int:
@@ -180,24 +190,24 @@ def _width(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: i
     return max(high - low, 1)
 
 
-def _of_heads(rule: Rule, own: slice, heads: int) -> Rule:
+def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
     """The rule for some heads: what differs by head is cut to them."""
 
-    def cut(array: Array | None) -> Array | None:
+    def slice_heads(array: Array | None) -> Array | None:
         by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
-        return array[..., own, :, :] if array is not None and by_head else array
+        return array[..., head_range, :, :] if array is not None and by_head else array
 
     position, apart = rule.position_bias, rule.apart
     if apart is not None:
-        shared = heads // apart.k.shape[-3]
-        kv = slice(own.start // shared, own.stop // shared)
-        apart = Apart(apart.rows, apart.q[..., own, :, :], apart.k[..., kv, :, :], apart.v[..., kv, :, :])
+        group_size = heads // apart.k.shape[-3]
+        kv = slice(head_range.start // group_size, head_range.stop // group_size)
+        apart = Apart(apart.rows, apart.q[..., head_range, :, :], apart.k[..., kv, :, :], apart.v[..., kv, :, :])
     return replace(
         rule,
-        mask=rule.mask.of_heads(own),
-        given=cut(rule.given),
-        bias=cut(rule.bias),
-        sinks=None if rule.sinks is None else rule.sinks[own],
-        position_bias=None if position is None else partial(position, heads=own),
+        mask=rule.mask.of_heads(head_range),
+        visibility=slice_heads(rule.visibility),
+        bias=slice_heads(rule.bias),
+        sinks=None if rule.sinks is None else rule.sinks[head_range],
+        position_bias=None if position is None else partial(position, heads=head_range),
         apart=apart,
     )

@@ -20,7 +20,7 @@ class Stage(Struct, frozen=True):
     name: str
     axes: tuple[str, ...]
     formula: str
-    says: str
+    description: str
 
 
 STAGES: Mapping[str, Stage] = {
@@ -99,15 +99,15 @@ class Later:
     """An array that is made when it is first asked for, and then held in place of what it is made of."""
 
     __slots__ = ("_found", "_make")
-    _found: Array
+    _array: Array
 
     def __init__(self, make: Callable[[], Array]) -> None:
         self._make: Callable[[], Array] | None = make
 
     def __call__(self) -> Array:
         if self._make is not None:
-            self._found, self._make = self._make(), None
-        return self._found
+            self._array, self._make = self._make(), None
+        return self._array
 
 
 class LayerTrace(Struct, frozen=True, eq=False):
@@ -135,7 +135,7 @@ class LayerTrace(Struct, frozen=True, eq=False):
 
     def __repr__(self) -> str:
         """The layer and the sizes of its stages, not their numbers."""
-        sizes = ", ".join(f"{name} {list(self.stages[name].shape)}" for name in ordered(self.stages))
+        sizes = ", ".join(f"{name} {list(self.stages[name].shape)}" for name in order_stages(self.stages))
         return f"<LayerTrace of layer {self.layer}: {sizes}>"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -163,21 +163,21 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
     """
     sizes: dict[str, int] = {}
     rows = []
-    for name in ordered(stages):
-        stage, found = STAGES[name], tuple(int(n) for n in stages[name].shape)
+    for name in order_stages(stages):
+        stage, shape = STAGES[name], tuple(int(n) for n in stages[name].shape)
         if name == "out" and "concat" not in stages:  # no W_O: the heads' outputs are the output
             stage = STAGES["concat"]
         axes = leading + stage.axes
-        if len(axes) != len(found):
-            raise ValueError(f"stage {name} has {len(found)} axes {found}, declared {axes}")
-        for axis, size in zip(axes, found, strict=True):
+        if len(axes) != len(shape):
+            raise ValueError(f"stage {name} has {len(shape)} axes {shape}, declared {axes}")
+        for axis, size in zip(axes, shape, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise ValueError(f"axis {axis!r} of stage {name} has size {size}, before it was {sizes[axis]}")
-        rows.append(Shape(name, axes, found, stage.formula))
+        rows.append(Shape(name, axes, shape, stage.formula))
     return rows
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def order_stages(names: Iterable[str]) -> list[str]:
     """Stage names in the order of computation."""
-    wanted = set(names)
-    return [name for name in STAGES if name in wanted]
+    stage_names = set(names)
+    return [name for name in STAGES if name in stage_names]

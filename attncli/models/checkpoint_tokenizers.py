@@ -11,7 +11,7 @@ from attncli.errors import InputError
 from attncli.inputs.token import Token, Tokenizer
 
 
-class Shifted(Struct, frozen=True):
+class ShiftedTokenizer(Struct, frozen=True):
     """A decoder's input: the start token, then the text without its last token, each seeing what came before.
 
     start: the id of the start token; None leaves the text as it is.
@@ -25,11 +25,11 @@ class Shifted(Struct, frozen=True):
         return self.tokenizer.name
 
     def encode(self, text: str, pair: str | None = None) -> list[Token]:
-        found = self.tokenizer.encode(text, pair)
-        if self.start is None or not found:
-            return found
+        tokens = self.tokenizer.encode(text, pair)
+        if self.start is None or not tokens:
+            return tokens
         first = replace(self.tokenizer.ids_to_tokens([self.start])[0], special=True)
-        return [first, *(replace(token, index=token.index + 1) for token in found[:-1])]
+        return [first, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         return self.tokenizer.ids_to_tokens(ids)

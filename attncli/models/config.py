@@ -51,7 +51,7 @@ HARMLESS_ENDS = ("dropout", "dropout_prob", "_pdrop", "layerdrop", "drop_rate", 
 HARMLESS_STARTS = ("summary_", "pooler_", "transformers", "_attn")
 
 
-class Fixed(Struct, frozen=True):
+class FixedValue(Struct, frozen=True):
     """The only value of a key that is implemented, and what another value would mean."""
 
     value: object
@@ -59,10 +59,10 @@ class Fixed(Struct, frozen=True):
 
 
 EVERYWHERE = {
-    "is_encoder_decoder": Fixed(False, "the model would have another side"),
-    "is_causal": Fixed(True, "every token would see later ones"),
-    "use_mrope": Fixed(False, "positions would have several axes"),
-    "rope_interleaved": Fixed(False, "neighbouring entries would be rotated together"),
+    "is_encoder_decoder": FixedValue(False, "the model would have another side"),
+    "is_causal": FixedValue(True, "every token would see later ones"),
+    "use_mrope": FixedValue(False, "positions would have several axes"),
+    "rope_interleaved": FixedValue(False, "neighbouring entries would be rotated together"),
 }
 """What holds for every family that does not say otherwise."""
 
@@ -78,101 +78,101 @@ class Config:
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self.values = values
         self.where = where
-        self.read: set[str] = set()
+        self.read_keys: set[str] = set()
         self.notes: list[str] = []
 
     def get(self, *keys: str) -> Any:
         """The value of the first key that is there and not null, else None."""
-        self.read.update(keys)
+        self.read_keys.update(keys)
         return next((self.values[key] for key in keys if self.values.get(key) is not None), None)
 
     def whole(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         """A whole number in [least, most]."""
-        found = self.get(*keys)
-        found = default if found is None else found
-        if found is None:
+        value = self.get(*keys)
+        value = default if value is None else value
+        if value is None:
             raise self._missing(keys)
-        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-            raise self._wrong(keys, found, f"a whole number from {least} to {most:,}")
-        return found
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._wrong(keys, value, f"a whole number from {least} to {most:,}")
+        return value
 
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
         """A whole number, or None where the config says null; `default` where it says nothing."""
         if not any(key in self.values for key in keys):
-            self.read.update(keys)
+            self.read_keys.update(keys)
             return default
         return None if self.get(*keys) is None else self.whole(*keys, least=least)
 
     def number(self, *keys: str, default: float | None = None) -> float:
         """A number from 10⁻³⁰ to 10¹⁵."""
-        found = self.get(*keys)
-        found = default if found is None else found
-        if found is None:
+        value = self.get(*keys)
+        value = default if value is None else value
+        if value is None:
             raise self._missing(keys)
-        fits = isinstance(found, int | float) and SMALLEST_NUMBER <= found <= LARGEST_NUMBER
-        if isinstance(found, bool) or not fits:
-            raise self._wrong(keys, found, f"a number from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
-        return float(found)
+        fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
+        if isinstance(value, bool) or not fits:
+            raise self._wrong(keys, value, f"a number from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
+        return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
         """A positive number, or None where the config says null; `default` where it says nothing."""
-        self.read.add(key)
+        self.read_keys.add(key)
         if key not in self.values:
             return default
         return None if self.values[key] is None else self.number(key)
 
     def flag(self, *keys: str, default: bool) -> bool:
         """True or false."""
-        found = self.get(*keys)
-        if found is not None and not isinstance(found, bool):
-            raise self._wrong(keys, found, "true or false")
-        return default if found is None else found
+        value = self.get(*keys)
+        if value is not None and not isinstance(value, bool):
+            raise self._wrong(keys, value, "true or false")
+        return default if value is None else value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
         """What one of the words in `among` stands for. Raises UnsupportedError for a word that is not there."""
-        found = self.get(*keys)
-        found = default if found is None else found
-        if not isinstance(found, str):
-            raise self._wrong(keys, found, "a word")
-        if found not in among:
+        value = self.get(*keys)
+        value = default if value is None else value
+        if not isinstance(value, str):
+            raise self._wrong(keys, value, "a word")
+        if value not in among:
             raise UnsupportedError(
-                f"config.json sets {keys[0]} to {found!r}", where=self.where, expected=", ".join(sorted(among))
+                f"config.json sets {keys[0]} to {value!r}", where=self.where, expected=", ".join(sorted(among))
             )
-        return among[found]
+        return among[value]
 
     def many(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
         """A list of values of one kind, of the given length; None if there is none."""
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             return None
         if (
-            not isinstance(found, list)
-            or not all(isinstance(item, kind) for item in found)
-            or (count is not None and len(found) != count)
+            not isinstance(value, list)
+            or not all(isinstance(item, kind) for item in value)
+            or (count is not None and len(value) != count)
         ):
-            told = f"a list of {len(found)}" if isinstance(found, list) else found
-            raise self._wrong((key,), told, f"a list of {'' if count is None else count} values of one kind")
-        return found
+            description = f"a list of {len(value)}" if isinstance(value, list) else value
+            raise self._wrong((key,), description, f"a list of {'' if count is None else count} values of one kind")
+        return value
 
     def under(self, key: str) -> Config | None:
         """The object under a key as a Config of its own; None if there is none."""
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             return None
-        if not isinstance(found, dict):
-            raise self._wrong((key,), found, "an object")
-        return Config(found, f"{self.where}: {key}")
+        if not isinstance(value, dict):
+            raise self._wrong((key,), value, "an object")
+        return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str) -> int:
         """A number of heads by which `width` is divisible."""
-        found = self.whole(*keys, most=2**16)
-        if width % found:
+        count = self.whole(*keys, most=2**16)
+        if width % count:
             raise InputError(
-                f"config.json has {found} heads for a width of {width}",
+                f"config.json has {count} heads for a width of {width}",
                 where=self.where,
                 expected=f"{width} divisible by {keys[0]}",
             )
-        return found
+        return count
 
     def note(self, text: str) -> None:
         """Remember, once, what a user must be told of these values."""
@@ -182,7 +182,7 @@ class Config:
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
         """The refusal of the value of a key."""
         return UnsupportedError(
-            f"config.json sets {key} to {_shown(self.values.get(key))}",
+            f"config.json sets {key} to {_value_text(self.values.get(key))}",
             where=self.where,
             expected=consequence,
             hint=f"--ignore-config {key} runs as if it were not there",
@@ -191,9 +191,9 @@ class Config:
     def _missing(self, keys: Sequence[str]) -> InputError:
         return InputError(f"config.json has no {keys[0]!r}", where=self.where, expected=" or ".join(keys))
 
-    def _wrong(self, keys: Sequence[str], found: object, expected: str) -> InputError:
+    def _wrong(self, keys: Sequence[str], value: object, expected: str) -> InputError:
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
-        return InputError(f"config.json sets {key} to {_shown(found)}", where=self.where, expected=expected)
+        return InputError(f"config.json sets {key} to {_value_text(value)}", where=self.where, expected=expected)
 
 
 def without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> Config:
@@ -204,32 +204,33 @@ def without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> C
     return Config({key: value for key, value in values.items() if key not in ignore}, where)
 
 
-def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
+def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str, ...]:
     """Check every key that nobody read; returns the notes of those that did, and a warning for each that nobody knows.
 
-    fixed: keys that the family declares and that are implemented for one value only (null means that value).
+    fixed_values: keys that the family declares and that are implemented for one value only (null means that value).
     Raises UnsupportedError for another value, naming key, value and consequence.
     """
-    unknown: list[str] = []
-    fixed = {**EVERYWHERE, **fixed}
+    unknown_keys: list[str] = []
+    fixed_values = {**EVERYWHERE, **fixed_values}
     for key, value in config.values.items():
-        if key in config.read or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
+        if key in config.read_keys or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
             continue
-        if key in fixed:
-            if value is not None and value != fixed[key].value:
-                raise config.refuse(key, f"{fixed[key].value!r}: {fixed[key].consequence}")
+        if key in fixed_values:
+            if value is not None and value != fixed_values[key].value:
+                raise config.refuse(key, f"{fixed_values[key].value!r}: {fixed_values[key].consequence}")
         else:
-            unknown.append(key)
-    told = [
-        f"config.json has a key {_shown(key)} that attn does not know; it plays no part" for key in unknown[:MOST_TOLD]
+            unknown_keys.append(key)
+    notes = [
+        f"config.json has a key {_value_text(key)} that attn does not know; it plays no part"
+        for key in unknown_keys[:MOST_TOLD]
     ]
-    if len(unknown) > MOST_TOLD:
-        told.append(
-            f"config.json has {len(unknown) - MOST_TOLD:,} more keys that attn does not know; they play no part"
+    if len(unknown_keys) > MOST_TOLD:
+        notes.append(
+            f"config.json has {len(unknown_keys) - MOST_TOLD:,} more keys that attn does not know; they play no part"
         )
-    return (*config.notes, *told)
+    return (*config.notes, *notes)
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

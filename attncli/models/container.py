@@ -34,39 +34,39 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     config = text_config(checkpoint.config) if names else None
     if config is None:
         return checkpoint
-    found = checkpoint.part({short: name for name, short in names.items()}, config)
-    left = len(every) - len(names)
-    found.notes = (
+    part = checkpoint.part({short: name for name, short in names.items()}, config)
+    unused_count = len(every) - len(names)
+    part.notes = (
         *checkpoint.notes,
-        f"this is the text model ({config['model_type']}) of a {kind}; {left:,} tensors of other parts are not used",
+        f"this is the text model ({config['model_type']}) of a {kind}; {unused_count:,} tensors of other parts are not used",
     )
-    return found
+    return part
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The text model's part of a config, with what it leaves to the library's defaults filled in; None without one."""
     inner = config.get("text_config")
-    told = dict(inner) if isinstance(inner, dict) else {}
-    if told.get("model_type") in MODEL_TYPES and all(key in told for key in NEEDED):
-        return _tied(config, told)
+    inner_config = dict(inner) if isinstance(inner, dict) else {}
+    if inner_config.get("model_type") in MODEL_TYPES and all(key in inner_config for key in NEEDED):
+        return _tie_embeddings(config, inner_config)
     kind = config.get("model_type")
     if not isinstance(kind, str) or not library.names(kind):
         return None
     transformers = library.transformers()
     try:
-        found = transformers.CONFIG_MAPPING[kind].from_dict(dict(config)).get_text_config()
-        whole: dict[str, Any] = json.loads(found.to_json_string(use_diff=False))
+        settings = transformers.CONFIG_MAPPING[kind].from_dict(dict(config)).get_text_config()
+        whole: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
     except (AttnError, MemoryError):
         raise
     except Exception:  # its Python raises anything on a config that it did not expect: told when the model is built
         return None
-    return _tied(config, whole) if isinstance(whole.get("model_type"), str) else None
+    return _tie_embeddings(config, whole) if isinstance(whole.get("model_type"), str) else None
 
 
-def _tied(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:
+def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:
     """The text model's config, its head tied if either config says so: one that the file holds counts all the same."""
-    says = [part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part]
-    return {**text, "tie_word_embeddings": any(says)} if says else text
+    flags = [part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part]
+    return {**text, "tie_word_embeddings": any(flags)} if flags else text
 
 
 def _short(name: str, *, inside: bool, beside: bool) -> str | None:

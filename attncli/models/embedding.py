@@ -17,32 +17,32 @@ def with_positions(
     embedding: Embedding,
     x: Array,
     positions: Sequence[int],
-    learned: Callable[[], Array],
+    learned_rows: Callable[[], Array],
     *,
     stored: bool = False,
 ) -> Array:
     """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
 
     positions: the row of each token in a table of positions, in which `padding` is that of padding.
-    learned: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table of
+    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table of
     what could be computed, which then counts: it was perhaps rounded.
     """
     match embedding.positions:
         case "learned":
-            return x + learned()
+            return x + learned_rows()
         case "sinusoidal":
             return x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
         case "halves" if stored:
-            return x + learned()
+            return x + learned_rows()
         case "halves":
-            encoded = sinusoidal(np.asarray(positions), x.shape[-1])
+            vectors = sinusoidal(np.asarray(positions), x.shape[-1])
             # float32, as the models that use it hold their table
-            return x + backend.array(np.concatenate([encoded[:, 0::2], encoded[:, 1::2]], -1).astype(np.float32))
+            return x + backend.array(np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1).astype(np.float32))
         case "timescales":
-            encoded = timescales(np.asarray(positions), x.shape[-1])
+            vectors = timescales(np.asarray(positions), x.shape[-1])
             if embedding.padding is not None:
-                encoded[np.asarray(positions) == embedding.padding] = 0.0
-            return x + backend.array(encoded.astype(np.float32))
+                vectors[np.asarray(positions) == embedding.padding] = 0.0
+            return x + backend.array(vectors.astype(np.float32))
         case None:
             return x
         case _:

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import ITEM, SCORE_ITEM
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.roles import layer_roles
 
 if TYPE_CHECKING:
     from attncli.inputs.shards import TensorInfo
-    from attncli.models.bind import Binding, Bound
+    from attncli.models.bind import Binding, TensorBinding
 
 READS = 1.0e9
 """Bytes a second that are read from a disk: a plain solid-state disk, cold."""
@@ -49,7 +49,7 @@ RULE = (
 )
 
 
-class Estimate(Struct, frozen=True):
+class CostEstimate(Struct, frozen=True):
     """What running a text takes.
 
     tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that comes again counted
@@ -75,23 +75,25 @@ class StoredSizes(Struct, frozen=True):
     token's embedding takes."""
 
     layers: Sequence[int]
-    fed: Sequence[int]
+    feed_forward: Sequence[int]
     row: int
 
 
 def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
     """The sizes of one side of a checkpoint, from its headers alone."""
     layers = [sum(_bytes(tensors, bound) for bound in layer) for layer in binding.layers]
-    fed = [sum(_bytes(tensors, bound) for bound in layer if bound.feeds) for layer in binding.layers]
+    feed_forward = [sum(_bytes(tensors, bound) for bound in layer if bound.feeds) for layer in binding.layers]
     tables = [
         binding.outer[role].tensors[0]
         for role in ("tokens.weight", "positions.weight", "types.weight")
         if role in binding.outer
     ]
-    return StoredSizes(layers, fed, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables))
+    return StoredSizes(
+        layers, feed_forward, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables)
+    )
 
 
-def _bytes(tensors: Mapping[str, TensorInfo], bound: Bound) -> int:
+def _bytes(tensors: Mapping[str, TensorInfo], bound: TensorBinding) -> int:
     return sum(tensors[name].bytes for name in bound.tensors)
 
 
@@ -113,44 +115,50 @@ def estimate(
     spec: Spec,
     tokens: int,
     *,
-    stored: StoredSizes | None = None,
+    sizes: StoredSizes | None = None,
     layers: Selection = EVERY,
-    kept: int = 2,
+    kept_stages: int = 2,
     rows: int | None = None,
     dtype: str = "float32",
-) -> Estimate:
+) -> CostEstimate:
     """The estimate for one text of `tokens` tokens.
 
-    stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what follows the
-    attention of the last is not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None
+    sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what follows the
+    attention of the last is not read. kept_stages: n × n stages kept of each layer asked for. rows: query rows at a time, None
     for all. dtype: what it is computed in.
     """
-    asked = set(selected(layers, len(spec.blocks)))
-    last = max(asked, default=-1)
-    blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None)) if asked else ()
+    layer_numbers = set(numbers_of(layers, len(spec.blocks)))
+    last = max(layer_numbers, default=-1)
+    blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None)) if layer_numbers else ()
     wide = SCORE_ITEM[dtype]
-    read = 0
-    if stored is not None:
-        read = sum(stored.layers[: last + 1]) - sum(stored.fed[last : last + 1] if asked else ()) + tokens * stored.row
+    bytes_read = 0
+    if sizes is not None:
+        bytes_read = (
+            sum(sizes.layers[: last + 1])
+            - sum(sizes.feed_forward[last : last + 1] if layer_numbers else ())
+            + tokens * sizes.row
+        )
     work = work_of(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
     # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it
     scores = tokens * (wide + 1) if rows is None else WORKING * min(rows, tokens) * wide
-    held = (
-        sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
+    kept_heads = (
+        sum(kept_stages * block.attention.heads for index, block in enumerate(blocks) if index in layer_numbers)
+        if rows is None
+        else 0
     )
     memory = {
         "weights at a time": max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
-        "reading ahead": 2 * PIECE if read >= WORTH_A_PLAN else 0,
+        "reading ahead": 2 * PIECE if bytes_read >= WORTH_A_PLAN else 0,
         "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
         "scores of one layer": heads * tokens * scores,
-        "scores that are kept": held * tokens * tokens * wide,
+        "scores that are kept": kept_heads * tokens * tokens * wide,
     }
-    seconds = STARTS + max(read / READS, seconds_of(work, dtype))
-    return Estimate(tokens, len(blocks), read, work.products, memory, seconds)
+    seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
+    return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
 
 
-class Work(Struct, frozen=True):
+class ComputeWork(Struct, frozen=True):
     """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix
     products; scores: pairs of query and key, of all heads."""
 
@@ -159,20 +167,20 @@ class Work(Struct, frozen=True):
     scores: int
 
 
-def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
+def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> ComputeWork:
     """What there is to compute in these layers for a text of `tokens` tokens."""
     numbers = [_numbers(spec, block) for block in blocks]
     products = sum(
         tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True)
     )
     heads = sum(block.attention.heads + (block.cross.heads if block.cross is not None else 0) for block in blocks)
-    return Work(sum(total for total, _ in numbers), products, heads * tokens * tokens)
+    return ComputeWork(sum(total for total, _ in numbers), products, heads * tokens * tokens)
 
 
-def seconds_of(work: Work, dtype: str) -> float:
+def seconds_of(work: ComputeWork, dtype: str) -> float:
     """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision stream faster."""
-    each = work.products / COMPUTES + work.scores / SOFTMAXES
-    return each * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
+    float32_seconds = work.products / COMPUTES + work.scores / SOFTMAXES
+    return float32_seconds * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
 
 
 def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
@@ -198,27 +206,27 @@ def _at_a_time(spec: Spec, block: Block) -> int:
     for role in layer_roles(spec, block):
         part, _, kind = role.module.rpartition(".")
         if len(role.shape) == 3:
-            fused = "experts"
+            group = "experts"
         elif kind in ("q", "k", "v"):
-            fused = f"{part}.qkv"
+            group = f"{part}.qkv"
         elif kind in ("up", "gate"):
-            fused = f"{part}.in"
+            group = f"{part}.in"
         else:
-            fused = role.module
-        together[fused] = together.get(fused, 0) + prod(role.shape)
+            group = role.module
+        together[group] = together.get(group, 0) + prod(role.shape)
     return max(together.values())
 
 
 def _attention_products(block: Block, tokens: int) -> int:
-    both: Iterator[Attention] = (one for one in (block.attention, block.cross) if one is not None)
-    return sum(one.heads * tokens * tokens * (one.head_dim + one.v_dim) for one in both)
+    both: Iterator[Attention] = (attention for attention in (block.attention, block.cross) if attention is not None)
+    return sum(attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim) for attention in both)
 
 
 def _widths(spec: Spec, block: Block) -> int:
     """Numbers per token that are alive at once in a layer: vectors in and out, what attention leaves, the feed-forward
     part."""
     attention = block.attention
-    projected = (
+    projection_width = (
         2 * attention.heads * attention.head_dim
         + 2 * attention.kv_heads * attention.head_dim
         + attention.heads * attention.v_dim
@@ -226,10 +234,10 @@ def _widths(spec: Spec, block: Block) -> int:
     match block.mlp:
         case Mlp(width, _, gated):
             inner = width * (4 if gated else 3)  # activations work in two arrays of their own
-        case Experts(_, chosen, width):
-            inner = chosen * width * 4
+        case Experts(_, per_token, width):
+            inner = per_token * width * 4
         case None:
             inner = 0
         case _:
             assert_never(block.mlp)
-    return 4 * spec.d_model + projected + inner
+    return 4 * spec.d_model + projection_width + inner

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 
 
 class Concat(Struct, frozen=True):
@@ -89,8 +89,8 @@ class Names(Struct, frozen=True):
         without: tuple[str, ...] = (),
     ) -> Names:
         """A relative's names: these roles changed or added, the keys `without` dropped."""
-        kept = {key: source for key, source in self.inside.items() if key not in without}
-        return replace(self, inside={**kept, **inside}, outside={**self.outside, **(outside or {})})
+        sources = {key: source for key, source in self.inside.items() if key not in without}
+        return replace(self, inside={**sources, **inside}, outside={**self.outside, **(outside or {})})
 
 
 class Family(Struct, frozen=True):
@@ -103,4 +103,4 @@ class Family(Struct, frozen=True):
     spec: Callable[[Config], Spec]
     names: Names
     decoder: Names | None = None
-    fixed: Mapping[str, Fixed] = field(default_factory=dict)
+    fixed: Mapping[str, FixedValue] = field(default_factory=dict)

@@ -19,8 +19,8 @@ def with_globals(attention: Attention, tokens: Sequence[int]) -> Attention:
     if attention.own_global is None:
         return attention
     near = attention.mask.parts[0] if attention.own_global and isinstance(attention.mask, AnyOf) else attention.mask
-    chosen = tuple(sorted(set(tokens)))
-    return replace(attention, mask=AnyOf((near, Global(chosen))) if chosen else near, own_global=chosen)
+    positions = tuple(sorted(set(tokens)))
+    return replace(attention, mask=AnyOf((near, Global(positions))) if positions else near, own_global=positions)
 
 
 def seeing_all(spec: Spec, tokens: Sequence[int]) -> Spec:

@@ -10,7 +10,7 @@ from attncli.mechanism.context import Weights
 from attncli.models.run import Store
 
 
-class HeldStore:
+class CachedStore:
     """`Store` that asks another one for each weight of a layer once."""
 
     def __init__(self, store: Store) -> None:
@@ -24,13 +24,13 @@ class HeldStore:
         """Nothing is read ahead: what is held is not read again."""
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        held = self._layers.setdefault((index, backend.dtype), {})
+        arrays = self._layers.setdefault((index, backend.dtype), {})
         weights = self._store.layer(backend, index)
 
         def role(name: str) -> Array | None:
-            if name not in held:
-                held[name] = weights(name)
-            return held[name]
+            if name not in arrays:
+                arrays[name] = weights(name)
+            return arrays[name]
 
         return role
 

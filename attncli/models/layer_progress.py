@@ -10,11 +10,11 @@ from attncli.mechanism.context import Weights
 from attncli.models.run import Store
 
 
-class ToldLayers:
+class ProgressStore:
     """A `Store` like the one given. told: the share of the expected layers that is behind; 1 at the last of them."""
 
-    def __init__(self, store: Store, told: Callable[[float], None]) -> None:
-        self._store, self._told = store, told
+    def __init__(self, store: Store, progress: Callable[[float], None]) -> None:
+        self._store, self._progress = store, progress
         self._stop = 0
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -26,7 +26,7 @@ class ToldLayers:
 
     def layer(self, backend: Backend, index: int) -> Weights:
         if index < self._stop:
-            self._told(1.0 if index == self._stop - 1 else index / self._stop)
+            self._progress(1.0 if index == self._stop - 1 else index / self._stop)
         return self._store.layer(backend, index)
 
     def outer(self, backend: Backend) -> Weights:

@@ -17,16 +17,16 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
 
     Raises UnsupportedError for a type other than full and sliding attention.
     """
-    told = config.many("layer_types", kind=str, count=count)
-    if told is None:
+    kinds = config.many("layer_types", kind=str, count=count)
+    if kinds is None:
         return [LOCAL if local(layer) else GLOBAL for layer in range(count)]
-    for kind in told:
+    for kind in kinds:
         if kind not in (LOCAL, GLOBAL):
             raise config.refuse("layer_types", f"{GLOBAL} and {LOCAL}, found {kind!r}")
-    return told
+    return kinds
 
 
-def masked(config: Config, kind: str, window: int | None) -> Mask:
+def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
     """A decoder's mask for a layer of that type. Raises InputError for a local layer without a window."""
     if kind == LOCAL and window is None:
         raise InputError(

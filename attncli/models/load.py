@@ -61,41 +61,43 @@ def load(
     damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
     """
     if name_or_dir is None:
-        return _seeded(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
+        return _seeded_model(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
     if not all(option is None for option in (weights, seed, d_model, heads)):
         raise UsageError(
             "a checkpoint brings its own weights and sizes",
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
         )
-    found = locate(
+    location = locate(
         str(name_or_dir),
         variables=variables,
         fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch),
     )
-    whole = Checkpoint.open(found.folder)
+    whole = Checkpoint.open(location.folder)
     checkpoint = text_model(whole)
-    unknown = foreign_family(checkpoint)
-    if unknown is not None:
+    foreign_kind = foreign_family(checkpoint)
+    if foreign_kind is not None:
         from attncli.models.transformers_engine import load_foreign
 
         if backend == "numpy" or ignore:
             what = "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
             raise UnsupportedError(
-                f"models of the family {unknown!r} run through transformers, which has no use for {what}"
+                f"models of the family {foreign_kind!r} run through transformers, which has no use for {what}"
             )
-        return load_foreign(checkpoint, unknown, found.name, _tokenizer(checkpoint), device=device, dtype=dtype)
+        return load_foreign(checkpoint, foreign_kind, location.name, _tokenizer(checkpoint), device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
-    own, other = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
+    binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
-    chosen = choose(backend, device=device, dtype=dtype, work=parameters * TYPICAL_TOKENS)
+    operations = choose(backend, device=device, dtype=dtype, work=parameters * TYPICAL_TOKENS)
     return Model(
         spec,
-        CheckpointStore(spec, checkpoint, own),
+        CheckpointStore(spec, checkpoint, binding),
         _tokenizer(checkpoint),
-        chosen,
-        Identity("checkpoint", name=found.name, family=spec.family),
+        operations,
+        Identity("checkpoint", name=location.name, family=spec.family),
         warnings=(*checkpoint.notes, *warnings),
-        other=None if spec.decoder is None or other is None else CheckpointStore(spec.decoder, checkpoint, other),
+        decoder_store=None
+        if spec.decoder is None or decoder_binding is None
+        else CheckpointStore(spec.decoder, checkpoint, decoder_binding),
         ends=ends(whole),
     )
 
@@ -109,16 +111,16 @@ def load_tokenizer(
 ) -> Tokenizer:
     """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as
     `load`."""
-    found = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch))
-    return _tokenizer(Checkpoint(found.folder.resolve(), {}, {}))
+    location = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch))
+    return _tokenizer(Checkpoint(location.folder.resolve(), {}, {}))
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
     """Raise for a model that its config.json alone shows to be of no use, before its weights are fetched. Raises as
     `load`."""
-    found = Checkpoint.described(folder)
-    if foreign_family(found) is None:
-        read_spec(found, ignore)
+    checkpoint = Checkpoint.describe(folder)
+    if foreign_family(checkpoint) is None:
+        read_spec(checkpoint, ignore)
 
 
 def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spec, Family, tuple[str, ...]]:
@@ -132,13 +134,13 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
         raise InputError(
             "config.json does not say which family the model belongs to", where=where, expected="a model_type"
         )
-    found = family(kind)
-    if found is None:
+    model_family = family(kind)
+    if model_family is None:
         raise _foreign(kind, where)
     config = without(checkpoint.config, ignore, where)
-    spec = seen_both_ways(config, found.spec(config))
+    spec = seen_both_ways(config, model_family.spec(config))
     warnings = tuple(f"config.json's {key} was ignored, as asked" for key in ignore)
-    return spec, found, warnings + settle(config, found.fixed)
+    return spec, model_family, warnings + settle(config, model_family.fixed)
 
 
 def foreign_family(checkpoint: Checkpoint) -> str | None:
@@ -175,7 +177,7 @@ def _tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     return tokenizer_named(str(checkpoint.tokenizer_path))
 
 
-def _seeded(
+def _seeded_model(
     weights: str | Path | None,
     seed: int | None,
     d_model: int | None,
@@ -185,13 +187,15 @@ def _seeded(
     device: str | None,
     dtype: str,
 ) -> Model:
-    chosen, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
+    operations, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
     if weights is not None:
-        from attncli.models.layouts.layout import Asked
+        from attncli.models.layouts.layout import LayoutRequest
         from attncli.models.weight_file import load_weights
 
-        return load_weights(Path(weights), cutter, chosen, asked=Asked(d_model=d_model, heads=heads), seed=seed)
+        return load_weights(
+            Path(weights), cutter, operations, request=LayoutRequest(d_model=d_model, heads=heads), seed=seed
+        )
     from attncli.models.one_layer import Settings, seeded_model
 
     settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)
-    return seeded_model(settings, seed or 0, "seeded", cutter, chosen)
+    return seeded_model(settings, seed or 0, "seeded", cutter, operations)

@@ -27,8 +27,8 @@ def free_memory(root: Path = Path("/")) -> Free:
 
     root: where /proc and /sys are, for tests.
     """
-    found = [Free(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))]
-    return min(found, key=lambda free: free.bytes, default=Free(UNKNOWN, "an assumption: this system does not say"))
+    limits = [Free(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))]
+    return min(limits, key=lambda free: free.bytes, default=Free(UNKNOWN, "an assumption: this system does not say"))
 
 
 def peak_memory(root: Path = Path("/")) -> int | None:
@@ -42,8 +42,8 @@ def peak_memory(root: Path = Path("/")) -> int | None:
     except ImportError:  # Windows
         return None
 
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else usage * 1024
 
 
 def _system(root: Path) -> Iterator[Free]:
@@ -64,9 +64,9 @@ def _groups(root: Path) -> Iterator[Free]:
             continue
         _, controllers, place = parts
         if controllers == "":
-            base, limit, used = root / "sys/fs/cgroup", "memory.max", "memory.current"
+            base, limit, usage_file = root / "sys/fs/cgroup", "memory.max", "memory.current"
         elif "memory" in controllers.split(","):
-            base, limit, used = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            base, limit, usage_file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue
         folder = base / place.lstrip("/")
@@ -74,11 +74,11 @@ def _groups(root: Path) -> Iterator[Free]:
         for group in (folder, *folder.parents) if folder.is_dir() else (base,):
             if not group.is_relative_to(base):
                 break
-            allowed, taken = _number(group / limit), _number(group / used)
-            if allowed is not None and taken is not None and allowed < UNLIMITED:
+            allowance, usage = _number(group / limit), _number(group / usage_file)
+            if allowance is not None and usage is not None and allowance < UNLIMITED:
                 # cached file pages count as used, but give way
                 reclaimable = _table(group / "memory.stat", unit=1).get("inactive_file", 0)
-                yield Free(allowed - taken + reclaimable, "the memory limit of this control group")
+                yield Free(allowance - usage + reclaimable, "the memory limit of this control group")
 
 
 def _limits(root: Path) -> Iterator[Free]:
@@ -87,13 +87,13 @@ def _limits(root: Path) -> Iterator[Free]:
     except ImportError:  # not a Unix
         return
     status = _status(root)
-    for name, used, words in (
+    for name, status_key, words in (
         ("RLIMIT_AS", "VmSize", "the limit on this process's address space"),
         ("RLIMIT_DATA", "VmData", "the limit on this process's data"),
     ):
-        allowed, _ = resource.getrlimit(getattr(resource, name))
-        if allowed != resource.RLIM_INFINITY and used in status:
-            yield Free(allowed - status[used], words)
+        allowance, _ = resource.getrlimit(getattr(resource, name))
+        if allowance != resource.RLIM_INFINITY and status_key in status:
+            yield Free(allowance - status[status_key], words)
 
 
 def _status(root: Path) -> dict[str, int]:
@@ -107,7 +107,11 @@ def _table(path: Path, unit: int = 1024) -> dict[str, int]:
     except OSError:
         return {}
     words = (line.replace(":", " ").split() for line in lines)
-    return {found[0]: int(found[1]) * unit for found in words if len(found) > 1 and found[1].isdigit()}
+    return {
+        line_words[0]: int(line_words[1]) * unit
+        for line_words in words
+        if len(line_words) > 1 and line_words[1].isdigit()
+    }
 
 
 def _number(path: Path) -> int | None:

@@ -21,9 +21,9 @@ from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import run
 from attncli.models.batch import run_batch
-from attncli.models.checkpoint_tokenizers import Shifted
+from attncli.models.checkpoint_tokenizers import ShiftedTokenizer
 from attncli.models.estimate import compute_dtype
-from attncli.models.rounding import rounded, seeing_rounded
+from attncli.models.rounding import round_blocks, round_trace
 from attncli.models.row_blocks import LONG, rows_for
 from attncli.models.run import Store
 
@@ -62,7 +62,7 @@ class Model(Struct, frozen=True, eq=False):
     backend: Backend
     identity: Identity
     warnings: tuple[str, ...] = ()
-    other: Store | None = None
+    decoder_store: Store | None = None
     memory: Array | None = None
     source: tuple[Token, ...] = ()
     ends: frozenset[int] = frozenset()
@@ -81,9 +81,9 @@ class Model(Struct, frozen=True, eq=False):
 
     def encode(self, text: str) -> list[Token]:
         """The tokens of a text. Raises InputError if there are none or too many for the positions."""
-        return self.checked(self.tokenizer.encode(text))
+        return self.check_tokens(self.tokenizer.encode(text))
 
-    def checked(self, tokens: list[Token]) -> list[Token]:
+    def check_tokens(self, tokens: list[Token]) -> list[Token]:
         """The tokens, if the model can take that many."""
         run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
@@ -100,12 +100,12 @@ class Model(Struct, frozen=True, eq=False):
         )
 
     def _computing_in(self, dtype: str) -> Backend:
-        own = self.backend
+        backend = self.backend
         # Apple's GPUs have no float64
         return (
-            own
-            if dtype == own.dtype or own.device.startswith("mps")
-            else choose(own.name, device=own.device, dtype=dtype)
+            backend
+            if dtype == backend.dtype or backend.device.startswith("mps")
+            else choose(backend.name, device=backend.device, dtype=dtype)
         )
 
     def _going_on(self, past: dict[int, tuple[Array, Array]]) -> Backend:
@@ -121,7 +121,7 @@ class Model(Struct, frozen=True, eq=False):
         heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
         rows: int | None = None,
-        see: Callable[[int, str, RowBlock], None] | None = None,
+        on_block: Callable[[int, str, RowBlock], None] | None = None,
         past: dict[int, tuple[Array, Array]] | None = None,
         interventions: Interventions = NOTHING,
     ) -> Iterator[LayerTrace]:
@@ -137,7 +137,7 @@ class Model(Struct, frozen=True, eq=False):
         precision are float32.
         """
         self._check_memory()
-        tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
+        tokens = self.encode(text) if isinstance(text, str) else self.check_tokens(list(text))
         backend = self._going_on(past) if past else self.computing(len(tokens))
         context = Context(
             np.asarray([token.index for token in tokens]),
@@ -146,13 +146,13 @@ class Model(Struct, frozen=True, eq=False):
             past=past,
             keep=frozenset(keep),
             rows=rows,
-            see=see if see is None or backend is self.backend else seeing_rounded(self.backend, see),
+            on_block=on_block if on_block is None or backend is self.backend else round_blocks(self.backend, on_block),
             interventions=interventions,
         )
-        wanted = self.spec.attending(layers)
+        layer_numbers = self.spec.attending(layers)
         yield from map(
-            partial(self._given, backend, heads, tuple(tokens)),
-            run.run(self.spec, self.store, backend, tokens, context, wanted),
+            partial(self._finish_trace, backend, heads, tuple(tokens)),
+            run.run(self.spec, self.store, backend, tokens, context, layer_numbers),
         )
 
     def trace_batch(
@@ -173,12 +173,12 @@ class Model(Struct, frozen=True, eq=False):
         self._check_memory()
         if self.memory is not None:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
-        tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
+        tokens = [self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
-        wanted = self.spec.attending(layers)
+        layer_numbers = self.spec.attending(layers)
         yield from map(
-            partial(self._given, backend, heads, ()),
-            run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep), interventions),
+            partial(self._finish_trace, backend, heads, ()),
+            run_batch(self.spec, self.store, backend, tokens, layer_numbers, frozenset(keep), interventions),
         )
 
     def _check_memory(self) -> None:
@@ -193,8 +193,8 @@ class Model(Struct, frozen=True, eq=False):
     def finish(self, hidden: Array) -> Array:
         """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
         backend = self.computing(hidden.shape[-2])
-        finished = run.finish(self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype))
-        return self.backend.cast(finished, self.backend.dtype)
+        outputs = run.finish(self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype))
+        return self.backend.cast(outputs, self.backend.dtype)
 
     def logits(self, hidden: Array) -> Array:
         """The logits of the token after each, [..., token, vocabulary]. hidden: the last layer's `after`, [..., token,
@@ -211,7 +211,7 @@ class Model(Struct, frozen=True, eq=False):
         Its texts begin with the start token and leave out their last, as in training.
         Raises UnsupportedError for a model of one side.
         """
-        if self.spec.decoder is None or self.other is None:
+        if self.spec.decoder is None or self.decoder_store is None:
             raise UnsupportedError(
                 f"a {self.spec.family} model has no cross-attention",
                 expected="an encoder-decoder, such as t5, bart or marian",
@@ -221,8 +221,8 @@ class Model(Struct, frozen=True, eq=False):
         wide = replace(self, backend=self.computing(len(tokens)))  # what is computed with goes on unrounded
         (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows)
         memory = wide.finish(last.after)
-        tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
-        side = replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None)
+        tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
+        side = replace(self, spec=self.spec.decoder, store=self.decoder_store, tokenizer=tokenizer, decoder_store=None)
         return replace(side, memory=memory, source=tuple(tokens))
 
     def reading(self, states: np.ndarray[Any, Any]) -> Model:
@@ -247,12 +247,21 @@ class Model(Struct, frozen=True, eq=False):
         memory = self._computing_in("float64").array(states) if self.own_layers else self.backend.array(states)
         if self.spec.decoder is None:
             return replace(self, memory=memory)
-        tokenizer = Shifted(self.tokenizer, spec.start)
-        return replace(self, spec=spec, store=self.other or self.store, tokenizer=tokenizer, other=None, memory=memory)
+        tokenizer = ShiftedTokenizer(self.tokenizer, spec.start)
+        return replace(
+            self,
+            spec=spec,
+            store=self.decoder_store or self.store,
+            tokenizer=tokenizer,
+            decoder_store=None,
+            memory=memory,
+        )
 
-    def _given(self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace) -> LayerTrace:
-        chosen = replace(self.only(trace, heads), tokens=tokens)
-        return chosen if computing is self.backend else rounded(self.backend, chosen)
+    def _finish_trace(
+        self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace
+    ) -> LayerTrace:
+        partial_trace = replace(self.only(trace, heads), tokens=tokens)
+        return partial_trace if computing is self.backend else round_trace(self.backend, partial_trace)
 
     def only(self, trace: LayerTrace, heads: Selection) -> LayerTrace:
         """The trace with only these heads. Raises UsageError for a head that is not there."""
@@ -260,22 +269,22 @@ class Model(Struct, frozen=True, eq=False):
             return trace
         block = self.spec.blocks[trace.layer]
         run.check("head", sorted(heads), block.attention.heads)
-        chosen = choose_heads(trace, sorted(heads), block.attention.heads // block.attention.kv_heads)
+        partial_trace = choose_heads(trace, sorted(heads), block.attention.heads // block.attention.kv_heads)
         if trace.cross is None or block.cross is None:
-            return chosen
+            return partial_trace
         return replace(
-            chosen, cross=choose_heads(trace.cross, sorted(heads), block.cross.heads // block.cross.kv_heads)
+            partial_trace, cross=choose_heads(trace.cross, sorted(heads), block.cross.heads // block.cross.kv_heads)
         )
 
 
-def choose_heads(trace: LayerTrace, heads: Sequence[int], shared: int) -> LayerTrace:
+def choose_heads(trace: LayerTrace, heads: Sequence[int], group_size: int) -> LayerTrace:
     """The trace with only these heads in its per-head stages; k and v by the kv head each one uses."""
-    picked = {}
+    stages = {}
     for name, array in trace.stages.items():
         if name in ("k", "v"):
-            picked[name] = array[..., [head // shared for head in heads], :, :]
+            stages[name] = array[..., [head // group_size for head in heads], :, :]
         elif name in ("hidden", "concat", "out", "sum", "norm"):
-            picked[name] = array
+            stages[name] = array
         else:
-            picked[name] = array[..., list(heads), :, :]
-    return replace(trace, stages=picked, empty_rows=trace.empty_rows[..., list(heads), :])
+            stages[name] = array[..., list(heads), :, :]
+    return replace(trace, stages=stages, empty_rows=trace.empty_rows[..., list(heads), :])

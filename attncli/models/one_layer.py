@@ -97,25 +97,25 @@ def spec_of(settings: Settings) -> Spec:
         softcap=settings.softcap,
     )
     norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)} if settings.layer_norm else {}
-    added: Literal["learned", "sinusoidal"] | None = None
+    positions: Literal["learned", "sinusoidal"] | None = None
     if settings.position in ("learned", "sinusoidal"):
-        added = "learned" if settings.position == "learned" else "sinusoidal"
+        positions = "learned" if settings.position == "learned" else "sinusoidal"
     return Spec(
         family="one-layer",
         d_model=settings.d_model,
         vocabulary=0,
         blocks=(Block(attention, norms=norms, residual=settings.residual),),
-        embedding=Embedding(positions=added),
+        embedding=Embedding(positions=positions),
     )
 
 
 def check_width(settings: Settings, width: int, hint: str) -> None:
     """Raise UsageError where a residual or a normalization is asked for that an output of this width does not fit."""
     if width != settings.d_model and (settings.residual or settings.layer_norm):
-        added, option = f"a residual adds X (width {settings.d_model}) to", "--residual"
+        subject, option = f"a residual adds X (width {settings.d_model}) to", "--residual"
         if not settings.residual:
-            added, option = f"a normalization of width {settings.d_model} follows", "--layer-norm"
-        raise UsageError(f"{added} an output of width {width}", expected=f"equal widths, or no {option}", hint=hint)
+            subject, option = f"a normalization of width {settings.d_model} follows", "--layer-norm"
+        raise UsageError(f"{subject} an output of width {width}", expected=f"equal widths, or no {option}", hint=hint)
 
 
 def _divisible(d_model: int, heads: int) -> str:
@@ -212,12 +212,12 @@ def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, A
 
 def digest(weights: Tensors) -> str:
     """sha256 over names, shapes and float32 values of the weights, in the order of the names."""
-    found = sha256()
+    hasher = sha256()
     for name in sorted(weights):
         array = np.ascontiguousarray(weights[name], "<f4")
-        found.update(f"{name} {list(array.shape)}\n".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        hasher.update(f"{name} {list(array.shape)}\n".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
 
 
 @cache
@@ -272,8 +272,8 @@ class OneLayerStore(Struct, frozen=True, eq=False):
 
     def layer(self, backend: Backend, index: int) -> Weights:
         def weights(role: str) -> Array | None:
-            stored = role.replace("attn.sum.", "norm.").removeprefix("attn.")
-            return backend.array(self.weights[stored]) if stored in self.weights else None
+            name = role.replace("attn.sum.", "norm.").removeprefix("attn.")
+            return backend.array(self.weights[name]) if name in self.weights else None
 
         return weights
 

@@ -62,15 +62,15 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
             yield Role(f"{place}.weight", (width,))
     match block.mlp:
         case Mlp():
-            yield from _fed("mlp", block.mlp, width)
-        case Experts(count, shared=shared):
+            yield from _feed_forward_roles("mlp", block.mlp, width)
+        case Experts(count, shared=shared_part):
             yield Role("experts.router.weight", (count, width))
             if block.mlp.routing.corrected:
                 yield Role("experts.correction", (count,))
-            for role in _fed("experts", Mlp(block.mlp.width, block.mlp.activation, gated=True), width):
+            for role in _feed_forward_roles("experts", Mlp(block.mlp.width, block.mlp.activation, gated=True), width):
                 yield Role(role.name, (count, *role.shape))
-            if shared is not None:
-                yield from _fed("shared", shared, width)
+            if shared_part is not None:
+                yield from _feed_forward_roles("shared", shared_part, width)
             if block.mlp.shared_share:
                 yield Role("shared.share.weight", (1, width))
         case None:
@@ -82,7 +82,7 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
         yield Role("conv.norm.weight", (width,))
 
 
-def _fed(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
+def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
     """The roles of one feed-forward part."""
     for name in ("up", "gate") if part.gated else ("up",):
         yield Role(f"{prefix}.{name}.weight", (part.width, width))
@@ -91,32 +91,32 @@ def _fed(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
 
 def outer_roles(spec: Spec) -> list[Role]:
     """The roles outside the layers: embedding, final norm and head."""
-    found = list(_with_biases(spec, _outside(spec)))
+    roles = list(_with_biases(spec, _outside(spec)))
     width = spec.d_model if spec.embedding.width is None else spec.embedding.width
     if spec.head is not None and spec.head.projection:
-        found.append(Role("head.project.weight", (width, spec.d_model), optional=True))
+        roles.append(Role("head.project.weight", (width, spec.d_model), optional=True))
     if spec.head is not None and spec.head.offsets:
-        found.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
+        roles.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
     if spec.head is not None:
-        found += [
+        roles += [
             Role("head.weight", (spec.vocabulary, width), optional=True),
             Role("head.bias", (spec.vocabulary,), optional=True),
         ]
-    return found
+    return roles
 
 
 def _outside(spec: Spec) -> Iterator[Role]:
     embedding = spec.embedding
     width = spec.d_model if embedding.width is None else embedding.width
-    summed = spec.d_model if embedding.projection == "tokens" else width
+    sum_width = spec.d_model if embedding.projection == "tokens" else width
     yield Role("tokens.weight", (spec.vocabulary, width))
     if embedding.positions in ("learned", "halves"):  # sines need not be stored
         rows, computed = (spec.max_positions or 0) + embedding.position_offset, embedding.positions == "halves"
-        yield Role("positions.weight", (rows, summed), optional=computed)
+        yield Role("positions.weight", (rows, sum_width), optional=computed)
     if embedding.types:
-        yield Role("types.weight", (embedding.types, summed))
+        yield Role("types.weight", (embedding.types, sum_width))
     if embedding.norm is not None and embedding.norm.affine:
-        yield Role("embed.norm.weight", (summed,))
+        yield Role("embed.norm.weight", (sum_width,))
     if embedding.projection is not None:
         yield Role("embed.project.weight", (spec.d_model, width))
     if spec.final_norm is not None and spec.final_norm.affine:
@@ -141,8 +141,8 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
     q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
     source = width if spec.source_width is None else spec.source_width
     if spec.latent is None:
-        for name, out, read in (("q", q, width), ("k", k, source), ("v", v, source)):
-            yield Role(f"{prefix}.{name}.weight", (out, read))
+        for name, out, fan_in in (("q", q, width), ("k", k, source), ("v", v, source)):
+            yield Role(f"{prefix}.{name}.weight", (out, fan_in))
     else:
         yield from _latent(prefix, spec, spec.latent, width)
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))

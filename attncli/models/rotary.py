@@ -39,12 +39,12 @@ def rope(
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=1.0 if default_partial is None else default_partial)
-    inside = _shared(config) if kind is None else _of_kind(config, kind, scaled=scaled)
+    inside = _for_all_layers(config) if kind is None else _of_kind(config, kind, scaled=scaled)
     base = inside.number("rope_theta", default=outside_theta)
-    told = inside.get("rope_type", "type") or "default"
+    rope_type = inside.get("rope_type", "type") or "default"
     share = inside.number("partial_rotary_factor", default=share)
     if default_partial is None and share != 1:
-        share = _whole(config, told, share)
+        share = _whole(config, rope_type, share)
     dims = int(head_dim * share)
     if dims % 2 or not 0 < dims <= head_dim or base <= 1:
         raise InputError(
@@ -52,15 +52,19 @@ def rope(
             where=config.where,
             expected="pairs of entries within a head, a base above 1",
         )
-    scaling = None if told == "default" else _scaling(told, inside, config, dims, original, by_kind=kind is not None)
+    scaling = (
+        None
+        if rope_type == "default"
+        else _scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
+    )
     unread = [
         key
         for key in inside.values
-        if key not in inside.read and key not in ("finetuned", "original_max_position_embeddings")
+        if key not in inside.read_keys and key not in ("finetuned", "original_max_position_embeddings")
     ]
     if unread:
         raise UnsupportedError(
-            f"the rotary embedding of type {told!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES
+            f"the rotary embedding of type {rope_type!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES
         )
     return Rope(dims, base, pairing, scaling)
 
@@ -77,28 +81,28 @@ def _whole(config: Config, kind: str, share: float) -> float:
     return 1.0
 
 
-def _shared(config: Config) -> Config:
+def _for_all_layers(config: Config) -> Config:
     """What holds for every layer. Where a config has both spellings, transformers takes the old one."""
     old, new = config.under("rope_scaling"), config.under("rope_parameters")
-    found = old if old is not None and old.values else new
-    return Config({}, config.where) if found is None else found
+    parameters = old if old is not None and old.values else new
+    return Config({}, config.where) if parameters is None else parameters
 
 
 def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
     """What holds for one type of layers; transformers adds the old spelling to the new one."""
     old, new = config.under("rope_scaling"), config.under("rope_parameters")
-    told: dict[str, Any] = {"rope_type": "default"}
+    values: dict[str, Any] = {"rope_type": "default"}
     if new is not None:
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
         if flat:
             raise UnsupportedError(
                 f"rope_parameters has a key {flat[0]!r}", where=new.where, expected=f"{GLOBAL} and {LOCAL}"
             )
-        own = new.under(kind)
-        told.update({} if own is None else own.values)
+        parameters = new.under(kind)
+        values.update({} if parameters is None else parameters.values)
     if old is not None and scaled:
-        told.update(old.values)
-    return Config(told, config.where)
+        values.update(old.values)
+    return Config(values, config.where)
 
 
 def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool) -> RopeScaling:
@@ -144,11 +148,11 @@ def _llama3(inside: Config, original: int) -> Llama3:
 def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
-    all_dims, some = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
+    all_dims, mscale = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
     if magnitude is None:
         magnitude = _log_factor(factor, 1.0)
-        if all_dims is not None and some is not None:
-            magnitude = _log_factor(factor, some) / _log_factor(factor, all_dims)
+        if all_dims is not None and mscale is not None:
+            magnitude = _log_factor(factor, mscale) / _log_factor(factor, all_dims)
     return Yarn(
         factor,
         original,
@@ -170,7 +174,7 @@ def _truncated(config: Config, inside: Config, *, by_kind: bool) -> bool:
 
 def stretched_scale(config: Config) -> float:
     """What scores are multiplied with besides, where positions are stretched and the config gives `mscale_all_dim`."""
-    inside = _shared(config)
+    inside = _for_all_layers(config)
     share = inside.get("mscale_all_dim")
     if (inside.get("rope_type", "type") or "default") == "default" or not share:
         return 1.0
@@ -188,12 +192,12 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
         magnitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     lists = []
     for key in ("short_factor", "long_factor"):
-        found = inside.many(key, kind=(int, float), count=dims // 2)
-        if found is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in found):
+        factors = inside.many(key, kind=(int, float), count=dims // 2)
+        if factors is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in factors):
             raise InputError(
                 f"rope scaling 'longrope' has no usable {key}",
                 where=inside.where,
                 expected=f"{dims // 2} positive numbers",
             )
-        lists.append(tuple(float(item) for item in found))
+        lists.append(tuple(float(item) for item in factors))
     return LongRope(lists[0], lists[1], original, magnitude)

@@ -11,13 +11,13 @@ from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import SQUARE, Later, LayerTrace
 
-See = Callable[[int, str, RowBlock], None]
+OnBlock = Callable[[int, str, RowBlock], None]
 
 
 @np.errstate(
     over="ignore"
 )  # a number too large for the results' type is infinite there, as it would have been all along
-def rounded(backend: Backend, trace: LayerTrace) -> LayerTrace:
+def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
     distinct = {id(array): name for name, array in trace.stages.items()}
     leaving = trace.leaving
@@ -26,36 +26,36 @@ def rounded(backend: Backend, trace: LayerTrace) -> LayerTrace:
     def after() -> Array:
         return backend.cast(leaving(), backend.dtype)
 
-    once = {key: _stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
+    once = {key: _round_stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
     return replace(
         trace,
         stages={name: once[id(array)] for name, array in trace.stages.items()},
         before=backend.cast(trace.before, backend.dtype),
         leaving=Later(after),
-        cross=None if trace.cross is None else rounded(backend, trace.cross),
+        cross=None if trace.cross is None else round_trace(backend, trace.cross),
     )
 
 
-def seeing_rounded(backend: Backend, see: See) -> See:
-    """`see`, handed blocks whose arrays are in `backend.dtype`."""
+def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
+    """`on_block`, handed blocks whose arrays are in `backend.dtype`."""
 
     def cast(array: Array) -> Array:
         return backend.cast(array, backend.dtype)
 
     @np.errstate(over="ignore")
-    def seen(layer: int, kind: str, block: RowBlock) -> None:
-        stages = {name: _stage(backend, name, array) for name, array in block.stages.items()}
-        see(layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse)))
+    def round_block(layer: int, kind: str, block: RowBlock) -> None:
+        stages = {name: _round_stage(backend, name, array) for name, array in block.stages.items()}
+        on_block(layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse)))
 
-    return seen
+    return round_block
 
 
-def _stage(backend: Backend, name: str, array: Array) -> Array:
+def _round_stage(backend: Backend, name: str, array: Array) -> Array:
     """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask
     hides."""
-    found = backend.cast(array, backend.dtype)
-    lost = backend.isfinite(array) & ~backend.isfinite(found) if name in SQUARE else None
+    result = backend.cast(array, backend.dtype)
+    lost = backend.isfinite(array) & ~backend.isfinite(result) if name in SQUARE else None
     if lost is None or not bool(lost.any()):
-        return found
+        return result
     largest = float(np.finfo(backend.dtype).max)
-    return backend.where(lost, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), found)
+    return backend.where(lost, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result)

@@ -45,22 +45,22 @@ def run(
     Raises InputError for a layer that does not exist.
     """
     check("layer", sorted(set(layers)), len(spec.blocks))
-    yield from through(spec, store, backend, store.embed(backend, tokens), context, layers)
+    yield from run_layers(spec, store, backend, store.embed(backend, tokens), context, layers)
 
 
-def through(
+def run_layers(
     spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]
 ) -> Iterator[LayerTrace]:
     """The same from the vectors that enter layer 0, [..., token, width]."""
-    wanted = sorted(set(layers))
-    check("layer", wanted, len(spec.blocks))
-    store.expect(range(wanted[-1] + 1))
-    for index, block in enumerate(spec.blocks[: wanted[-1] + 1]):
-        quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)
+    layer_numbers = sorted(set(layers))
+    check("layer", layer_numbers, len(spec.blocks))
+    store.expect(range(layer_numbers[-1] + 1))
+    for index, block in enumerate(spec.blocks[: layer_numbers[-1] + 1]):
+        quiet = context if index in layer_numbers else replace(context, keep=frozenset(), on_block=None)
         traces = [run_block(backend, block, store.layer(backend, index), hidden, quiet, index)]
-        if index != wanted[-1]:
+        if index != layer_numbers[-1]:
             hidden = traces[0].after
-        if index in wanted:
+        if index in layer_numbers:
             yield traces.pop()  # so that nothing here holds the layer while it is worked on
         traces.clear()
 
@@ -92,8 +92,8 @@ def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
 
 def unembedding(head: Head, weights: Weights) -> Array | None:
     """The head's matrix, [vocabulary, width]: its own where there is one, else the token table if it is tied."""
-    own = weights("head.weight")
-    return weights("tokens.weight") if own is None and head.tied else own
+    matrix = weights("head.weight")
+    return weights("tokens.weight") if matrix is None and head.tied else matrix
 
 
 def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Array:
@@ -104,16 +104,16 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
     """
     head = spec.head
     matrix = None if head is None else unembedding(head, weights)
-    finished: Array | None = hidden if head is None else finish(spec, weights, backend, hidden)
-    if head is not None and head.projection and finished is not None:
-        finished = linear_if_any(backend, weights, "head.project", finished)
-    if head is None or matrix is None or finished is None or matrix.shape[-1] != finished.shape[-1]:
+    outputs: Array | None = hidden if head is None else finish(spec, weights, backend, hidden)
+    if head is not None and head.projection and outputs is not None:
+        outputs = linear_if_any(backend, weights, "head.project", outputs)
+    if head is None or matrix is None or outputs is None or matrix.shape[-1] != outputs.shape[-1]:
         raise UnsupportedError(
             f"this {spec.family} model predicts no next token: it has no output head",
             expected="a decoder checkpoint saved with its language-model head",
         )
-    scores = backend.matmul(finished, backend.transpose(matrix[entries])) * head.scale
+    scores = backend.matmul(outputs, backend.transpose(matrix[entries])) * head.scale
     for role in ("head.bias", "head.offsets"):
-        added = weights(role)
-        scores = scores if added is None else scores + added[..., entries]
+        bias = weights(role)
+        scores = scores if bias is None else scores + bias[..., entries]
     return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap

@@ -21,7 +21,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models import transformers_library as library
 from attncli.models.transformers_layers import Passages, passing
-from attncli.models.transformers_model import told
+from attncli.models.transformers_model import library_errors
 
 if TYPE_CHECKING:
     from attncli.arrays.torch_backend import Tensor
@@ -43,7 +43,7 @@ class Call(Struct, frozen=True):
     q: Array
     k: Array
     v: Array
-    seen: Array | None
+    visibility: Array | None
     bias: Array | None
     scale: float
     softcap: float | None
@@ -70,8 +70,8 @@ def register() -> None:
 
 
 def forward(
-    theirs: Any,
-    looked_at: tuple[Sequence[Any], Sequence[Any]],
+    hf_model: Any,
+    modules: tuple[Sequence[Any], Sequence[Any]],
     family: str,
     tokens: Sequence[Token],
     answer: Answer,
@@ -80,11 +80,11 @@ def forward(
 ) -> tuple[Passages, Array]:
     """Run one side of a model with `answer` in place of attention; what passed, and what it gives.
 
-    looked_at: the modules that are its layers, and those that attend. memory: what a decoder looks back at, [token,
+    modules: the modules that are its layers, and those that attend. memory: what a decoder looks back at, [token,
     width]; None for an encoder or a decoder alone. Raises InputError for a token outside the embedding,
     UnsupportedError for whatever the library raises.
     """
-    return _run(theirs, looked_at, family, tokens, partial(_in_place_of_attention, answer), device, memory)
+    return _run(hf_model, modules, family, tokens, partial(_in_place_of_attention, answer), device, memory)
 
 
 def own_attention(
@@ -120,7 +120,7 @@ def _run(
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
     given = torch.tensor([ids], device=device)
     _as_before_any_text(theirs)
-    with torch.no_grad(), told(family, ""), passing(*looked_at) as passages, attending(passages):
+    with torch.no_grad(), library_errors(family, ""), passing(*looked_at) as passages, attending(passages):
         if memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
             seen = outputs.MoEModelOutput(last_hidden_state=memory[None])  # what a router said is asked for of some
@@ -177,7 +177,7 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
             mixed: Tensor = out[0][0].permute(1, 0, 2)
             weights = [one[0] for one in out[1:2] if torch.is_tensor(one) and one.ndim == 4]
             watch(call, mixed, weights[0] if weights else None)
-            passages.attended(mixed.numel(), module)
+            passages.note_attention(mixed.numel(), module)
             return out
 
         return watched
@@ -196,12 +196,12 @@ def _outside(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    **told: Any,
+    **extras: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
     answer, passages = _answering.get()
-    mixed: Tensor = answer(_call(passages, query, key, value, attention_mask, scaling, **told))
-    passages.attended(mixed.numel(), module)
+    mixed: Tensor = answer(_call(passages, query, key, value, attention_mask, scaling, **extras))
+    passages.note_attention(mixed.numel(), module)
     return mixed.permute(1, 0, 2)[None].contiguous(), None
 
 
@@ -234,7 +234,7 @@ def _call(
     if told.get("position_bias") is not None:
         bias = told["position_bias"][0] if bias is None else bias + told["position_bias"][0]
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    layer, nth = len(passages.made) - 1, 0 if passages.current is None else len(passages.current.out)
+    layer, nth = len(passages.passages) - 1, 0 if passages.current is None else len(passages.current.out)
     rotating = passages.current is not None and passages.current.rotating
     return Call(
         query[0], key[0], value[0], seen, bias, scale, told.get("softcap"), told.get("s_aux"), layer, nth, rotating

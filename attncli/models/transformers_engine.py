@@ -23,16 +23,16 @@ from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import Weights
-from attncli.mechanism.intervention import NOTHING, Interventions, changed, uncut
+from attncli.mechanism.intervention import NOTHING, Interventions, apply_interventions, visible_links
 from attncli.mechanism.spec import Spec
-from attncli.mechanism.streaming import attended, unseen
+from attncli.mechanism.streaming import compute_attention, ignore_block
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.checkpoint_tokenizers import Shifted
+from attncli.models.checkpoint_tokenizers import ShiftedTokenizer
 from attncli.models.model import Identity, Model
 from attncli.models.transformers_calls import ENGINE, Call, forward, register
 from attncli.models.transformers_layers import Passage, Passages
 from attncli.models.transformers_model import build
-from attncli.models.transformers_probe import Probed, has_table, probed
+from attncli.models.transformers_probe import ProbeResult, has_table, probe_model
 
 WARNING = (
     "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "
@@ -76,7 +76,7 @@ class ForeignModel(Model, frozen=True, eq=False):
     layers: the modules that are its layers. attending: those that attend.
     """
 
-    theirs: Any = None
+    hf_model: Any = None
     layers: tuple[Any, ...] = ()
     attending: tuple[Any, ...] = ()
 
@@ -97,30 +97,30 @@ class ForeignModel(Model, frozen=True, eq=False):
         heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
         rows: int | None = None,
-        see: Callable[[int, str, RowBlock], None] | None = None,
+        on_block: Callable[[int, str, RowBlock], None] | None = None,
         past: dict[int, tuple[Array, Array]] | None = None,
         interventions: Interventions = NOTHING,
     ) -> Iterator[LayerTrace]:
         """As `Model.trace`, without `past`; the whole model runs, whatever layers are asked for."""
         if past is not None:
             raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
-        tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
-        wanted = self.spec.attending(layers)
-        found: dict[tuple[int, int], LayerTrace] = {}
+        tokens = self.encode(text) if isinstance(text, str) else self.check_tokens(list(text))
+        layer_numbers = self.spec.attending(layers)
+        traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
 
         def answer(call: Call) -> Array:
-            asked = call.layer in wanted
-            trace = self._layer(call, keep if asked else (), rows, see if asked else None, interventions)
-            if asked:
-                found[call.layer, call.nth] = trace
+            is_yielded = call.layer in layer_numbers
+            trace = self._layer(call, keep if is_yielded else (), rows, on_block if is_yielded else None, interventions)
+            if is_yielded:
+                traces[call.layer, call.nth] = trace
             return trace.stages["mixed"]
 
-        passages = self._forward(tokens, answer)[0].made
-        for layer in wanted:
-            passage, trace = passages[layer], self._placed(passages[layer], found[layer, 0], 0)
-            if (layer, 1) in found:
-                trace = replace(trace, cross=self._placed(passage, found[layer, 1], 1))
+        passages = self._forward(tokens, answer)[0].passages
+        for layer in layer_numbers:
+            passage, trace = passages[layer], self._complete_trace(passages[layer], traces[layer, 0], 0)
+            if (layer, 1) in traces:
+                trace = replace(trace, cross=self._complete_trace(passage, traces[layer, 1], 1))
             yield self.only(trace, heads)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
@@ -129,25 +129,27 @@ class ForeignModel(Model, frozen=True, eq=False):
             return super().decoder(source)
         tokens = self.encode(source) if isinstance(source, str) else list(source)
         _, memory = self._forward(tokens, lambda call: self._layer(call, (), None, None, NOTHING).stages["mixed"])
-        tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
+        tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 
     def _forward(self, tokens: Sequence[Token], answer: Callable[[Call], Array]) -> tuple[Passages, Array]:
-        looked_at = (self.layers, self.attending)
-        return forward(self.theirs, looked_at, self.spec.family, tokens, answer, self.backend.device, self.memory)
+        modules = (self.layers, self.attending)
+        return forward(self.hf_model, modules, self.spec.family, tokens, answer, self.backend.device, self.memory)
 
     @staticmethod
-    def _placed(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
+    def _complete_trace(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
         """A trace with what is known once the layer is through."""
-        projected = passage.out[nth]
+        output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
-        if projected is not None:
+        if output is not None:
             stages["concat"] = trace.stages["out"]
-        stages["out"] = trace.stages["out"] if projected is None else projected
-        given = passage.given[nth]
-        if given is not None and given.shape[-1] == stages["out"].shape[-1]:  # else it is not the vectors alone
-            stages["hidden"] = given
-        before, after = passage.entered, passage.left
+        stages["out"] = trace.stages["out"] if output is None else output
+        attention_input = passage.attention_inputs[nth]
+        if (
+            attention_input is not None and attention_input.shape[-1] == stages["out"].shape[-1]
+        ):  # else it is not the vectors alone
+            stages["hidden"] = attention_input
+        before, after = passage.entering, passage.leaving
         return replace(trace, stages=stages, before=trace.before if before is None else before,
                        leaving=trace.leaving if after is None else lambda: after)  # fmt: skip
 
@@ -156,25 +158,38 @@ class ForeignModel(Model, frozen=True, eq=False):
         call: Call,
         keep: Collection[str],
         rows: int | None,
-        see: Callable[[int, str, RowBlock], None] | None,
+        on_block: Callable[[int, str, RowBlock], None] | None,
         interventions: Interventions,
     ) -> LayerTrace:
         kind: Literal["self", "cross"] = "self" if call.nth == 0 else "cross"
-        block, done = self.spec.blocks[call.layer], interventions.get((call.layer, kind), ())
+        block, changes = self.spec.blocks[call.layer], interventions.get((call.layer, kind), ())
         backend, spec = self.backend, block.attention if call.nth == 0 or block.cross is None else block.cross
-        given = uncut(backend, done, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2])
+        links = visible_links(backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2])
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k),
             bias=call.bias,
             sinks=None if call.sinks is None else backend.keep(call.sinks),  # no gradients in other threads either
-            given=given if call.seen is None else call.seen if given is None else given & call.seen,
+            visibility=links
+            if call.visibility is None
+            else call.visibility
+            if links is None
+            else links & call.visibility,
         )
-        seen = unseen if see is None else partial(see, call.layer, kind)
-        kept, mixed, empty = attended(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, see=seen)
-        mixed = changed(backend, done, mixed)
-        stages = {"q": call.q, "k": call.k, "v": call.v, **kept, "mixed": mixed, "out": join_heads(backend, mixed)}
+        on_layer_block = ignore_block if on_block is None else partial(on_block, call.layer, kind)
+        square_stages, mixed, empty = compute_attention(
+            backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, on_block=on_layer_block
+        )
+        mixed = apply_interventions(backend, changes, mixed)
+        stages = {
+            "q": call.q,
+            "k": call.k,
+            "v": call.v,
+            **square_stages,
+            "mixed": mixed,
+            "out": join_heads(backend, mixed),
+        }
         return LayerTrace(
             call.layer, stages, empty, call.q, lambda: call.q
         )  # what enters and leaves is known at its end
@@ -189,7 +204,7 @@ def load_foreign(
     """
     backend = choose("torch", device=device, dtype=dtype)
     register()
-    theirs, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
+    hf_model, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
     # transformers would fill these with random numbers; a pooler comes after all attention
     missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
     if missing:
@@ -198,20 +213,20 @@ def load_foreign(
             where=str(checkpoint.folder),
             expected=f"every tensor of a {family} model",
         )
-    theirs = theirs.to(backend.device)
-    if not has_table(theirs):
+    hf_model = hf_model.to(backend.device)
+    if not has_table(hf_model):
         raise UnsupportedError(
             f"a model of the family {family!r} has no table of tokens: it reads characters by their code",
             where=str(checkpoint.folder),
             expected="a model with a vocabulary",
         )
     where = str(checkpoint.folder)
-    first = probed(theirs, family, backend, where)
+    first = probe_model(hf_model, family, backend, where)
     spec, layers, attending = first.spec, first.layers, first.attending
-    if theirs.config.is_encoder_decoder:
-        second = probed(theirs, family, backend, where, memory=first.gave)
-        told = checkpoint.config
-        start = told.get("decoder_start_token_id", told.get("pad_token_id"))
+    if hf_model.config.is_encoder_decoder:
+        second = probe_model(hf_model, family, backend, where, memory=first.gave)
+        config = checkpoint.config
+        start = config.get("decoder_start_token_id", config.get("pad_token_id"))
         spec = replace(spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None))
         layers, attending = layers + second.layers, attending + second.attending
     return ForeignModel(
@@ -221,7 +236,7 @@ def load_foreign(
         backend,
         Identity("checkpoint", name=name, family=family),
         warnings=(*checkpoint.notes, WARNING, *idle(spec), *several(first.streams), *sinking(first)),
-        theirs=theirs,
+        hf_model=hf_model,
         layers=layers,
         attending=attending,
     )
@@ -229,23 +244,23 @@ def load_foreign(
 
 def idle(spec: Spec) -> tuple[str, ...]:
     """What to tell of layers that attend to nothing: their numbers, by what they do."""
-    found: dict[str, list[int]] = {}
+    layers_by_kind: dict[str, list[int]] = {}
     for layer, block in enumerate(spec.blocks):
         if block.instead:
-            found.setdefault(block.instead, []).append(layer)
+            layers_by_kind.setdefault(block.instead, []).append(layer)
     return tuple(
         f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(map(str, layers))} ({kind}): no attention to show"
-        for kind, layers in found.items()
+        for kind, layers in layers_by_kind.items()
     )
 
 
 def several(streams: int) -> tuple[str, ...]:
     """What to tell of layers between which each token has several vectors."""
-    told = f"between layers each token has {streams} vectors; what enters and leaves a layer is their mean"
-    return (told,) if streams > 1 else ()
+    note = f"between layers each token has {streams} vectors; what enters and leaves a layer is their mean"
+    return (note,) if streams > 1 else ()
 
 
-def sinking(probe: Probed) -> tuple[str, ...]:
+def sinking(probe: ProbeResult) -> tuple[str, ...]:
     """What to tell of a model whose weights the library gives before its sinks take their share of them."""
     told = "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
     return (told,) if probe.before_sinks else ()

@@ -23,77 +23,77 @@ class Passage:
     each attention was given, [token, width]. awaited: how many numbers the next projection is to take.
     """
 
-    def __init__(self, module: Any, entered: Array | None, *, streams: int, rotating: bool) -> None:
+    def __init__(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
         self.module = module
-        self.entered = entered
+        self.entering = entering
         self.streams = streams
         self.rotating = rotating
-        self.left: Array | None = None
+        self.leaving: Array | None = None
         self.out: list[Array | None] = []
-        self.given: list[Array | None] = []
-        self.awaited: int | None = None
+        self.attention_inputs: list[Array | None] = []
+        self.awaited_count: int | None = None
 
 
 class Passages:
     """The passages of one run, in order, and the modules that attended."""
 
     def __init__(self) -> None:
-        self.made: list[Passage] = []
+        self.passages: list[Passage] = []
         self.attending: dict[Any, None] = {}
         self._depth = 0
-        self._given: Array | None = None
+        self._attention_input: Array | None = None
 
-    def enter(self, module: Any, entered: Array | None, *, streams: int, rotating: bool) -> None:
+    def enter(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:
         """A layer begins, or a member of a list within one."""
         if self._depth == 0:
-            self.made.append(Passage(module, entered, streams=streams, rotating=rotating))
+            self.passages.append(Passage(module, entering, streams=streams, rotating=rotating))
         self._depth += 1
 
-    def leave(self, left: Array | None) -> None:
+    def leave(self, leaving: Array | None) -> None:
         """What began last ends."""
         self._depth -= 1
         if self._depth == 0:
-            self.made[-1].left = left
+            self.passages[-1].leaving = leaving
 
     @property
     def current(self) -> Passage | None:
         """The layer that runs; None outside all layers."""
-        return self.made[-1] if self._depth else None
+        return self.passages[-1] if self._depth else None
 
-    def take(self, given: Array | None) -> None:
+    def take(self, vectors: Array | None) -> None:
         """A module that attends begins with these vectors."""
-        self._given = given
+        self._attention_input = vectors
 
-    def attended(self, numbers: int, module: Any) -> None:
+    def note_attention(self, numbers: int, module: Any) -> None:
         """The current layer's attention has made mixed values, so many numbers: the next projection takes them."""
         self.attending[module] = None
         if self.current is not None:
             self.current.out.append(None)
-            self.current.given.append(self._given)
-            self.current.awaited = numbers
+            self.current.attention_inputs.append(self._attention_input)
+            self.current.awaited_count = numbers
 
-    def projected(self, taken: int, made: Array) -> None:
+    def note_projection(self, input_count: int, output: Array) -> None:
         """A linear map ran; whether it is the one awaited is told by how many numbers it took."""
         passage = self.current
-        if passage is not None and passage.awaited == taken:
-            passage.out[-1], passage.awaited = made.reshape((-1, made.shape[-1])), None
+        if passage is not None and passage.awaited_count == input_count:
+            passage.out[-1], passage.awaited_count = output.reshape((-1, output.shape[-1])), None
 
 
-def members(theirs: Any) -> tuple[Any, ...]:
+def members(hf_model: Any) -> tuple[Any, ...]:
     """Every module that stands in a list of modules: what may be a layer."""
     torch: Any = import_module("torch")
-    lists = [module for module in theirs.modules() if isinstance(module, torch.nn.ModuleList)]
-    return tuple(dict.fromkeys(member for one in lists for member in one))
+    lists = [module for module in hf_model.modules() if isinstance(module, torch.nn.ModuleList)]
+    return tuple(dict.fromkeys(member for module_list in lists for member in module_list))
 
 
-def beside(theirs: Any, attending: Sequence[Any]) -> tuple[Any, ...]:
+def beside(hf_model: Any, attending: Sequence[Any]) -> tuple[Any, ...]:
     """The members of the lists that these modules stand in."""
     torch: Any = import_module("torch")
-    found: dict[Any, None] = {}
-    for module in theirs.modules():
+    modules: dict[Any, None] = {}
+    for module in hf_model.modules():
         if isinstance(module, torch.nn.ModuleList) and any(member in attending for member in module):
-            found |= dict.fromkeys(module)
-    return tuple(found)
+            modules |= dict.fromkeys(module)
+    return tuple(modules)
 
 
 @contextmanager
@@ -104,8 +104,8 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         rotating = kwargs.get("position_embeddings") is not None
-        entered, streams = _vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
-        passages.enter(module, entered, streams=streams, rotating=rotating)
+        entering, streams = _vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
+        passages.enter(module, entering, streams=streams, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         passages.take(_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
@@ -118,7 +118,7 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
         matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
         linear = matrix and not isinstance(module, torch.nn.Embedding)
         if linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
-            passages.projected(args[0].numel(), output)
+            passages.note_projection(args[0].numel(), output)
 
     handles: list[Any] = [torch.nn.modules.module.register_module_forward_hook(any_module)]
     for module in attending:
@@ -139,12 +139,12 @@ def _vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tupl
     Stored with a batch of one before; several for each token, [batch, token, stream, width] or [stream, batch, token,
     width], as their mean. then: looked through where the first hold none, for one vector per token.
     """
-    for one in first:
-        if torch.is_tensor(one) and one.is_floating_point() and one.ndim in (2, 3, 4):
-            if one.ndim < 4:
-                return (one[0] if one.ndim == 3 else one), 1
-            return (one[0].mean(1), one.shape[2]) if one.shape[0] == 1 else (one[:, 0].mean(0), one.shape[0])
-    for one in then:
-        if torch.is_tensor(one) and one.is_floating_point() and one.ndim in (2, 3):
-            return (one[0] if one.ndim == 3 else one), 1
+    for value in first:
+        if torch.is_tensor(value) and value.is_floating_point() and value.ndim in (2, 3, 4):
+            if value.ndim < 4:
+                return (value[0] if value.ndim == 3 else value), 1
+            return (value[0].mean(1), value.shape[2]) if value.shape[0] == 1 else (value[:, 0].mean(0), value.shape[0])
+    for value in then:
+        if torch.is_tensor(value) and value.is_floating_point() and value.ndim in (2, 3):
+            return (value[0] if value.ndim == 3 else value), 1
     return None, 1

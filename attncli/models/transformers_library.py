@@ -18,13 +18,13 @@ def transformers() -> Any:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        found = version("transformers")
+        version_text = version("transformers")
     except PackageNotFoundError as error:
         raise UnsupportedError("transformers is not installed", hint="pip install 'attn[transformers]'") from error
-    if tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < LEAST:
+    if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
         least = ".".join(map(str, LEAST))
         raise UnsupportedError(
-            f"transformers {found} is installed",
+            f"transformers {version_text} is installed",
             expected=f"{least} or newer",
             hint="pip install --upgrade 'attn[transformers]'",
         )
@@ -39,9 +39,9 @@ def names(family: str) -> bool:
 
     Reads their text and imports nothing, which would take seconds.
     """
-    found = find_spec("transformers")
-    if found is None or found.origin is None:
+    library_spec = find_spec("transformers")
+    if library_spec is None or library_spec.origin is None:
         return False
-    lists = sorted((Path(found.origin).parent / "models" / "auto").glob("*.py"))
-    told = f'"{family}"'.encode(errors="replace")
-    return not lists or any(told in path.read_bytes() for path in lists)
+    lists = sorted((Path(library_spec.origin).parent / "models" / "auto").glob("*.py"))
+    needle = f'"{family}"'.encode(errors="replace")
+    return not lists or any(needle in path.read_bytes() for path in lists)

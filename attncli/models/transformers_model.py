@@ -44,12 +44,12 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
     holds or for tensors that are damaged, LimitError for a model larger than the free memory.
     """
     transformers, torch = library.transformers(), import_module("torch")
-    with told(family, str(checkpoint.folder)):
+    with library_errors(family, str(checkpoint.folder)):
         if family not in transformers.CONFIG_MAPPING:
-            raise UnsupportedError(_unknown(family), where=str(checkpoint.folder), expected=_expected())
+            raise UnsupportedError(_unknown_family(family), where=str(checkpoint.folder), expected=_expected())
         config = transformers.CONFIG_MAPPING[family].from_dict(_harmless(checkpoint.config, str(checkpoint.folder)))
         if type(config) not in transformers.MODEL_MAPPING:
-            raise UnsupportedError(_unknown(family), where=str(checkpoint.folder), expected=_expected())
+            raise UnsupportedError(_unknown_family(family), where=str(checkpoint.folder), expected=_expected())
         kind = transformers.MODEL_MAPPING[type(config)]
         kind = kind[0] if isinstance(kind, tuple) else kind
         _refuse_other_than_text(kind, family, str(checkpoint.folder))
@@ -68,8 +68,8 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
 
 def _refuse_other_than_text(kind: Any, family: str, where: str) -> None:
     """Raise UnsupportedError for a class of models that reads something else than text, or something beside it."""
-    given = kind.input_modalities
-    reads = [given] if isinstance(given, str) else list(given)
+    modalities = kind.input_modalities
+    reads = [modalities] if isinstance(modalities, str) else list(modalities)
     if reads != ["text"]:
         raise UnsupportedError(
             f"a {family!r} model reads {' and '.join(reads)}, not text alone", where=where, expected="a model of text"
@@ -77,7 +77,7 @@ def _refuse_other_than_text(kind: Any, family: str, where: str) -> None:
 
 
 @contextmanager
-def told(family: str, where: str) -> Iterator[None]:
+def library_errors(family: str, where: str) -> Iterator[None]:
     """Whatever transformers raises within, told as an UnsupportedError."""
     try:
         yield
@@ -89,7 +89,7 @@ def told(family: str, where: str) -> Iterator[None]:
         ) from error
 
 
-def _unknown(family: str) -> str:
+def _unknown_family(family: str) -> str:
     return f"transformers knows no model of the family {family!r}"
 
 
@@ -99,22 +99,22 @@ def _expected() -> str:
 
 def _harmless(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The config without the keys that lead elsewhere. Raises InputError for more layers than any model has."""
-    kept: dict[str, Any] = {}
+    harmless: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, int) and value > MOST_LAYERS and DEPTH.fullmatch(key):
             raise InputError(f"config.json sets {key} to {value:,}", where=where, expected=f"at most {MOST_LAYERS:,}")
         if not LEADS_ELSEWHERE.fullmatch(key):
-            kept[key] = _harmless(value, where) if isinstance(value, dict) else value
-    return kept
+            harmless[key] = _harmless(value, where) if isinstance(value, dict) else value
+    return harmless
 
 
 def _tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
     """Every tensor as torch has it. Wide types are read as the model will hold them, others as they are stored."""
     keeper = choose("torch", device="cpu", dtype=dtype)
     checkpoint.ahead(list(checkpoint.names()))
-    widened = dtype if dtype in ("float32", "float64") else None
+    wide_dtype = dtype if dtype in ("float32", "float64") else None
     return {
-        name: keeper.keep(checkpoint.read(name, widened if info.dtype in FLOATS else None))
+        name: keeper.keep(checkpoint.read(name, wide_dtype if info.dtype in FLOATS else None))
         for name, info in checkpoint.names().items()
     }
 
@@ -122,32 +122,32 @@ def _tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
 @contextmanager
 def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     """Within, no model comes to be that the checkpoint cannot fill or the memory cannot hold."""
-    stored = checkpoint.names().values()
-    most = AS_OFTEN * len(stored) + BESIDES[0]
-    most_numbers = AS_OFTEN * sum(prod(info.shape) for info in stored) + BESIDES[1]
+    tensor_infos = checkpoint.names().values()
+    most = AS_OFTEN * len(tensor_infos) + BESIDES[0]
+    most_numbers = AS_OFTEN * sum(prod(info.shape) for info in tensor_infos) + BESIDES[1]
     free = free_memory()
-    seen: set[tuple[int, str]] = set()
+    registered_names: set[tuple[int, str]] = set()
     numbers = size = 0
 
     def parameter(module: Any, name: str, tensor: Any) -> None:
         nonlocal numbers
-        if tensor is None or (id(module), name) in seen:  # filling a parameter registers it again
+        if tensor is None or (id(module), name) in registered_names:  # filling a parameter registers it again
             return
         numbers += tensor.numel()
-        if len(seen) >= most or numbers > most_numbers:
+        if len(registered_names) >= most or numbers > most_numbers:
             raise InputError(
-                f"config.json describes a model of more than {len(seen):,} tensors and {numbers:,} numbers",
+                f"config.json describes a model of more than {len(registered_names):,} tensors and {numbers:,} numbers",
                 where=str(checkpoint.folder),
-                expected=f"what its weights can fill: {len(stored):,} tensors, "
-                f"{sum(prod(info.shape) for info in stored):,} numbers",
+                expected=f"what its weights can fill: {len(tensor_infos):,} tensors, "
+                f"{sum(prod(info.shape) for info in tensor_infos):,} numbers",
             )
         buffer(module, name, tensor)
 
     def buffer(module: Any, name: str, tensor: Any) -> None:
         nonlocal size
-        if tensor is None or (id(module), name) in seen:
+        if tensor is None or (id(module), name) in registered_names:
             return
-        seen.add((id(module), name))
+        registered_names.add((id(module), name))
         size += tensor.numel() * tensor.element_size()
         if size > free.bytes:
             raise LimitError(

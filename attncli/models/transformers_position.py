@@ -23,24 +23,28 @@ def varies(rows: Floats) -> bool:
     return bool(np.abs(rows - rows[..., :1, :]).max(initial=0) > SAME * max(np.abs(rows).max(initial=0), 1e-30))
 
 
-def added(theirs: Any, entered: Floats) -> Literal["learned", "sinusoidal"] | None:
+def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
     """How positions are added to the embedding, by the vectors that enter the first layer [token, width]."""
-    if not varies(entered):
+    if not varies(entering):
         return None
-    named = [(name.rsplit(".", 1)[-1].lower(), module) for name, module in theirs.named_modules()]
-    tables = [module for name, module in named if "pos" in name or name == "wpe"]
-    learned = [module for module in tables if "sinusoid" not in type(module).__name__.lower()]
-    return "learned" if any(True for module in learned for _ in module.parameters(recurse=False)) else "sinusoidal"
+    modules = [(name.rsplit(".", 1)[-1].lower(), module) for name, module in hf_model.named_modules()]
+    tables = [module for name, module in modules if "pos" in name or name == "wpe"]
+    learned_tables = [module for module in tables if "sinusoid" not in type(module).__name__.lower()]
+    return (
+        "learned" if any(True for module in learned_tables for _ in module.parameters(recurse=False)) else "sinusoidal"
+    )
 
 
-def encoded(config: Any, layer: int, q: Floats, v: Floats, bias: Floats | None, *, rotating: bool) -> Position:
+def position_encoding(
+    config: Any, layer: int, q: Floats, v: Floats, bias: Floats | None, *, rotating: bool
+) -> Position:
     """The position encoding of one attention: q, v [head, token, dim]; bias [head, query, key] or None.
 
     rotating: whether the module was handed angles; counts where the values differ by token, as after a recurrence.
     """
     if bias is not None:
-        seen = np.where(np.isfinite(bias), bias, 0.0)
-        if np.abs(seen).max(initial=0) > 0:
+        finite_bias = np.where(np.isfinite(bias), bias, 0.0)
+        if np.abs(finite_bias).max(initial=0) > 0:
             return Alibi() if _linear(bias) else RelativeBuckets(0, 0, bidirectional=False)
     if rotating if varies(v) else varies(q):
         return Rope(q.shape[-1], _theta(config, layer))
@@ -56,9 +60,9 @@ def _linear(bias: Floats) -> bool:
 
 def _theta(config: Any, layer: int) -> float:
     """The base of the angles as the library settled it; 10000 where it says nothing."""
-    told = getattr(config, "rope_parameters", None) or {}
+    rope_parameters = getattr(config, "rope_parameters", None) or {}
     kinds = getattr(config, "layer_types", None) or ()
-    if layer < len(kinds) and isinstance(told.get(kinds[layer]), dict):
-        told = told[kinds[layer]]
-    base = told.get("rope_theta")
+    if layer < len(kinds) and isinstance(rope_parameters.get(kinds[layer]), dict):
+        rope_parameters = rope_parameters[kinds[layer]]
+    base = rope_parameters.get("rope_theta")
     return float(base) if isinstance(base, (int, float)) else 10000.0

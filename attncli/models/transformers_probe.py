@@ -18,7 +18,7 @@ from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Embedding, Spec
 from attncli.models.transformers_calls import Call, forward, own_attention
 from attncli.models.transformers_layers import Passage, beside, members
-from attncli.models.transformers_position import added, encoded
+from attncli.models.transformers_position import added_positions, position_encoding
 
 PROBE = 7
 """Tokens of the short run; all the same, so that only positions differ."""
@@ -33,7 +33,7 @@ APART = {"float64": 1e-4, "float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
 in float32 also in a model of float64."""
 
 
-class Probed(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]. streams: how many
     vectors a token has between layers. before_sinks: whether the library shows weights before sinks take their
     share."""
@@ -46,15 +46,15 @@ class Probed(Struct, frozen=True):
     before_sinks: bool = False
 
 
-def has_table(theirs: Any) -> bool:
+def has_table(hf_model: Any) -> bool:
     """Whether token ids are rows of a table of vectors, [token, width]."""
     try:
-        return len(theirs.get_input_embeddings().weight.shape) == 2
+        return len(hf_model.get_input_embeddings().weight.shape) == 2
     except (AttributeError, NotImplementedError):
         return False
 
 
-def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> Probed:
+def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> ProbeResult:
     """Run a few tokens, all the same, and describe what ran."""
     calls: list[Call] = []
 
@@ -62,11 +62,11 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
         calls.append(call)
         return _attended(backend, call).mixed
 
-    vocabulary, width = (int(size) for size in theirs.get_input_embeddings().weight.shape)
-    config = theirs.config.get_text_config()
-    probe = [Token(index, "", _codes(theirs)[0], None, None) for index in range(PROBE)]
-    ran, gave = forward(theirs, (members(theirs), ()), family, probe, note, backend.device, memory)
-    passages = ran.made
+    vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
+    config = hf_model.config.get_text_config()
+    probe = [Token(index, "", _codes(hf_model)[0], None, None) for index in range(PROBE)]
+    ran, gave = forward(hf_model, (members(hf_model), ()), family, probe, note, backend.device, memory)
+    passages = ran.passages
     if not calls:
         raise UnsupportedError(
             f"no attention of this {family!r} model goes through transformers' interface",
@@ -74,31 +74,35 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
             expected="layers that attend, whose attention the library lets others compute",
         )
     by_layer = [[call for call in calls if call.layer == layer] for layer in range(len(passages))]
-    modules = beside(theirs, [passage.module for passage, own in zip(passages, by_layer, strict=True) if own])
-    kept = [(passage, own) for passage, own in zip(passages, by_layer, strict=True) if passage.module in modules]
-    odd = [len(own) for _, own in kept if len(own) not in (0, 1 if memory is None else 2)]
+    modules = beside(
+        hf_model, [passage.module for passage, own_calls in zip(passages, by_layer, strict=True) if own_calls]
+    )
+    layer_calls = [
+        (passage, own_calls) for passage, own_calls in zip(passages, by_layer, strict=True) if passage.module in modules
+    ]
+    odd = [len(own_calls) for _, own_calls in layer_calls if len(own_calls) not in (0, 1 if memory is None else 2)]
     if odd:
         raise UnsupportedError(
             f"{family!r} calls transformers' attention {odd[0]} times in one layer",
             where=where,
             expected="once a layer" if memory is None else "once for the text, once for what it reads",
         )
-    before_sinks = agreed(theirs, (modules, tuple(ran.attending)), family, backend, where, memory)
-    entered = kept[0][0].entered
-    positions = None if entered is None else added(theirs, backend.numpy(entered))
-    attending = next(own for _, own in kept if own)
+    before_sinks = agreed(hf_model, (modules, tuple(ran.attending)), family, backend, where, memory)
+    entering = layer_calls[0][0].entering
+    positions = None if entering is None else added_positions(hf_model, backend.numpy(entering))
+    attending = next(own_calls for _, own_calls in layer_calls if own_calls)
     blocks = tuple(
-        _block(own or attending, config, layer, backend, instead="" if own else _kind(theirs, passage))
-        for layer, (passage, own) in enumerate(kept)
+        _block(own_calls or attending, config, layer, backend, instead="" if own_calls else _kind(hf_model, passage))
+        for layer, (passage, own_calls) in enumerate(layer_calls)
     )
-    inner = width if entered is None else int(entered.shape[-1])
+    inner = width if entering is None else int(entering.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
-    return Probed(
+    return ProbeResult(
         Spec(family, inner, vocabulary, blocks, embedding),
         modules,
         tuple(ran.attending),
         gave,
-        kept[0][0].streams,
+        layer_calls[0][0].streams,
         before_sinks,
     )
 
@@ -121,13 +125,13 @@ def agreed(
     before_sinks = False
 
     def note(call: Call) -> Array:
-        visible.append(call.seen)
+        visible.append(call.visibility)
         return _attended(backend, call).mixed
 
     def beside(call: Call, mixed: Array, weights: Array | None) -> None:
         nonlocal before_sinks
         number = next(calls)
-        if number >= len(visible) or not _same_mask(call.seen, visible[number]):
+        if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
             raise UnsupportedError(
                 f"transformers masks layer {call.layer} of this {family!r} model in a way that attn does not know",
                 where=where,
@@ -154,7 +158,7 @@ def agreed(
 
 
 def _attended(backend: Backend, call: Call) -> RowBlock:
-    rule = Rule(scale=call.scale, softcap=call.softcap, given=call.seen, bias=call.bias, sinks=call.sinks)
+    rule = Rule(scale=call.scale, softcap=call.softcap, visibility=call.visibility, bias=call.bias, sinks=call.sinks)
     return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
 
 
@@ -190,18 +194,20 @@ def _apart(backend: Backend, ours: Array, theirs: Array) -> float:
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
     """A layer as its calls show it; one that makes none is given another's attention, and what it does instead."""
-    found = [_attention(call, config, layer, backend) for call in calls]
-    return Block(found[0], cross=found[1] if len(found) > 1 else None, instead=instead)
+    attentions = [_attention(call, config, layer, backend) for call in calls]
+    return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None, instead=instead)
 
 
-def _kind(theirs: Any, passage: Passage) -> str:
+def _kind(hf_model: Any, passage: Passage) -> str:
     """What a layer that attends to nothing does: its part that mixes tokens, else its first that is no norm, by the
     name of its class without the model's."""
-    model = type(theirs).__name__.removesuffix("Model").removesuffix("Text")
+    model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
     parts = [name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)]
     mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
-    own = next(iter((*mixing, *parts)), type(passage.module).__name__)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", own if own == f"{model}Mixer" else own.removeprefix(model)).lower()
+    class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", " ", class_name if class_name == f"{model}Mixer" else class_name.removeprefix(model)
+    ).lower()
 
 
 def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
@@ -214,16 +220,22 @@ def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attenti
         v_dim=int(call.v.shape[-1]),
         scale=call.scale,
         softcap=call.softcap,
-        mask=_seen_mask(call, backend),
-        position=encoded(config, layer, backend.numpy(call.q), backend.numpy(call.v), bias, rotating=rotating),
+        mask=_visibility_mask(call, backend),
+        position=position_encoding(
+            config, layer, backend.numpy(call.q), backend.numpy(call.v), bias, rotating=rotating
+        ),
         sinks=call.sinks is not None,
     )
 
 
-def _seen_mask(call: Call, backend: Backend) -> Mask:
+def _visibility_mask(call: Call, backend: Backend) -> Mask:
     """Causal if no probed query sees what follows it; else nothing is claimed, and the model's own mask decides
     alone."""
-    if call.seen is None:
+    if call.visibility is None:
         return Everywhere()
-    seen = backend.numpy(call.seen)[0]
-    return Causal() if seen.shape[0] > 1 and not any(seen[i, i + 1 :].any() for i in range(len(seen))) else Everywhere()
+    visibility = backend.numpy(call.visibility)[0]
+    return (
+        Causal()
+        if visibility.shape[0] > 1 and not any(visibility[i, i + 1 :].any() for i in range(len(visibility)))
+        else Everywhere()
+    )

@@ -31,7 +31,7 @@ from attncli.models import transformers_windows as windows
 Floats = np.ndarray[Any, Any]
 
 
-class Side(Struct, frozen=True, eq=False):
+class ReferenceSide(Struct, frozen=True, eq=False):
     """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the final norm,
     [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for decoders that have it."""
 
@@ -48,7 +48,7 @@ def reference(
     dtype: str = "float64",
     everywhere: Sequence[int] | None = None,
     states: Floats | None = None,
-) -> tuple[Side, ...]:
+) -> tuple[ReferenceSide, ...]:
     """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
 
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
@@ -76,7 +76,7 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
         model = kinds[type(config)].from_pretrained(
             None,
             config=config,
-            state_dict=_stored(folder),
+            state_dict=_read_tensors(folder),
             attn_implementation="eager",
             experts_implementation="eager",
             dtype=getattr(torch, dtype),
@@ -97,37 +97,43 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
 
 def sides(
     model: Any, ids: Sequence[int], target: Sequence[int] | None = None, everywhere: Sequence[int] | None = None
-) -> tuple[Side, ...]:
+) -> tuple[ReferenceSide, ...]:
     """What the model makes of these tokens. everywhere: as for `reference`."""
     torch = import_module("torch")
-    given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
+    inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
-        given["decoder_input_ids"] = torch.tensor([list(target)])
+        inputs["decoder_input_ids"] = torch.tensor([list(target)])
     windows.whole_if_short(model, len(ids))
     if windows.by_distance(model):
         everywhere = windows.usual_globals(model) if everywhere is None else sorted(everywhere)
-        given["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
+        inputs["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
     else:
-        given["use_cache"] = False
-    out = model(**given, output_attentions=True, output_hidden_states=True)
+        inputs["use_cache"] = False
+    out = model(**inputs, output_attentions=True, output_hidden_states=True)
     if target is not None:
-        first = Side(_arrays(out.encoder_hidden_states), _weights(model, out, "encoder_", everywhere))
-        return first, Side(
+        first = ReferenceSide(_arrays(out.encoder_hidden_states), _weights(model, out, "encoder_", everywhere))
+        return first, ReferenceSide(
             _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
         )
     if windows.by_blocks(model):
         hidden = tuple(layer[: len(ids)] for layer in _arrays(out.hidden_states))
-        return (Side(hidden, tuple(windows.counted(model, layer, len(ids)) for layer in _arrays(out.attentions))),)
-    return (Side(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
+        return (
+            ReferenceSide(
+                hidden, tuple(windows.whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))
+            ),
+        )
+    return (ReferenceSide(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
 
 
-def over(model: Any, ids: Sequence[int], states: Floats) -> Side:
+def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
     """What the decoder makes of these tokens over what an encoder made, [token, width]."""
     torch = import_module("torch")
-    read = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
-    given = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (read,), "use_cache": False}
-    out = model(**given, output_attentions=True, output_hidden_states=True)
-    return Side(_arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions))
+    encoder_states = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
+    inputs = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (encoder_states,), "use_cache": False}
+    out = model(**inputs, output_attentions=True, output_hidden_states=True)
+    return ReferenceSide(
+        _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
+    )
 
 
 def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
@@ -136,10 +142,13 @@ def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) 
     if not windows.by_distance(model):
         return near
     apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
-    return tuple(windows.by_key(one, everywhere or (), own) for one, own in zip(near, apart, strict=True))
+    return tuple(
+        windows.by_key(window_weights, everywhere or (), global_weights)
+        for window_weights, global_weights in zip(near, apart, strict=True)
+    )
 
 
-def _stored(folder: Path) -> dict[str, Any]:
+def _read_tensors(folder: Path) -> dict[str, Any]:
     """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the
     process. Pickled ones are read as runs read them."""
     checkpoint = Checkpoint.open(folder)
@@ -147,10 +156,10 @@ def _stored(folder: Path) -> dict[str, Any]:
         backend = choose("torch", device="cpu", dtype="float32")
         return {name: backend.keep(checkpoint.read(name)) for name in checkpoint.names()}
     reader: Any = import_module("safetensors.torch")
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):
-        found |= reader.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
-    return found
+        tensors |= reader.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
+    return tensors
 
 
 def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
@@ -209,22 +218,22 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
             return function(*args, **kwargs)
 
     def exact(compute: Callable[..., Any]) -> Callable[..., Any]:
-        def rounded(*args: Any, **kwargs: Any) -> Any:
+        def compute_rounded(*args: Any, **kwargs: Any) -> Any:
             usual = torch.get_default_dtype()
             torch.set_default_dtype(double)
             try:
                 with Widening(everything=True):
-                    found = compute(*args, **kwargs)
+                    result = compute(*args, **kwargs)
             finally:
                 torch.set_default_dtype(usual)
             # through NumPy, since a cast to float32 within the context stays float64
             return (
-                (torch.from_numpy(found[0].numpy().astype(np.float32)), *found[1:])
-                if isinstance(found, tuple)
-                else found
+                (torch.from_numpy(result[0].numpy().astype(np.float32)), *result[1:])
+                if isinstance(result, tuple)
+                else result
             )
 
-        return rounded
+        return compute_rounded
 
     rotary: Any = import_module("transformers.modeling_rope_utils")
     bloom: Any = import_module("transformers.models.bloom.modeling_bloom")

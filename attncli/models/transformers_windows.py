@@ -18,8 +18,8 @@ def by_distance(model: Any) -> bool:
 
 def usual_globals(model: Any) -> Sequence[int]:
     """The global tokens of a model by the class that saved it: a classifier's first."""
-    told = getattr(model.config, "architectures", None) or ()
-    return (0,) if any(name.endswith("ForSequenceClassification") for name in told) else ()
+    architectures = getattr(model.config, "architectures", None) or ()
+    return (0,) if any(name.endswith("ForSequenceClassification") for name in architectures) else ()
 
 
 def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
@@ -32,14 +32,14 @@ def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
     heads, count, columns = near.shape
     first = len(tokens)
     reach = (columns - first) // 2
-    found = np.zeros((heads, count, count), near.dtype)
+    weights = np.zeros((heads, count, count), near.dtype)
     for query in range(count):
         low, high = max(query - reach, 0), min(query + reach + 1, count)
-        found[:, query, low:high] = near[:, query, first + low - query + reach : first + high - query + reach]
-        found[:, query, list(tokens)] = near[:, query, :first]
+        weights[:, query, low:high] = near[:, query, first + low - query + reach : first + high - query + reach]
+        weights[:, query, list(tokens)] = near[:, query, :first]
     if apart is not None:
-        found[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
-    return found
+        weights[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
+    return weights
 
 
 def by_blocks(model: Any) -> bool:
@@ -54,7 +54,7 @@ def whole_if_short(model: Any, count: int) -> None:
         model.set_attention_type("original_full")
 
 
-def counted(model: Any, weights: Floats, count: int) -> Floats:
+def whole_weights(model: Any, weights: Floats, count: int) -> Floats:
     """The weights [head, query, key] of a layer that ran by blocks, with all that a key was given.
 
     weights: of the lengthened text; a key of the first block that stood in the softmax several times has what it was
@@ -62,6 +62,6 @@ def counted(model: Any, weights: Floats, count: int) -> Floats:
     """
     size, again = model.config.block_size, model.config.num_random_blocks
     last = (weights.shape[1] // size - 1) * size
-    found = weights.copy()
-    found[:, size:last, :size] *= 1 + again
-    return found[:, :count, :count]
+    result = weights.copy()
+    result[:, size:last, :size] *= 1 + again
+    return result[:, :count, :count]

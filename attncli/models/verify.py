@@ -21,7 +21,7 @@ from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.load import load
 from attncli.models.model import Model
-from attncli.models.transformers_reference import Side, reference
+from attncli.models.transformers_reference import ReferenceSide, reference
 
 LIMIT = 1e-10
 """Largest relative difference in float64."""
@@ -38,7 +38,7 @@ Floats = np.ndarray[Any, Any]
 SideName = Literal["self", "encoder", "decoder"]
 
 
-class LayerDifference(Struct, frozen=True):
+class LayerDistance(Struct, frozen=True):
     """Largest |difference| in float64 of one layer. side: "self", "encoder" or "decoder".
 
     weights: by head; cross: by head of the cross-attention, empty without one. hidden: of the vectors that leave
@@ -54,15 +54,15 @@ class LayerDifference(Struct, frozen=True):
     relative: float
 
 
-class Verified(Struct, frozen=True):
+class Verification(Struct, frozen=True):
     """What a comparison found. ours, theirs: root mean square distance of float32 weights and vectors from the float64
     reference."""
 
     tokens: int
     backend: str
-    layers: tuple[LayerDifference, ...]
-    ours: float
-    theirs: float
+    layers: tuple[LayerDistance, ...]
+    run_distance: float
+    reference_distance: float
 
     @property
     def worst(self) -> float:
@@ -72,10 +72,16 @@ class Verified(Struct, frozen=True):
     @property
     def ratio(self) -> float:
         """Our float32 distance over theirs; 0 where ours is 0."""
-        return 0.0 if self.ours == 0 else self.ours / self.theirs if self.theirs else float("inf")
+        return (
+            0.0
+            if self.run_distance == 0
+            else self.run_distance / self.reference_distance
+            if self.reference_distance
+            else float("inf")
+        )
 
     @property
-    def passed(self) -> bool:
+    def is_within_limits(self) -> bool:
         """Whether both limits hold."""
         return self.worst <= LIMIT and self.ratio <= RATIO
 
@@ -87,7 +93,7 @@ def verify(
     target: str | Sequence[int] | None = None,
     backend: str = "numpy",
     ignore: Sequence[str] = (),
-) -> Verified:
+) -> Verification:
     """Compare a checkpoint's run with transformers' own.
 
     text: the text, or token ids. target: an encoder-decoder's other text; None for the same text.
@@ -100,25 +106,27 @@ def verify(
         states = normal(0, "states", (READ, models["float64"].spec.d_model)).astype(np.float64)
         models = {dtype: model.reading(states) for dtype, model in models.items()}
     model = models["float64"]
-    tokens, other = _tokens(model, text), _target(model, text, target)
+    tokens, target_tokens = _tokens(model, text), _target(model, text, target)
     model.store.embed(model.backend, tokens)  # a tokenizer of another model is told here, not by an index out of range
-    ids, wanted = _ids(tokens), None if other is None else _ids(other)
+    ids, target_ids = _ids(tokens), None if target_tokens is None else _ids(target_tokens)
     exact, single = (
-        reference(folder, ids, target=wanted, dtype=dtype, states=states) for dtype in ("float64", "float32")
+        reference(folder, ids, target=target_ids, dtype=dtype, states=states) for dtype in ("float64", "float32")
     )
     alone: SideName = "self" if states is None else "decoder"
-    names: tuple[SideName, ...] = (alone,) if other is None else ("encoder", "decoder")
-    layers, ours = [], []
-    for side, name, theirs in zip(_sides(model, tokens, other), names, exact, strict=True):
-        layers += [_difference(name, trace, hidden, theirs) for trace, hidden in side]
-    for side, theirs in zip(_sides(models["float32"], tokens, other), exact, strict=True):
+    names: tuple[SideName, ...] = (alone,) if target_tokens is None else ("encoder", "decoder")
+    layers, differences = [], []
+    for side, name, reference_side in zip(_sides(model, tokens, target_tokens), names, exact, strict=True):
+        layers += [_difference(name, trace, hidden, reference_side) for trace, hidden in side]
+    for side, reference_side in zip(_sides(models["float32"], tokens, target_tokens), exact, strict=True):
         for trace, hidden in side:
-            ours += [a - b for a, b in _pairs(trace, hidden, theirs)]
-    return Verified(len(tokens), model.backend.name, tuple(layers), _rms(ours), _rms(list(_apart(single, exact))))
+            differences += [a - b for a, b in _pairs(trace, hidden, reference_side)]
+    return Verification(
+        len(tokens), model.backend.name, tuple(layers), _rms(differences), _rms(list(_apart(single, exact)))
+    )
 
 
 def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
-    return model.encode(text) if isinstance(text, str) else model.checked(model.tokenizer.ids_to_tokens(text))
+    return model.encode(text) if isinstance(text, str) else model.check_tokens(model.tokenizer.ids_to_tokens(text))
 
 
 def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int] | None) -> list[Token] | None:
@@ -126,19 +134,19 @@ def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int]
         if target is not None:
             raise UnsupportedError(f"a {model.spec.family} model has one side", expected="no target text")
         return None
-    told = text if target is None else target
-    if isinstance(told, str) and model.spec.decoder.start is not None:
-        found = model.encode(told)
+    target_text = text if target is None else target
+    if isinstance(target_text, str) and model.spec.decoder.start is not None:
+        tokens = model.encode(target_text)
         start = replace(model.tokenizer.ids_to_tokens([model.spec.decoder.start])[0], special=True)
-        return [start, *(replace(token, index=token.index + 1) for token in found[:-1])]
-    return _tokens(model, told)
+        return [start, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
+    return _tokens(model, target_text)
 
 
 def _ids(tokens: Sequence[Token]) -> list[int]:
-    found = [token.id for token in tokens if token.id is not None]
-    if len(found) != len(tokens):
+    ids = [token.id for token in tokens if token.id is not None]
+    if len(ids) != len(tokens):
         raise InputError("a token has no id to give to the reference")
-    return found
+    return ids
 
 
 def _sides(
@@ -156,36 +164,36 @@ def _side(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Float
         yield trace, model.backend.numpy(trace.after if trace.layer < last else model.finish(trace.after))
 
 
-def _pairs(trace: LayerTrace, hidden: Floats, theirs: Side) -> Iterator[tuple[Floats, Floats]]:
+def _pairs(trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> Iterator[tuple[Floats, Floats]]:
     """Ours beside theirs: weights, cross weights, and what leaves the layer where the widths agree."""
-    yield np.asarray(trace.stages["weights"], np.float64), theirs.weights[trace.layer]
+    yield np.asarray(trace.stages["weights"], np.float64), reference_side.weights[trace.layer]
     if trace.cross is not None:
-        yield np.asarray(trace.cross.stages["weights"], np.float64), theirs.cross[trace.layer]
-    if hidden.shape == theirs.hidden[trace.layer + 1].shape:
-        yield np.asarray(hidden, np.float64), theirs.hidden[trace.layer + 1]
+        yield np.asarray(trace.cross.stages["weights"], np.float64), reference_side.cross[trace.layer]
+    if hidden.shape == reference_side.hidden[trace.layer + 1].shape:
+        yield np.asarray(hidden, np.float64), reference_side.hidden[trace.layer + 1]
 
 
-def _difference(side: SideName, trace: LayerTrace, hidden: Floats, theirs: Side) -> LayerDifference:
-    pairs = list(_pairs(trace, hidden, theirs))
+def _difference(side: SideName, trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> LayerDistance:
+    pairs = list(_pairs(trace, hidden, reference_side))
     apart = [np.abs(a - b) for a, b in pairs]
     cross = tuple(float(head.max()) for head in apart[1]) if trace.cross is not None else ()
-    left = apart[2:] if trace.cross is not None else apart[1:]
-    return LayerDifference(
+    hidden_gaps = apart[2:] if trace.cross is not None else apart[1:]
+    return LayerDistance(
         side,
         trace.layer,
         tuple(float(head.max()) for head in apart[0]),
         cross,
-        float(left[0].max()) if left else None,
-        max(float(one.max()) / max(1.0, float(np.abs(b).max())) for one, (_, b) in zip(apart, pairs, strict=True)),
+        float(hidden_gaps[0].max()) if hidden_gaps else None,
+        max(float(gap.max()) / max(1.0, float(np.abs(b).max())) for gap, (_, b) in zip(apart, pairs, strict=True)),
     )
 
 
-def _apart(single: Sequence[Side], exact: Sequence[Side]) -> Iterator[Floats]:
+def _apart(single: Sequence[ReferenceSide], exact: Sequence[ReferenceSide]) -> Iterator[Floats]:
     for a, b in zip(single, exact, strict=True):
-        for mine, theirs in ((a.weights, b.weights), (a.cross, b.cross), (a.hidden[1:], b.hidden[1:])):
-            yield from (one - other for one, other in zip(mine, theirs, strict=True))
+        for first_arrays, second_arrays in ((a.weights, b.weights), (a.cross, b.cross), (a.hidden[1:], b.hidden[1:])):
+            yield from (first - second for first, second in zip(first_arrays, second_arrays, strict=True))
 
 
 def _rms(differences: Sequence[Floats]) -> float:
-    count = sum(one.size for one in differences)
-    return float(np.sqrt(sum(float(np.sum(one * one)) for one in differences) / max(count, 1)))
+    count = sum(difference.size for difference in differences)
+    return float(np.sqrt(sum(float(np.sum(difference * difference)) for difference in differences) / max(count, 1)))

@@ -33,7 +33,7 @@ class Vocabulary(Struct, frozen=True, eq=False):
                 raise InputError(
                     f"the weight file has no embedding for the token {token.text!r}",
                     where=TABLE,
-                    expected=f"one of its {count} tokens: {_some(self.places)}",
+                    expected=f"one of its {count} tokens: {_first_texts(self.places)}",
                 )
             return self.rows[self.places[token.text]]
         if token.id is None:
@@ -85,6 +85,6 @@ def tokens_text(texts: Sequence[str]) -> str:
     return json.dumps(list(texts))
 
 
-def _some(texts: Mapping[str, int], most: int = 12) -> str:
-    shown = [text for text, _ in zip(texts, range(most), strict=False)]
-    return " ".join(shown) + (" …" if len(texts) > most else "")
+def _first_texts(texts: Mapping[str, int], most: int = 12) -> str:
+    first = [text for text, _ in zip(texts, range(most), strict=False)]
+    return " ".join(first) + (" …" if len(texts) > most else "")

@@ -30,13 +30,13 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
     return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - whole - (part > 0))
 
 
-def barred(drawn: str) -> list[Piece]:
+def bar_pieces(text: str) -> list[Piece]:
     """A bar in two pieces: its length in colour, its track set back."""
-    length = len(drawn.rstrip(TRACK + TRACK_ASCII))
-    return [(drawn[:length], ACCENT), (drawn[length:], FAINT)]
+    length = len(text.rstrip(TRACK + TRACK_ASCII))
+    return [(text[:length], ACCENT), (text[length:], FAINT)]
 
 
 if __name__ == "__main__":
     from attncli.render.lines import Lines, show
 
-    show(Lines(tuple(tuple(barred(bar(at / 9, 20, ascii=False))) for at in range(10))))
+    show(Lines(tuple(tuple(bar_pieces(bar(index / 9, 20, ascii=False))) for index in range(10))))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-HELD = "\ue000"
+FIXED_BLANK = "\ue000"
 """A blank that Rich does not strip; a private character, which no safe text holds."""
 
 
@@ -38,24 +38,24 @@ def console(view: View, stream: IO[str], *, deep: bool = True) -> Console:
 
 
 @cache
-def _measuring(width: int) -> Console:
+def _measuring_console(width: int) -> Console:
     """A console that prints nowhere: it knows widths and styles."""
     from io import StringIO
 
     return console(View(width=width, color=True), StringIO())
 
 
-def laid(drawn: RenderableType, view: View) -> Lines:
+def lay_out(renderable: RenderableType, view: View) -> Lines:
     """What Rich draws in the view's width, as lines that can be stacked, set beside others and compared.
 
     Texts in it must be safe. Where Rich cut one, ASCII shows its own mark.
     """
-    ours = _measuring(view.width)
+    measuring_console = _measuring_console(view.width)
     rows: list[Line] = []
-    for segments in ours.render_lines(drawn, ours.options, pad=False):
+    for segments in measuring_console.render_lines(renderable, measuring_console.options, pad=False):
         row: list[Piece] = []
         for segment in segments:
-            text = segment.text.replace(HELD, " ")
+            text = segment.text.replace(FIXED_BLANK, " ")
             text = text.replace(CUT, CUT_ASCII) if view.ascii else text
             style = str(segment.style) if view.color and segment.style else ""
             row.append((text, "" if style == "none" else style))

@@ -40,21 +40,21 @@ def json_bytes(document: Part | Mapping[str, Any]) -> bytes:
 
 def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole text at once."""
-    held: list[bytes] = []
+    pending: list[bytes] = []
     size = 0
     for part in _parts(document):
-        held.append(part)
+        pending.append(part)
         size += len(part)
         if size >= PIECE:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+            yield b"".join(pending)
+            pending, size = [], 0
+    yield b"".join(pending)
 
 
 def _parts(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     before = b"{\n"
     for key, value in _members(document):
-        yield before + _dumps(_checked(key)) + b": "
+        yield before + _dumps(_check_key(key)) + b": "
         yield from _value_parts(value)
         before = b",\n"
     yield b"\n}\n" if before == b",\n" else b"{}\n"
@@ -68,13 +68,13 @@ def _members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 def _value_parts(value: Any) -> Iterator[bytes]:
     """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
     if isinstance(value, Part | dict | list) and _numbers(value) * NUMBER_BYTES["float32"] > PIECE:
-        named = not isinstance(value, list)
-        before = b"{" if named else b"["
-        for key, held in enumerate(value) if isinstance(value, list) else _members(value):
-            yield before + (_dumps(_checked(key)) + b":" if named else b"")
-            yield from _value_parts(held)
+        is_object = not isinstance(value, list)
+        before = b"{" if is_object else b"["
+        for key, member in enumerate(value) if isinstance(value, list) else _members(value):
+            yield before + (_dumps(_check_key(key)) + b":" if is_object else b"")
+            yield from _value_parts(member)
             before = b","
-        yield b"}" if named else b"]"
+        yield b"}" if is_object else b"]"
     else:
         yield _dumps(value)
 
@@ -82,7 +82,7 @@ def _value_parts(value: Any) -> Iterator[bytes]:
 def _numbers(value: Any) -> int:
     """How many numbers the arrays in a value hold; long lists hold small records and are not looked through."""
     if isinstance(value, Part | dict):
-        return sum(_numbers(held) for _, held in _members(value))
+        return sum(_numbers(member) for _, member in _members(value))
     if isinstance(value, list):
         return sum(map(_numbers, value)) if len(value) <= FEW else 0
     return int(getattr(value, "size", 0))
@@ -93,7 +93,7 @@ def ndjson_line(document: Part | Mapping[str, Any]) -> bytes:
     return _dumps(document) + b"\n"
 
 
-def _checked(key: object) -> str:
+def _check_key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a document's keys are strings, found {key!r}")
     return key
@@ -103,15 +103,15 @@ def _dumps(value: Any) -> bytes:
     import orjson
 
     try:
-        found = orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+        encoded = orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:
         if error.__cause__ is not None and not isinstance(error.__cause__, Exception):
             raise error.__cause__ from None  # Ctrl-C while `default` was asked
         # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
-        found = orjson.dumps(_rewritten(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
-    if found.isascii() and b"\x7f" not in found:
-        return found
-    return _ACTIVE.sub(lambda active: b"\\u%04x" % ord(active[0].decode()), found)
+        encoded = orjson.dumps(_json_value(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return _ACTIVE.sub(lambda active: b"\\u%04x" % ord(active[0].decode()), encoded)
 
 
 def _plain_value(value: Any) -> Any:
@@ -121,20 +121,20 @@ def _plain_value(value: Any) -> Any:
 
     if isinstance(value, Part):
         return dict(members(value))
-    found = np.asarray(value) if isinstance(value, np.generic) else value
-    if not isinstance(found, np.ndarray):
+    array = np.asarray(value) if isinstance(value, np.generic) else value
+    if not isinstance(array, np.ndarray):
         raise TypeError(f"a document holds no {type(value).__name__}")
-    if found.dtype.name == "bfloat16":
-        found = found.astype(np.float32)
-    elif found.dtype.kind == "f" and found.dtype.itemsize > 8:
-        found = found.astype(np.float64)
-    elif found.dtype.kind not in "biuf":
-        raise TypeError(f"a document holds no array of {found.dtype.name}")
-    native = found.astype(found.dtype.newbyteorder("="), copy=False)
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    elif array.dtype.kind not in "biuf":
+        raise TypeError(f"a document holds no array of {array.dtype.name}")
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
     return native[()] if native.ndim == 0 else np.ascontiguousarray(native)
 
 
-def _rewritten(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """The value with lone surrogates replaced, arrays as orjson takes them, and whole numbers beyond 64 bits as
     floats."""
     match value:
@@ -143,11 +143,11 @@ def _rewritten(value: Any) -> Any:
         case str():
             return _SURROGATE.sub("\ufffd", value)
         case Part():
-            return {key: _rewritten(held) for key, held in members(value)}
+            return {key: _json_value(member) for key, member in members(value)}
         case dict():
-            return {_rewritten(key): _rewritten(held) for key, held in value.items()}
+            return {_json_value(key): _json_value(member) for key, member in value.items()}
         case list() | tuple():
-            return [_rewritten(held) for held in value]
+            return [_json_value(member) for member in value]
         case _:
             return value if getattr(value, "dtype", None) is None or value.dtype.isnative else _plain_value(value)
 
@@ -165,10 +165,10 @@ def plain(rows: Iterable[Sequence[object]]) -> str:
 
 def comma_separated(rows: Iterable[Sequence[object]]) -> str:
     """The same fields as `plain` has, with commas between them and quotes where they need some (RFC 4180)."""
-    return "".join(",".join(_quoted(_field(value)) for value in row) + "\n" for row in rows)
+    return "".join(",".join(_quote_field(_field(value)) for value in row) + "\n" for row in rows)
 
 
-def _quoted(field: str) -> str:
+def _quote_field(field: str) -> str:
     return '"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field
 
 

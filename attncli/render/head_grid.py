@@ -20,17 +20,17 @@ class HeadGrid(NamedTuple):
     heads: list[int]
 
 
-def head_grid(found: Iterable[tuple[int, int, float | None]]) -> HeadGrid:
+def head_grid(numbers: Iterable[tuple[int, int, float | None]]) -> HeadGrid:
     """The grid of (layer, head, number), None for a head without one."""
-    held = list(found)
-    layers, heads = sorted({layer for layer, _, _ in held}), sorted({head for _, head, _ in held})
+    cells = list(numbers)
+    layers, heads = sorted({layer for layer, _, _ in cells}), sorted({head for _, head, _ in cells})
     values = np.full((len(layers), len(heads)), np.nan)
-    for layer, head, value in held:
+    for layer, head, value in cells:
         values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
     return HeadGrid(values, layers, heads)
 
 
-def drawn_grid(
+def draw_grid(
     grid: HeadGrid,
     view: View,
     *,

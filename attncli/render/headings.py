@@ -13,12 +13,12 @@ from attncli.render.view import View
 FAINT = "bright_black"
 
 
-def own(text: str, view: View) -> str:
+def localize(text: str, view: View) -> str:
     """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
     if view.lang != "en" and not view.ascii:
-        from attncli.render.phrases.translation import translated
+        from attncli.render.phrases.translation import translate
 
-        return spell(translated(text, view.lang), ascii=False)
+        return spell(translate(text, view.lang), ascii=False)
     return spell(text, ascii=view.ascii)
 
 
@@ -26,10 +26,10 @@ def heading(title: str, note: str, view: View) -> Lines:
     """A part's title and what it shows; the note goes below when there is no room beside. Nothing without a title."""
     if not title:
         return Lines()
-    name = own(title, view)
-    said = own(note, view)
-    if cells(name) + 2 + cells(said) <= view.width and said:
-        return line((name, "bold"), ("  " + said, FAINT))
+    name = localize(title, view)
+    note_text = localize(note, view)
+    if cells(name) + 2 + cells(note_text) <= view.width and note_text:
+        return line((name, "bold"), ("  " + note_text, FAINT))
     return stack(
         (
             flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii),
@@ -38,12 +38,12 @@ def heading(title: str, note: str, view: View) -> Lines:
     )
 
 
-def sentences(told: Iterable[str], view: View) -> Lines:
+def sentences(texts: Iterable[str], view: View) -> Lines:
     """Sentences of an answer, each on a line of its own, not set back; "" is none."""
-    return stack(remark(one, view, style="") for one in told)
+    return stack(remark(text, view, style="") for text in texts)
 
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
     """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
-    rows = wrap(own(text, view), view.width, ascii=view.ascii)
+    rows = wrap(localize(text, view), view.width, ascii=view.ascii)
     return stack(line((row, style)) for row in rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, Piece, finished, line, stack
+from attncli.render.lines import Line, Lines, Piece, fit_to_view, line, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.palette import Palette, diverging, normalise, sequential, shade, sign
 from attncli.render.safe import cells, cut, label, pad
@@ -41,18 +41,18 @@ def heatmap(
     that several maps can share them. rows: names to print beside, if every row has its own line. Masked cells are
     blank. Cells that do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line says.
     """
-    found = as_matrix(values)
-    if found.size == 0:
+    matrix = as_matrix(values)
+    if matrix.size == 0:
         return remark("(empty)", view)
-    how, wide = scale or view.scale_colors, max_width or view.width
+    color_scale, wide = scale or view.scale_colors, max_width or view.width
     names = [label(text, ascii=view.ascii) for text in rows]
     side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
-    grain = _grain(found, wide - side, max_height or 24, view, whole=bool(names))
-    body = _drawn(found, grain, view, how, low, high, names, side)
+    grain = _grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
+    body = _draw_map(matrix, grain, view, color_scale, low, high, names, side)
     top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "bold")) if title else Lines()
-    said = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
-    block = stack((top, body, line((said, FAINT)) if grain.block > 1 and say_pooled else Lines()))
-    return finished(block, view)
+    pooled_note = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
+    block = stack((top, body, line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines()))
+    return fit_to_view(block, view)
 
 
 def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -> int:
@@ -70,34 +70,36 @@ class Grain:
     block: int
 
 
-def _grain(found: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
+def _grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
     """Square cells if they fit, else finer ones, else pooled ones."""
     fine = Grain(1, True, 1) if view.color and not view.ascii and not whole else Grain(1, False, 1)
-    down, across = found.shape
+    down, across = matrix.shape
     if 2 * across <= wide and down <= tall:
         return Grain(2, False, 1)
     lines = 2 * tall if fine.halves else tall
     return replace(fine, block=max(-(-across // max(wide, 1)), -(-down // max(lines, 1))))
 
 
-def _drawn(
-    found: NDArray,
+def _draw_map(
+    matrix: NDArray,
     grain: Grain,
     view: View,
-    how: str,
+    color_scale: str,
     low: float | None,
     high: float | None,
     names: Sequence[str],
     side: int,
 ) -> Lines:
-    fractions = normalise(pool(found, grain.block, how), how, low=low, high=high)
-    palette = diverging(light=view.light) if how == "signed" else sequential(light=view.light)
+    fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
+    palette = diverging(light=view.light) if color_scale == "signed" else sequential(light=view.light)
     if grain.halves:
         return Lines(tuple(_halves(fractions, palette)))
-    return Lines(tuple(_wholes(fractions, palette, how, names if grain.block == 1 else [], side, grain.across, view)))
+    return Lines(
+        tuple(_wholes(fractions, palette, color_scale, names if grain.block == 1 else [], side, grain.across, view))
+    )
 
 
-def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
+def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
     """The largest value ("signed": of largest magnitude) of every block x block cells; NaN where all are masked."""
     if block == 1:
         return values
@@ -105,18 +107,18 @@ def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
     padded = np.full((down * block, across * block), np.nan)
     padded[: values.shape[0], : values.shape[1]] = values
     blocks = padded.reshape(down, block, across, block).transpose(0, 2, 1, 3).reshape(down, across, block * block)
-    ranked = np.where(np.isnan(blocks), -np.inf, np.abs(blocks) if how == "signed" else blocks)
-    return np.take_along_axis(blocks, ranked.argmax(axis=2)[..., None], axis=2)[..., 0]
+    sizes = np.where(np.isnan(blocks), -np.inf, np.abs(blocks) if color_scale == "signed" else blocks)
+    return np.take_along_axis(blocks, sizes.argmax(axis=2)[..., None], axis=2)[..., 0]
 
 
 def _wholes(
-    fractions: NDArray, palette: Palette, how: str, names: Sequence[str], side: int, across: int, view: View
+    fractions: NDArray, palette: Palette, color_scale: str, names: Sequence[str], side: int, across: int, view: View
 ) -> list[Line]:
     """Every value `across` cells wide and one line high."""
     out: list[Line] = []
-    mark = sign if how == "signed" else shade
-    for at, row in enumerate(fractions):
-        pieces: list[Piece] = [(pad(cut(names[at], side - 1, ascii=view.ascii), side), FAINT)] if names else []
+    mark = sign if color_scale == "signed" else shade
+    for index, row in enumerate(fractions):
+        pieces: list[Piece] = [(pad(cut(names[index], side - 1, ascii=view.ascii), side), FAINT)] if names else []
         for value in row.tolist():
             if value != value:
                 pieces.append((" " * across, ""))
@@ -131,9 +133,9 @@ def _wholes(
 def _halves(fractions: NDArray, palette: Palette) -> list[Line]:
     """Every value one cell wide and half a line high: the upper one in front, the lower one behind."""
     out: list[Line] = []
-    for at in range(0, fractions.shape[0], 2):
-        upper = fractions[at].tolist()
-        lower = fractions[at + 1].tolist() if at + 1 < fractions.shape[0] else [float("nan")] * len(upper)
+    for index in range(0, fractions.shape[0], 2):
+        upper = fractions[index].tolist()
+        lower = fractions[index + 1].tolist() if index + 1 < fractions.shape[0] else [float("nan")] * len(upper)
         out.append(tuple(_half(above, below, palette) for above, below in zip(upper, lower, strict=True)))
     return out
 

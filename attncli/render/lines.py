@@ -74,10 +74,12 @@ def stack(blocks: Iterable[Lines]) -> Lines:
     return Lines(tuple(row for block in blocks for row in block.rows))
 
 
-def spaced(blocks: Iterable[Lines]) -> Lines:
+def stack_spaced(blocks: Iterable[Lines]) -> Lines:
     """The blocks that hold something, one below the other with a blank line between."""
-    held = [block for block in blocks if block.rows]
-    return stack(part for at, block in enumerate(held) for part in ((block,) if at == 0 else (BLANK, block)))
+    blocks_with_rows = [block for block in blocks if block.rows]
+    return stack(
+        part for index, block in enumerate(blocks_with_rows) for part in ((block,) if index == 0 else (BLANK, block))
+    )
 
 
 def beside(
@@ -102,18 +104,18 @@ def beside(
             for first in range(start, min(start + most, len(blocks)), fitting)
         ]
     begins = (side,) if side is not None and edge else ()
-    return spaced(
+    return stack_spaced(
         _in_a_row((*begins, *group), [edge, *[slot] * len(group)] if edge else [slot] * len(group)) for group in groups
     )
 
 
 def _in_a_row(blocks: Sequence[Lines], slots: Sequence[int]) -> Lines:
     rows = []
-    for at in range(max(len(block.rows) for block in blocks)):
+    for index in range(max(len(block.rows) for block in blocks)):
         row: list[Piece] = []
         for block, slot in zip(blocks, slots, strict=True):
-            held = block.rows[at] if at < len(block.rows) else ()
-            row += [*held, (" " * (slot - line_width(held)), "")]
+            line = block.rows[index] if index < len(block.rows) else ()
+            row += [*line, (" " * (slot - line_width(line)), "")]
         rows.append(tuple(row[:-1]))
     return Lines(tuple(rows))
 
@@ -125,22 +127,22 @@ def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  
     """
     rows: list[Line] = []
     row: list[Piece] = []
-    used = indent
+    row_width = indent
     for text, style in pieces:
-        kept = cut(text, max(width - indent, 1), ascii=ascii)
-        if row and used + len(gap) + cells(kept) > width:
+        piece = cut(text, max(width - indent, 1), ascii=ascii)
+        if row and row_width + len(gap) + cells(piece) > width:
             rows.append(tuple(row))
             row = []
         if row:
-            row += [(gap, ""), (kept, style)]
-            used += len(gap) + cells(kept)
+            row += [(gap, ""), (piece, style)]
+            row_width += len(gap) + cells(piece)
         else:
-            row = [(" " * indent, ""), (kept, style)]
-            used = indent + cells(kept)
+            row = [(" " * indent, ""), (piece, style)]
+            row_width = indent + cells(piece)
     return Lines((*rows, tuple(row)) if row else tuple(rows))
 
 
-def clipped(block: Lines, width: int, *, ascii: bool = False) -> Lines:
+def clip_lines(block: Lines, width: int, *, ascii: bool = False) -> Lines:
     """The block with every line cut to `width` cells."""
     return Lines(tuple(row if line_width(row) <= width else _clip(row, width, ascii) for row in block.rows))
 
@@ -155,15 +157,15 @@ def _clip(row: Line, width: int, ascii: bool) -> Line:
     return tuple(out)
 
 
-def unstyled(block: Lines) -> Lines:
+def strip_styles(block: Lines) -> Lines:
     """The block without styles, for a terminal without colour."""
     return Lines(tuple(tuple((text, "") for text, _ in row) for row in block.rows))
 
 
-def finished(block: Lines, view: View) -> Lines:
+def fit_to_view(block: Lines, view: View) -> Lines:
     """The block as this view may see it: cut to its width, without styles if it has no colour."""
-    fitting = clipped(block, view.width, ascii=view.ascii)
-    return fitting if view.color else unstyled(fitting)
+    fitting = clip_lines(block, view.width, ascii=view.ascii)
+    return fitting if view.color else strip_styles(fitting)
 
 
 def show(*blocks: Lines) -> None:

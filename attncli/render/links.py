@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from attncli.render.bars import bar, barred
+from attncli.render.bars import bar, bar_pieces
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
-from attncli.render.lines import Line, Lines, finished, stack
+from attncli.render.lines import Line, Lines, fit_to_view, stack
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, pad
-from attncli.render.token_names import Ends, placed
+from attncli.render.token_names import Ends, position_and_text
 from attncli.render.view import View
 
 LONGEST = 32
 """Cells of the longest bar."""
 
 
-class Link(Ends, Protocol):
+class WeightedLink(Ends, Protocol):
     """What every link has."""
 
     @property
@@ -38,48 +38,48 @@ class PlacedLink(Protocol):
         """From 0."""
 
 
-Found = TypeVar("Found", bound=Link)
+AnyLink = TypeVar("Found", bound=WeightedLink)
 
 
 def links(
-    found: Sequence[Found],
+    all_links: Sequence[AnyLink],
     queries: Sequence[str],
     view: View,
     *,
-    place: Callable[[Found], str] | None,
+    place: Callable[[AnyLink], str] | None,
     keys: Sequence[str] | None = None,
     title: str = "",
     note: str = "",
 ) -> Lines:
     """Links, `view.top` of them in the order given: place, `it → animal`, weight, bar from 0 to 1.
 
-    found: links with what `place` reads. queries, keys: the token texts by
+    all_links: links with what `place` reads. queries, keys: the token texts by
     position; keys are the queries where None. place: which head a link is from, in words; None where
     there is only one or it does not matter. No links: "(none)".
     """
     top = heading(title, note, view)
-    shown = found if view.full else found[: view.top]
-    if not shown:
+    shown_links = all_links if view.full else all_links[: view.top]
+    if not shown_links:
         return stack((top, remark("(none)", view)))
     name = max((view.width - 30) // 2, 4)
-    rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown]
-    widths = [max(cells(row[at]) for row in rows) for at in range(3)]
-    write = writer([link.weight for link in shown], view.precision)
+    rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown_links]
+    widths = [max(cells(row[index]) for row in rows) for index in range(3)]
+    write = writer([link.weight for link in shown_links], view.precision)
     arrow = spell(" → ", ascii=view.ascii)
-    numbers = [write(link.weight) for link in shown]
+    numbers = [write(link.weight) for link in shown_links]
     digits = max(map(len, numbers))
     room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
     lines: list[Line] = []
-    for link, (located, query, key), number in zip(shown, rows, numbers, strict=True):
-        drawn = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
-        where = pad(located, widths[0]) + ("  " if widths[0] else "")
+    for link, (place_text, query, key), number in zip(shown_links, rows, numbers, strict=True):
+        bar_text = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
+        where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
-        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *barred(drawn)))
-    left = ""
-    if len(shown) < len(found):
-        left = f"{len(shown)} of the {len(found)} strongest links shown; --top {len(found)} shows them"
-    block = stack((top, Lines(tuple(lines)), remark(left, view)))
-    return finished(block, view)
+        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *bar_pieces(bar_text)))
+    more = ""
+    if len(shown_links) < len(all_links):
+        more = f"{len(shown_links)} of the {len(all_links)} strongest links shown; --top {len(all_links)} shows them"
+    block = stack((top, Lines(tuple(lines)), remark(more, view)))
+    return fit_to_view(block, view)
 
 
 def layer_and_head(link: PlacedLink) -> str:
@@ -88,10 +88,10 @@ def layer_and_head(link: PlacedLink) -> str:
 
 
 def _parts(
-    link: Link, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
+    link: WeightedLink, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
 ) -> tuple[str, str, str]:
     ends = ((link.query, queries), (link.key, keys))
-    query, key = (placed(at, texts[at], name, view) for at, texts in ends)
+    query, key = (position_and_text(index, texts[index], name, view) for index, texts in ends)
     return place, query, key
 
 

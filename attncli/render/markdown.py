@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attncli.render.console import laid
+from attncli.render.console import lay_out
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, line, stack
 from attncli.render.view import View
@@ -22,12 +22,12 @@ def markdown(text: str, view: View) -> Lines:
 
     narrow = replace(view, width=min(view.width, WIDEST))
     blocks: list[Lines] = []
-    for at, part in enumerate(text.split(f"\n{FENCE}")):
-        if at % 2:
+    for index, part in enumerate(text.split(f"\n{FENCE}")):
+        if index % 2:
             blocks.append(_code(part.partition("\n")[2], view))
         elif part.strip():
-            drawn = laid(Markdown(part, hyperlinks=False), narrow)
-            blocks.append(drawn)
+            lines = lay_out(Markdown(part, hyperlinks=False), narrow)
+            blocks.append(lines)
     return stack(blocks)
 
 
@@ -35,6 +35,6 @@ def _code(text: str, view: View) -> Lines:
     rows = [line("")]
     margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)
     for row in text.split("\n"):
-        said = spell(row, ascii=view.ascii)
-        rows.append(line((f"{margin}{said}", "bold" if said.startswith("$ ") else "bright_black")))
+        text_line = spell(row, ascii=view.ascii)
+        rows.append(line((f"{margin}{text_line}", "bold" if text_line.startswith("$ ") else "bright_black")))
     return stack([*rows, line("")])

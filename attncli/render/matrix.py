@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.headings import FAINT, heading, own, remark
-from attncli.render.lines import Line, Lines, Piece, finished, spaced, stack
+from attncli.render.headings import FAINT, heading, localize, remark
+from attncli.render.lines import Line, Lines, Piece, fit_to_view, stack, stack_spaced
 from attncli.render.numbers import Write, without_zero, writer
 from attncli.render.palette import Palette, diverging, normalise, sequential
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
-from attncli.render.window import panels, says_strongest, strongest
+from attncli.render.window import panels, strongest, strongest_text
 
 NDArray = np.ndarray[Any, Any]
 
@@ -33,17 +33,17 @@ PEAK_NAME = 6
 
 def as_matrix(values: Any) -> NDArray:
     """Nested lists (null where masked) or an array as float64 [row, column]; what is not finite becomes NaN."""
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 2:
-        found = found.reshape(len(values), -1) if found.size else np.zeros((len(values), 0))
-    return np.where(np.isfinite(found), found, np.nan)
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2:
+        array = array.reshape(len(values), -1) if array.size else np.zeros((len(values), 0))
+    return np.where(np.isfinite(array), array, np.nan)
 
 
 def visible(weights: Any, scores: Any) -> NDArray:
     """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: UNSET
     where they are not known."""
-    found = as_matrix(weights)
-    return found if scores is None or scores is UNSET else np.where(np.isnan(as_matrix(scores)), np.nan, found)
+    matrix = as_matrix(weights)
+    return matrix if scores is None or scores is UNSET else np.where(np.isnan(as_matrix(scores)), np.nan, matrix)
 
 
 def matrix(
@@ -75,29 +75,29 @@ def matrix(
     prints all of them, in panels. Lines still too long (very many digits) are cut, with `…`.
     Without rows or columns: "(empty)".
     """
-    found = as_matrix(values)
+    array = as_matrix(values)
     top = heading(title, note, view)
-    if found.size == 0:
+    if array.size == 0:
         return stack((top, remark("(empty)", view)))
     grid = Grid(
-        values=found,
-        rows=_names(rows, found.shape[0], view),
-        columns=_names(columns, found.shape[1], view),
-        row_numbers=list(row_numbers) if row_numbers is not None else list(range(found.shape[0])),
-        column_numbers=list(column_numbers) if column_numbers is not None else list(range(found.shape[1])),
-        fractions=_fractions(found, view, limits, signed) if shade and view.color else None,
+        values=array,
+        rows=_names(rows, array.shape[0], view),
+        columns=_names(columns, array.shape[1], view),
+        row_numbers=list(row_numbers) if row_numbers is not None else list(range(array.shape[0])),
+        column_numbers=list(column_numbers) if column_numbers is not None else list(range(array.shape[1])),
+        fractions=_fractions(array, view, limits, signed) if shade and view.color else None,
         palette=diverging(light=view.light) if signed else sequential(light=view.light),
-        peaks=[_peak(row) for row in found] if mark_max else [None] * found.shape[0],
+        peaks=[_peak(row) for row in array] if mark_max else [None] * array.shape[0],
         empty="." if view.ascii else empty,
-        write=without_zero(writer(found, view.precision)) if bare else writer(found, view.precision),
+        write=without_zero(writer(array, view.precision)) if bare else writer(array, view.precision),
         view=view,
     )
-    return finished(stack((top, grid.draw())), view)
+    return fit_to_view(stack((top, grid.draw())), view)
 
 
-def _fractions(found: NDArray, view: View, limits: tuple[float, float] | None, signed: bool) -> NDArray:
+def _fractions(array: NDArray, view: View, limits: tuple[float, float] | None, signed: bool) -> NDArray:
     low, high = limits or (None, None)
-    return normalise(found, "signed" if signed else view.scale_colors, low=low, high=high)
+    return normalise(array, "signed" if signed else view.scale_colors, low=low, high=high)
 
 
 def _names(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
@@ -106,8 +106,8 @@ def _names(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
 
 def _peak(row: NDArray) -> int | None:
     """The first largest entry; None when all are masked or all visible ones are 0 (a row that sees nothing)."""
-    seen = row[np.isfinite(row)]
-    return int(np.nanargmax(row)) if seen.size and seen.any() else None
+    visible = row[np.isfinite(row)]
+    return int(np.nanargmax(row)) if visible.size and visible.any() else None
 
 
 @dataclass(frozen=True)
@@ -129,23 +129,23 @@ class Grid:
     def draw(self) -> Lines:
         view, room = self.view, self.view.width - self.left
         everything = list(range(len(self.rows)))
-        shown = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
-        rows, columns = (len(shown), len(everything)), len(self.columns)
+        rows_to_draw = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
+        rows, columns = (len(rows_to_draw), len(everything)), len(self.columns)
         # without colour the mark of a row's largest takes a cell of its own
         tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
-        named = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
-        if named is not None:
-            left = remark(says_strongest(rows, (columns, columns)), view)
-            return stack((self.panel(shown, list(range(columns)), named), left))
+        name_slots = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
+        if name_slots is not None:
+            note = remark(strongest_text(rows, (columns, columns)), view)
+            return stack((self.panel(rows_to_draw, list(range(columns)), name_slots), note))
         slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
-            return spaced(self.panel(shown, list(group), slots) for group in panels(slots, room))
-        peaked = any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
-        fitting = (room - (self.peak_slot if peaked else 0)) // slot
-        chosen = strongest(self.values[shown].T, fitting)
-        body = self.panel(shown, chosen, [slot] * columns, peak=peaked)
-        return stack((body, remark(says_strongest(rows, (len(chosen), columns)), view)))
+            return stack_spaced(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room))
+        has_peaks = any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
+        fitting = (room - (self.peak_slot if has_peaks else 0)) // slot
+        strongest_columns = strongest(self.values[rows_to_draw].T, fitting)
+        body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
+        return stack((body, remark(strongest_text(rows, (len(strongest_columns), columns)), view)))
 
     @property
     def number(self) -> int:
@@ -190,35 +190,37 @@ class Grid:
 
     def panel(self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False) -> Lines:
         """The table of these columns under a line of positions and a line of names."""
-        named = any(self.columns)
-        out = [self._positions(columns, slots, peak), *([self._names(columns, slots)] if named else [])]
+        has_names = any(self.columns)
+        out = [self._positions(columns, slots, peak), *([self._names(columns, slots)] if has_names else [])]
         return Lines((*out, *(self._row(row, columns, slots, peak) for row in rows)))
 
     def _positions(self, columns: list[int], slots: list[int], peak: bool) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
-        pieces += [(pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT) for at in columns]
-        return (*pieces, ("   " + own(LARGEST.strip(), self.view), FAINT)) if peak else tuple(pieces)
+        pieces += [
+            (pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " ", FAINT) for column in columns
+        ]
+        return (*pieces, ("   " + localize(LARGEST.strip(), self.view), FAINT)) if peak else tuple(pieces)
 
     def _names(self, columns: list[int], slots: list[int]) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
-        for at in columns:
-            name = cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii)
-            pieces.append((pad(name, slots[at] - 1, "right") + " ", ""))
+        for column in columns:
+            name = cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii)
+            pieces.append((pad(name, slots[column] - 1, "right") + " ", ""))
         return tuple(pieces)
 
     def _row(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
         name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name + 1)
         pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index, "right") + " ", FAINT), (name, "")]
-        pieces += [self._cell(row, at, slots[at]) for at in columns]
+        pieces += [self._cell(row, column, slots[column]) for column in columns]
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
-            named = (
+            name_text = (
                 pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
                 if any(self.columns)
                 else ""
             )
-            pieces += [(f"   {place} ", FAINT), (f"{named}{self.write(float(self.values[row, top]))}", "bold")]
+            pieces += [(f"   {place} ", FAINT), (f"{name_text}{self.write(float(self.values[row, top]))}", "bold")]
         return tuple(pieces)
 
     def _cell(self, row: int, column: int, slot: int) -> Piece:

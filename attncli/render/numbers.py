@@ -18,8 +18,8 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     Fixed notation, or scientific for all when the largest magnitude is 10⁶ or more, or too small
     to show. Never `-0.00`. Not finite: `nan`, `inf`, `-inf`.
     """
-    found = np.abs(np.asarray(values, np.float64))
-    finite = found[np.isfinite(found)]
+    sizes = np.abs(np.asarray(values, np.float64))
+    finite = sizes[np.isfinite(sizes)]
     largest = float(finite.max()) if finite.size else 0.0
     scientific = largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision
 
@@ -40,7 +40,7 @@ def without_zero(write: Write) -> Write:
     return bare
 
 
-def fixed(value: float | None, digits: int) -> str:
+def format_fixed(value: float | None, digits: int) -> str:
     """One number with so many digits after the point, scientific from 10⁹ on; never `-0.00`; "" for None."""
     if value is None:
         return ""

@@ -49,7 +49,7 @@ class Palette:
 def _rgb(palette: Palette, level: int) -> Rgb:
     place = level / (LEVELS - 1) * (len(palette.anchors) - 1)
     low = min(int(place), len(palette.anchors) - 2)
-    a, b = (bytes.fromhex(palette.anchors[at]) for at in (low, low + 1))
+    a, b = (bytes.fromhex(palette.anchors[index]) for index in (low, low + 1))
     red, green, blue = (round(x + (y - x) * (place - low)) for x, y in zip(a, b, strict=True))
     return red, green, blue
 
@@ -119,50 +119,50 @@ def sign(fraction: float, *, ascii: bool) -> str:
     return ramp[min(int((size - NEAR) / (1 - NEAR) * len(ramp)), len(ramp) - 1)]
 
 
-def normalise(values: NDArray, how: str, *, low: float | None = None, high: float | None = None) -> NDArray:
+def normalise(values: NDArray, scale: str, *, low: float | None = None, high: float | None = None) -> NDArray:
     """Values [row, column] brought to [0, 1] as float64; anything not finite (masked) is NaN.
 
-    how: "linear" from 0, or from the least value if that is below 0, to the greatest; "row" the
+    scale: "linear" from 0, or from the least value if that is below 0, to the greatest; "row" the
     same within each row; "log" over the three decades below the greatest, 0 and less at the
     bottom (values with negatives have no logarithm and are treated as "linear"); "signed" puts
     0 at 0.5 and the largest magnitude at 0 or 1. low, high: the range to use in place of the values' own.
     A range without extent gives 0 ("signed": 0.5). Empty arrays stay empty. Raises ValueError for another name.
     """
-    if how not in ("linear", "log", "row", "signed"):
-        raise ValueError(f"no scale named {how!r}")
-    found = np.asarray(values, np.float64)
-    found = np.where(np.isfinite(found), found, np.nan)
-    if not np.isfinite(found).any():
-        return found
-    least = np.nanmin(found) if low is None else low
-    most = np.nanmax(found) if high is None else high
-    if how == "signed":
+    if scale not in ("linear", "log", "row", "signed"):
+        raise ValueError(f"no scale named {scale!r}")
+    array = np.asarray(values, np.float64)
+    array = np.where(np.isfinite(array), array, np.nan)
+    if not np.isfinite(array).any():
+        return array
+    least = np.nanmin(array) if low is None else low
+    most = np.nanmax(array) if high is None else high
+    if scale == "signed":
         size = max(abs(least), abs(most))
-        return np.clip(0.5 + found / (2 * size), 0, 1) if size > 0 else np.where(np.isnan(found), np.nan, 0.5)
-    if how == "row":
-        filled = np.where(np.isnan(found), np.inf, found)
-        least = np.minimum(filled.min(axis=1, keepdims=True), 0.0)
-        most = np.where(np.isnan(found), -np.inf, found).max(axis=1, keepdims=True)
-    elif how == "log" and least >= 0:
+        return np.clip(0.5 + array / (2 * size), 0, 1) if size > 0 else np.where(np.isnan(array), np.nan, 0.5)
+    if scale == "row":
+        without_nan = np.where(np.isnan(array), np.inf, array)
+        least = np.minimum(without_nan.min(axis=1, keepdims=True), 0.0)
+        most = np.where(np.isnan(array), -np.inf, array).max(axis=1, keepdims=True)
+    elif scale == "log" and least >= 0:
         with np.errstate(divide="ignore"):
-            found = np.maximum(np.log10(found), np.log10(most) - 3) if most > 0 else found
+            array = np.maximum(np.log10(array), np.log10(most) - 3) if most > 0 else array
         least, most = (np.log10(most) - 3, np.log10(most)) if most > 0 else (0.0, 0.0)
     else:
         least = min(least, 0.0)
-    return _between(found, least, most)
+    return _share_of_range(array, least, most)
 
 
-def _between(found: NDArray, least: NDArray | float, most: NDArray | float) -> NDArray:
-    extent = np.asarray(most - least, np.float64)
+def _share_of_range(array: NDArray, low: NDArray | float, high: NDArray | float) -> NDArray:
+    extent = np.asarray(high - low, np.float64)
     usable = np.isfinite(extent) & (extent > 0)
-    scaled = (found - np.where(usable, least, 0.0)) / np.where(usable, extent, 1.0)
-    return np.where(np.isnan(found), np.nan, np.clip(np.where(usable, scaled, 0.0), 0, 1))
+    scaled = (array - np.where(usable, low, 0.0)) / np.where(usable, extent, 1.0)
+    return np.where(np.isnan(array), np.nan, np.clip(np.where(usable, scaled, 0.0), 0, 1))
 
 
 if __name__ == "__main__":
     from attncli.render.lines import line, show
 
-    steps = [at / 60 for at in range(61)]
+    steps = [index / 60 for index in range(61)]
     for palette in (SEQUENTIAL, SEQUENTIAL_LIGHT, DIVERGING, DIVERGING_LIGHT, TINT, TINT_LIGHT):
         show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
     for ascii in (False, True):

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
-from attncli.render.lines import Line, Lines, Piece, flow, stack, unstyled
+from attncli.render.lines import Line, Lines, Piece, flow, stack, strip_styles
 from attncli.render.safe import pad
 from attncli.render.view import View
 
@@ -29,14 +29,14 @@ class Series:
 
 
 def curves(
-    series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked: float | None = None
+    series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked_x: float | None = None
 ) -> Lines:
     """The series on logarithmic axes in the view's width, with a legend below.
 
     Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is.
-    marked: an x to draw a vertical line at. No points: no lines.
+    marked_x: an x to draw a vertical line at. No points: no lines.
     """
-    points = [point for one in series for point in one.points if min(point) > 0]
+    points = [point for line_series in series for point in line_series.points if min(point) > 0]
     if not points:
         return Lines()
     width = max(min(view.width - AXIS - 2, 72), 10)
@@ -46,26 +46,26 @@ def curves(
     def column(x: float) -> int:
         return round((math.log(x) - x_low) / (x_high - x_low) * (width - 1))
 
-    if marked is not None and x_low <= math.log(marked) <= x_high:
+    if marked_x is not None and x_low <= math.log(marked_x) <= x_high:
         for row in grid:
-            row[column(marked)] = (":" if view.ascii else "┊", FAINT)
+            row[column(marked_x)] = (":" if view.ascii else "┊", FAINT)
     marks = MARKS_ASCII if view.ascii else MARKS
-    for at in reversed(range(len(series))):
-        held = [point for point in series[at].points if min(point) > 0]
-        for (x0, y0), (x1, y1) in pairwise(held):
+    for index in reversed(range(len(series))):
+        points_above = [point for point in series[index].points if min(point) > 0]
+        for (x0, y0), (x1, y1) in pairwise(points_above):
             for place in range(column(x0), column(x1) + 1):
                 part = (place - column(x0)) / max(column(x1) - column(x0), 1)
                 y = math.log(y0) + part * (math.log(y1) - math.log(y0))
                 line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
                 ends = place in (column(x0), column(x1))
                 grid[line][place] = (
-                    marks[at % len(marks)] if ends else ("." if view.ascii else "·"),
-                    STYLES[at % len(STYLES)],
+                    marks[index % len(marks)] if ends else ("." if view.ascii else "·"),
+                    STYLES[index % len(STYLES)],
                 )
     block = stack(
-        (_framed(grid, (y_low, y_high), view), _below((x_low, x_high), width, x_name, view), _legend(series, view))
+        (_frame(grid, (y_low, y_high), view), _x_axis((x_low, x_high), width, x_name, view), _legend(series, view))
     )
-    return block if view.color else unstyled(block)
+    return block if view.color else strip_styles(block)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
@@ -73,17 +73,17 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 1, high + 1)
 
 
-def _framed(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
+def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
     side = "|" if view.ascii else "│"
     rows: list[Line] = []
-    for at, row in enumerate(grid):
-        numbered = at % 5 == 0 or at == len(grid) - 1
-        value = math.exp(y[1] - (y[1] - y[0]) * at / (len(grid) - 1))
-        rows.append(((pad(f"{value:.0e}" if numbered else "", AXIS, "right"), FAINT), (side, FAINT), *row))
+    for index, row in enumerate(grid):
+        has_number = index % 5 == 0 or index == len(grid) - 1
+        value = math.exp(y[1] - (y[1] - y[0]) * index / (len(grid) - 1))
+        rows.append(((pad(f"{value:.0e}" if has_number else "", AXIS, "right"), FAINT), (side, FAINT), *row))
     return Lines(tuple(rows))
 
 
-def _below(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
+def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
     corner, dash = ("+", "-") if view.ascii else ("└", "─")
     ends = (f"{math.exp(x[0]):,.0f}", f"{math.exp(x[1]):,.0f}")
     middle = spell(name, ascii=view.ascii)
@@ -95,8 +95,8 @@ def _below(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
 def _legend(series: Sequence[Series], view: View) -> Lines:
     marks = MARKS_ASCII if view.ascii else MARKS
     pieces = [
-        (f"{marks[at % len(marks)]} {spell(one.name, ascii=view.ascii)}", STYLES[at % len(STYLES)])
-        for at, one in enumerate(series)
+        (f"{marks[index % len(marks)]} {spell(line_series.name, ascii=view.ascii)}", STYLES[index % len(STYLES)])
+        for index, line_series in enumerate(series)
     ]
     return flow(pieces, width=view.width, indent=AXIS + 1, gap="   ")
 
@@ -104,7 +104,7 @@ def _legend(series: Sequence[Series], view: View) -> Lines:
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    lengths = [2**at for at in range(4, 14)]
+    lengths = [2**index for index in range(4, 14)]
     show(
         curves(
             [Series("n²", tuple((n, n * n) for n in lengths)), Series("n", tuple((n, 64 * n) for n in lengths))],

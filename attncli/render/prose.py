@@ -30,7 +30,7 @@ def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
     return [cut(line, max(width, 1), ascii=ascii) for line in lines]
 
 
-def folded(text: str, width: int) -> list[str]:
+def fold(text: str, width: int) -> list[str]:
     """A path or another text to be copied, whole, in lines of at most `width` cells broken anywhere. `text` must be
     safe."""
     lines = [""]

@@ -40,7 +40,7 @@ def safe(text: str, *, ascii: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(char, ascii) if hidden else char for char, hidden in _judged(text, ascii))
+    return "".join(_escape(char, ascii) if hidden else char for char, hidden in _judge_characters(text, ascii))
 
 
 def _escape(char: str, ascii: bool) -> str:
@@ -52,23 +52,23 @@ def _escape(char: str, ascii: bool) -> str:
     return f"\\u{{{code:x}}}"
 
 
-def _judged(text: str, ascii: bool) -> list[tuple[str, bool]]:
+def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
     """Pieces of the text with whether each must be escaped; an emoji sequence is one piece."""
     out: list[tuple[str, bool]] = []
-    at, base, marks = 0, False, 0
-    while at < len(text):
-        char = text[at]
+    position, base, marks = 0, False, 0
+    while position < len(text):
+        char = text[position]
         if ascii:
             out.append((char, not char.isascii() or not char.isprintable()))
-            at += 1
+            position += 1
             continue
-        end = _emoji_end(text, at)
-        if end > at + 1:
-            out.append((text[at:end], False))
-            at, base, marks = end, True, 0
+        end = _emoji_end(text, position)
+        if end > position + 1:
+            out.append((text[position:end], False))
+            position, base, marks = end, True, 0
             continue
         category = unicodedata.category(char)
-        at += 1
+        position += 1
         if category in _HIDDEN or char in _BLANK or 0xE0100 <= ord(char) <= 0xE01EF or 0x1F3FB <= ord(char) <= 0x1F3FF:
             out.append((char, True))
             base, marks = False, 0
@@ -100,15 +100,17 @@ def _emoji_end(text: str, start: int) -> int:
             return start + len(flag)
     if not _pictographic(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:
         return start + 1
-    at = start + 1
+    position = start + 1
     while True:
-        if text[at : at + 1] == VS16 or (at < len(text) and 0x1F3FB <= ord(text[at]) <= 0x1F3FF):
-            at += 1
-        joined = text[at + 1 : at + 2]
-        if text[at : at + 1] == ZWJ and joined and _pictographic(joined):
-            at += 2
+        if text[position : position + 1] == VS16 or (
+            position < len(text) and 0x1F3FB <= ord(text[position]) <= 0x1F3FF
+        ):
+            position += 1
+        next_char = text[position + 1 : position + 2]
+        if text[position : position + 1] == ZWJ and next_char and _pictographic(next_char):
+            position += 2
             continue
-        return at
+        return position
 
 
 def cells(text: str) -> int:
@@ -122,15 +124,18 @@ def cells(text: str) -> int:
 
 def clusters(text: str) -> Iterator[str]:
     """The text in pieces that must not be torn: a base with its marks, an emoji sequence, a pair of flag letters."""
-    at = 0
-    while at < len(text):
-        end = _emoji_end(text, at)
-        flag = "\U0001f1e6" <= text[at] <= "\U0001f1ff" and "\U0001f1e6" <= text[at + 1 : at + 2] <= "\U0001f1ff"
-        end = at + 2 if flag else end
+    position = 0
+    while position < len(text):
+        end = _emoji_end(text, position)
+        flag = (
+            "\U0001f1e6" <= text[position] <= "\U0001f1ff"
+            and "\U0001f1e6" <= text[position + 1 : position + 2] <= "\U0001f1ff"
+        )
+        end = position + 2 if flag else end
         while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
             end += 1
-        yield text[at:end]
-        at = end
+        yield text[position:end]
+        position = end
 
 
 def cut(text: str, width: int, *, ascii: bool = False) -> str:
@@ -140,13 +145,13 @@ def cut(text: str, width: int, *, ascii: bool = False) -> str:
     mark = CUT_ASCII if ascii else CUT
     if width <= len(mark):
         return mark[: max(width, 0)]
-    kept, room = [], width - len(mark)
+    pieces, room = [], width - len(mark)
     for piece in clusters(text):
         room -= cells(piece)
         if room < 0:
             break
-        kept.append(piece)
-    return "".join(kept) + mark
+        pieces.append(piece)
+    return "".join(pieces) + mark
 
 
 def pad(text: str, width: int, align: str = "left") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
-from attncli.render.lines import Line, Lines, Piece, finished
+from attncli.render.lines import Line, Lines, Piece, fit_to_view
 from attncli.render.palette import tint
 from attncli.render.safe import cells, clusters, cut, label, safe
 from attncli.render.unknown_words import MARK
@@ -38,53 +38,55 @@ class Word:
 
     text: str
     share: float | None = None
-    chosen: bool = False
+    is_chosen: bool = False
     apart: bool = True
     quiet: bool = False
-    joined: bool = False
+    is_joined: bool = False
 
 
 def words(
-    text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen: frozenset[int]
+    text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen_indices: frozenset[int]
 ) -> list[Word]:
     """The tokens as words of the sentence, spelled as the text spells them where they tell their places."""
-    found: list[Word] = []
+    words_of_text: list[Word] = []
     end, after = 0, True
     for token, share in zip(tokens, shares, strict=True):
         start, stop = token.start, token.end
-        shown, apart, joined = token.text.strip() or token.text, True, False
+        word_text, apart, is_joined = token.text.strip() or token.text, True, False
         if text is not None and start is not None and stop is not None and start < stop and not token.special:
-            joined = start < end and stop <= end and not after
+            is_joined = start < end and stop <= end and not after
             if end <= start:
-                shown = text[start:stop].strip() or text[start:stop]
+                word_text = text[start:stop].strip() or text[start:stop]
                 apart = after or start > end or text[start].isspace()
                 end, after = stop, False
-            elif not joined:
+            elif not is_joined:
                 after = True
         else:
             after = True
-        shown = shown.removesuffix(MARK) + MARK if token.unknown else shown
-        found.append(Word(shown or '""', share, token.index in chosen, apart, bool(token.special), joined))
-    return found
+        word_text = word_text.removesuffix(MARK) + MARK if token.unknown else word_text
+        words_of_text.append(
+            Word(word_text or '""', share, token.index in chosen_indices, apart, bool(token.special), is_joined)
+        )
+    return words_of_text
 
 
-def _whole(words: Sequence[Word]) -> list[Word]:
+def _merge_words(words: Sequence[Word]) -> list[Word]:
     """Bytes as the characters that they make, with the largest of their shares; blanks that nothing looks at as the
     gaps that they are."""
-    found: list[Word] = []
+    whole_words: list[Word] = []
     gap = False
     for word in words:
-        if word.joined and found:
-            before = found[-1]
-            share = max((each for each in (before.share, word.share) if each is not None), default=None)
-            found[-1] = replace(before, share=share, chosen=before.chosen or word.chosen)
-        elif word.text.isspace() and not word.chosen and (word.share or 0.0) < LEAST:
+        if word.is_joined and whole_words:
+            before = whole_words[-1]
+            share = max((value for value in (before.share, word.share) if value is not None), default=None)
+            whole_words[-1] = replace(before, share=share, is_chosen=before.is_chosen or word.is_chosen)
+        elif word.text.isspace() and not word.is_chosen and (word.share or 0.0) < LEAST:
             gap = True
         else:
-            shown = label(word.text) if word.text.isspace() else word.text
-            found.append(replace(word, text=shown, apart=word.apart or gap))
+            word_text = label(word.text) if word.text.isspace() else word.text
+            whole_words.append(replace(word, text=word_text, apart=word.apart or gap))
             gap = False
-    return found
+    return whole_words
 
 
 def sentence(words: Sequence[Word], view: View) -> Lines:
@@ -93,59 +95,61 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
     Without colour, `MARKS` stand on both sides of a word in place of its tint. A text of more than `WINDOW` words is
     shortened to those around the chosen ones and the strongest. No words: no lines.
     """
-    words = _whole(words)
+    words = _merge_words(words)
     rows: list[Line] = []
     row: list[Piece] = []
-    used = 0
-    before, gone = -1, spell(" … ", ascii=view.ascii)
-    kept = _kept(words, view)
-    here = frozenset(kept)
-    for at in kept:
-        word = words[at]
-        skipped, first = at != before + 1, before < 0
-        before = at
-        opens = word.chosen and (skipped or not (at and words[at - 1].chosen))
-        closes = word.chosen and (at + 1 not in here or not words[at + 1].chosen)
-        pieces = [*([(gone[first:], FAINT)] if skipped else []), *_drawn(word, view, opens, closes)]
-        gap = 1 if row and word.apart and not skipped else 0
+    row_width = 0
+    before, gap_mark = -1, spell(" … ", ascii=view.ascii)
+    places = _places_to_show(words, view)
+    place_set = frozenset(places)
+    for place in places:
+        word = words[place]
+        has_gap, first = place != before + 1, before < 0
+        before = place
+        opens = word.is_chosen and (has_gap or not (place and words[place - 1].is_chosen))
+        closes = word.is_chosen and (place + 1 not in place_set or not words[place + 1].is_chosen)
+        pieces = [*([(gap_mark[first:], FAINT)] if has_gap else []), *_word_pieces(word, view, opens, closes)]
+        gap = 1 if row and word.apart and not has_gap else 0
         size = sum(cells(text) for text, _ in pieces)
-        if row and used + gap + size > view.width:
+        if row and row_width + gap + size > view.width:
             rows.append(tuple(row))
-            row, used, gap = [], 0, 0
+            row, row_width, gap = [], 0, 0
         row += [*([(" ", "")] if gap else []), *pieces]
-        used += gap + size
-    if kept and before + 1 < len(words) and used + cells(gone) - 1 <= view.width:
-        row.append((gone[:-1], FAINT))
-    elif kept and before + 1 < len(words):
-        rows, row = [*rows, tuple(row)], [(gone.strip(), FAINT)]
-    return finished(Lines((*rows, tuple(row)) if row else tuple(rows)), view)
+        row_width += gap + size
+    if places and before + 1 < len(words) and row_width + cells(gap_mark) - 1 <= view.width:
+        row.append((gap_mark[:-1], FAINT))
+    elif places and before + 1 < len(words):
+        rows, row = [*rows, tuple(row)], [(gap_mark.strip(), FAINT)]
+    return fit_to_view(Lines((*rows, tuple(row)) if row else tuple(rows)), view)
 
 
-def _kept(words: Sequence[Word], view: View) -> list[int]:
+def _places_to_show(words: Sequence[Word], view: View) -> list[int]:
     """Places of the words to show."""
     if view.full or len(words) <= WINDOW:
         return list(range(len(words)))
-    ranked = sorted(range(len(words)), key=lambda at: (not words[at].chosen, -(words[at].share or 0.0), at))
-    kept: set[int] = set()
-    for at in ranked:
-        near = set(range(max(at - AROUND, 0), min(at + AROUND + 1, len(words))))
-        if len(kept | near) > WINDOW // 2:
+    order = sorted(
+        range(len(words)), key=lambda place: (not words[place].is_chosen, -(words[place].share or 0.0), place)
+    )
+    places: set[int] = set()
+    for place in order:
+        near = set(range(max(place - AROUND, 0), min(place + AROUND + 1, len(words))))
+        if len(places | near) > WINDOW // 2:
             break
-        kept |= near
-    return sorted(kept)
+        places |= near
+    return sorted(places)
 
 
-def _drawn(word: Word, view: View, opens: bool, closes: bool) -> list[Piece]:
+def _word_pieces(word: Word, view: View, opens: bool, closes: bool) -> list[Piece]:
     """A word's pieces; a bracket before the first of chosen words in a row, and one after the last."""
     text = _fitting(safe(word.text, ascii=view.ascii), view)
     faint = FAINT if word.quiet else ""
-    if word.chosen:
-        inner = _tinted(text, word.share, view, "bold")
+    if word.is_chosen:
+        inner = _tint_word(text, word.share, view, "bold")
         return [*([("[", "bold")] if opens else []), *inner, *([("]", "bold")] if closes else [])]
-    return _tinted(text, word.share, view, faint)
+    return _tint_word(text, word.share, view, faint)
 
 
-def _tinted(text: str, share: float | None, view: View, style: str) -> list[Piece]:
+def _tint_word(text: str, share: float | None, view: View, style: str) -> list[Piece]:
     if share is None or share < LEAST:
         return [(text, style)]
     if view.color:
@@ -167,7 +171,7 @@ def scale(view: View) -> Lines:
         ramp: list[Piece] = [("  ", tint(step, light=view.light) if step else "") for step in steps]
     else:
         ramp = [(mark, "") for mark in (MARKS_ASCII if view.ascii else MARKS)]
-    return finished(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)
+    return fit_to_view(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)
 
 
 if __name__ == "__main__":
@@ -175,5 +179,5 @@ if __name__ == "__main__":
 
     text = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
     shares = (0, 0.65, 0, 0.02, 0, 0.12, 0.05, 0, 0, 0, 0.3)
-    shown = [Word(word, share, word == "it") for word, share in zip(text, shares, strict=True)]
-    show(sentence(shown, View(color=True)), sentence(shown, View()), sentence(shown, View(ascii=True)))
+    sample = [Word(word, share, word == "it") for word, share in zip(text, shares, strict=True)]
+    show(sentence(sample, View(color=True)), sentence(sample, View()), sentence(sample, View(ascii=True)))

@@ -24,16 +24,18 @@ def vector_sum(
 ) -> Lines:
     """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a full view."""
     values = [np.asarray(term, np.float64) for _, term in terms]
-    summed = np.asarray(total[1], np.float64)
+    total_vector = np.asarray(total[1], np.float64)
     side = max(cells(name) for name, _ in (*terms, total)) + 2
-    digits, shown = view.precision, 1
+    digits, dims = view.precision, 1
     for _ in range(2):  # more digits take room: settle on both
-        shown = len(summed) if view.full else max(min(len(summed), (view.width - side) // (digits + SIGN)), 1)
-        columns = [([float(value[at]) for value in values], float(summed[at])) for at in range(shown)]
+        dims = (
+            len(total_vector) if view.full else max(min(len(total_vector), (view.width - side) // (digits + SIGN)), 1)
+        )
+        columns = [([float(value[dim]) for value in values], float(total_vector[dim])) for dim in range(dims)]
         digits = adding_digits(columns, view.precision)
     exact, ends = f"{{:.{digits}f}}".format, " " * (digits - view.precision)
-    rows = [[name, *map(exact, value[:shown])] for (name, _), value in zip(terms, values, strict=True)]
-    last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in summed[:shown])]
-    more = say(view, "shown.dims", shown - 1, len(summed)) if shown < len(summed) else ""
-    names = ["", *map(str, range(shown))]
+    rows = [[name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)]
+    last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in total_vector[:dims])]
+    more = say(view, "shown.dims", dims - 1, len(total_vector)) if dims < len(total_vector) else ""
+    names = ["", *map(str, range(dims))]
     return stack((ledger(names, rows, last, view, title=title, note=note), remark(more, view)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attncli.render.bars import barred
-from attncli.render.console import HELD, laid
-from attncli.render.headings import FAINT, heading, own
-from attncli.render.lines import Lines, finished, stack
+from attncli.render.bars import bar_pieces
+from attncli.render.console import FIXED_BLANK, lay_out
+from attncli.render.headings import FAINT, heading, localize
+from attncli.render.lines import Lines, fit_to_view, stack
 from attncli.render.safe import safe
 from attncli.render.view import View
 
@@ -38,7 +38,7 @@ def table(
     rows: texts, made safe here. align: "left" or "right" per column, left where not given. faint: numbers of columns
     that are set back. strong: a row in bold. bars: the column that holds bars. No columns: only the heading.
     """
-    return _drawn(columns, rows, (), view, align, title, note, faint, strong, bars)
+    return _draw_table(columns, rows, (), view, align, title, note, faint, strong, bars)
 
 
 def ledger(
@@ -60,10 +60,10 @@ def ledger(
     align = ["left", *["right"] * (len(columns) - 1)]
     if bars is not None:
         align[bars] = "left"
-    return _drawn(columns, rows, total, view, align, title, note, (), strong, bars)
+    return _draw_table(columns, rows, total, view, align, title, note, (), strong, bars)
 
 
-def _drawn(
+def _draw_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     total: Sequence[str],
@@ -81,9 +81,9 @@ def _drawn(
     frame = _frame(columns, total, view, align, faint)
     for place, row in enumerate(rows):
         weight = "bold" if place == strong else ""
-        cells = [_bar(text) if at == bars else _cell(text, view, weight) for at, text in enumerate(row)]
+        cells = [_bar(text) if column == bars else _cell(text, view, weight) for column, text in enumerate(row)]
         frame.add_row(*cells)
-    return finished(stack((top, laid(frame, view))), view)
+    return fit_to_view(stack((top, lay_out(frame, view))), view)
 
 
 def _frame(
@@ -103,28 +103,28 @@ def _frame(
         border_style=FAINT,
         footer_style="bold",
     )
-    for at, name in enumerate(columns):
+    for column, name in enumerate(columns):
         frame.add_column(
-            _cell(own(name, view), view),
-            _cell(total[at], view) if at < len(total) else "",
-            justify="right" if at < len(align) and align[at] == "right" else "left",
-            style=FAINT if at in faint else "",
+            _cell(localize(name, view), view),
+            _cell(total[column], view) if column < len(total) else "",
+            justify="right" if column < len(align) and align[column] == "right" else "left",
+            style=FAINT if column in faint else "",
         )
     return frame
 
 
-def _bar(drawn: str) -> Text:
+def _bar(bar_text: str) -> Text:
     from rich.text import Text
 
-    return Text.assemble(*barred(drawn), no_wrap=True, overflow="crop")
+    return Text.assemble(*bar_pieces(bar_text), no_wrap=True, overflow="crop")
 
 
 def _cell(text: str, view: View, style: str = "") -> Text:
     from rich.text import Text
 
     # blanks at the end keep decimal points in line
-    shown = safe(text.rstrip(" "), ascii=view.ascii) + HELD * (len(text) - len(text.rstrip(" ")))
-    return Text(shown, style, no_wrap=True, overflow="ellipsis")
+    safe_text = safe(text.rstrip(" "), ascii=view.ascii) + FIXED_BLANK * (len(text) - len(text.rstrip(" ")))
+    return Text(safe_text, style, no_wrap=True, overflow="ellipsis")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int)
     printed with `precision`. At most `precision` + `MORE`, where a total on the edge between
     two roundings may still be off by one in its last digit.
     """
-    held = [(list(terms), total) for terms, total in sums]
+    pairs = [(list(terms), total) for terms, total in sums]
     for digits in range(precision, precision + MORE):
-        if all(adds_up(terms, total, digits, precision) for terms, total in held):
+        if all(adds_up(terms, total, digits, precision) for terms, total in pairs):
             return digits
     return precision + MORE
 
@@ -32,5 +32,7 @@ def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -
     last = Decimal(1).scaleb(-precision)
     with localcontext() as exact:
         exact.prec = DIGITS
-        found = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0)).quantize(last, ROUND_HALF_EVEN)
-    return found == Decimal(f"{total:.{precision}f}")
+        total_of_terms = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0)).quantize(
+            last, ROUND_HALF_EVEN
+        )
+    return total_of_terms == Decimal(f"{total:.{precision}f}")

@@ -37,14 +37,14 @@ def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[s
     return [*texts, *["bias_k"] * (columns - len(texts))]
 
 
-def quoted(text: str, view: View) -> str:
+def quote_text(text: str, view: View) -> str:
     """A text of the user's in the quotes of the language."""
     return say(view, "quoted", label(text, ascii=view.ascii))
 
 
 def quoted_word(text: str, view: View) -> str:
     """The same without the blanks around it, unless it is nothing else."""
-    return quoted(text.strip() or text, view)
+    return quote_text(text.strip() or text, view)
 
 
 def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()) -> str:
@@ -53,10 +53,12 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: 
     beside: tokens of the same text that the sentence names too: its position tells it from one of the same text.
     """
     if index >= len(tokens):
-        return quoted("bias_k", view)
+        return quote_text("bias_k", view)
     token = tokens[index]
-    name = quoted(bare_text(token), view)
-    alike = any(at != index and at < len(tokens) and tokens[at].text == token.text for at in beside)
+    name = quote_text(bare_text(token), view)
+    alike = any(
+        position != index and position < len(tokens) and tokens[position].text == token.text for position in beside
+    )
     if alike:
         return say(view, "quoted.at.unknown" if token.unknown else "quoted.at", name, index)
     return say(view, "quoted.unknown", name) if token.unknown else name
@@ -75,6 +77,6 @@ def short(text: str, room: int, view: View) -> str:
     return cut(label(text, ascii=view.ascii), room, ascii=view.ascii)
 
 
-def placed(at: int, text: str, room: int, view: View) -> str:
+def position_and_text(position: int, text: str, room: int, view: View) -> str:
     """A token by its position and its text, that in at most `room` cells: `7 it`."""
-    return f"{at} {short(text, room, view)}"
+    return f"{position} {short(text, room, view)}"

@@ -31,7 +31,7 @@ TEXT_OF = {"tokens": "text", "queries": "query_text", "keys": "key_text", "corru
 PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
 
 
-class Named(Protocol):
+class NamedToken(Protocol):
     """A token, or a document's row of one."""
 
     @property
@@ -43,43 +43,43 @@ class Named(Protocol):
         """Whether the model has no token of its own for it."""
 
 
-def marked_text(token: Named) -> str:
+def marked_text(token: NamedToken) -> str:
     """A token's text, with `MARK` behind it where the model does not know it."""
     text = token.text.strip() or token.text
     return f"{text.removesuffix(MARK)}{MARK}" if token.unknown else token.text
 
 
-def word_name(token: Named) -> str:
+def word_name(token: NamedToken) -> str:
     """The same without the blanks around it, unless it is nothing else."""
     return marked_text(token).strip() or token.text
 
 
-def bare_text(token: Named) -> str:
+def bare_text(token: NamedToken) -> str:
     """A token's text without the mark."""
     return token.text.removesuffix(MARK) if token.unknown else token.text
 
 
-def marked(document: PartOrDocument) -> PartOrDocument:
+def mark_unknown_words(document: PartOrDocument) -> PartOrDocument:
     """The document as screens and figures show it: each unknown word's text with its mark. The document itself where
     the model knows all words."""
     changes: dict[str, Any] = {}
     for name, value in _members(document):
         if isinstance(value, list):
-            shown = [_marked_entry(entry) for entry in value]
-            if any(new is not old for new, old in zip(shown, value, strict=True)):
-                changes[name] = shown
-        elif (part := marked(value)) is not value:
+            entries = [_marked_entry(entry) for entry in value]
+            if any(new is not old for new, old in zip(entries, value, strict=True)):
+                changes[name] = entries
+        elif (part := mark_unknown_words(value)) is not value:
             changes[name] = part
     return replace(document, **changes) if changes else document
 
 
 def _marked_entry(entry: Any) -> Any:
     if not _is_token(entry):
-        return marked(entry)
+        return mark_unknown_words(entry)
     return replace(entry, text=marked_text(entry)) if entry.unknown else entry
 
 
-def unknown_told(document: Any, view: View) -> Lines:
+def unknown_words_note(document: Any, view: View) -> Lines:
     """What is to be said of a document's unknown words: once, or of each text, by its beginning, where texts differ in
     it."""
     from attncli.analysis.document import tokens_of

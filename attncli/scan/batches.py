@@ -15,7 +15,7 @@ MOST_WEIGHTS = 6_300_000
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedText:
     """A text that counts; its record holds what matters of it. tokens: how many it is cut into, at most what the model
     takes. hash: what decides its counts. own, name: hashes of the whole text, with the scan's seed and without."""
 
@@ -27,7 +27,7 @@ class Counted:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class TokenizedText:
     """A text of a batch, cut into its tokens. hash, own, name: as of `Counted`."""
 
     record: Record
@@ -37,20 +37,20 @@ class Cut:
     name: int
 
 
-def batches(texts: Sequence[Counted], heads: int) -> Iterator[list[Counted]]:
+def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
     """The texts in batches of one length each, shortest first, in the order of (tokens, file, line)."""
-    ordered = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
-    held: list[Counted] = []
-    for text in ordered:
+    sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
+    batch: list[CountedText] = []
+    for text in sorted_texts:
         count = text.tokens
-        full = held and (
-            held[0].tokens != count
-            or (len(held) + 1) * count > MOST_TOKENS
-            or (len(held) + 1) * heads * count * count > MOST_WEIGHTS
+        full = batch and (
+            batch[0].tokens != count
+            or (len(batch) + 1) * count > MOST_TOKENS
+            or (len(batch) + 1) * heads * count * count > MOST_WEIGHTS
         )
         if full:
-            yield held
-            held = []
-        held.append(text)
-    if held:
-        yield held
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch

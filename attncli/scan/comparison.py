@@ -41,7 +41,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     Means are compared within strata of length that both have, as many numbers depend on it. Raises InputError for an
     unfinished scan, UsageError for scans that share no heads or metrics.
     """
-    first, second = (_finished(folder) for folder in (a, b))
+    first, second = (_totals_of(folder) for folder in (a, b))
     if first.plan.model.heads != second.plan.model.heads:
         raise UsageError(
             f"one scan has {len(first.plan.heads)} heads, the other {len(second.plan.heads)}",
@@ -50,21 +50,21 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     common = [name for name in first.plan.metrics if name in second.plan.metrics]
     if not common:
         raise UsageError("the scans have no metric in common", expected=", ".join(first.plan.metrics))
-    paired = _texts_of(first) == _texts_of(second)
-    sides = _Sides(first, second, paired)
-    found = [
+    is_paired = _texts_of(first) == _texts_of(second)
+    sides = _Sides(first, second, is_paired)
+    row_pairs = [
         row for name in common for place in range(len(first.plan.heads)) if (row := sides.row(name, place)) is not None
     ]
-    adjusted = iter(benjamini_hochberg([row[1] for row in found if row[1] is not None]))
-    rows = [_with(row, None if p is None else next(adjusted)) for row, p in found]
+    q_values = iter(benjamini_hochberg([row[1] for row in row_pairs if row[1] is not None]))
+    rows = [_with(row, None if p is None else next(q_values)) for row, p in row_pairs]
     rows.sort(key=lambda row: (-abs(row.cliffs_delta or 0.0), -abs(row.difference), row.layer, row.head, row.metric))
     return ScanCompareDocument(
         version=__version__,
         a=scan_document(first).plan,
         b=scan_document(second).plan,
         texts=[first.counts["texts"], second.counts["texts"]],
-        paired=paired,
-        strata=[STRATA[at] if at < len(STRATA) else None for at in sides.strata],
+        paired=is_paired,
+        strata=[STRATA[stratum] if stratum < len(STRATA) else None for stratum in sides.strata],
         differences=rows,
         warnings=[] if first.plan.dtype == second.plan.dtype else ["the scans computed in different types"],
     )
@@ -74,18 +74,18 @@ def _texts_of(totals: Totals) -> tuple[object, ...]:
     """What decides which texts a scan counted, and how often each counts in a replicate."""
     plan, choice = totals.plan, totals.plan.choice
     files = tuple((file.sha256, file.size) for file in plan.files)
-    drawn = (choice.sample, choice.threshold, choice.duplicates, choice.cluster)
-    return files, plan.seed, drawn, len(totals.done), totals.counts["texts"]
+    selection = (choice.sample, choice.threshold, choice.duplicates, choice.cluster)
+    return files, plan.seed, selection, len(totals.done_shards), totals.counts["texts"]
 
 
-def _finished(folder: Path) -> Totals:
-    found = total(read(folder), folder)
-    if not found.done and found.broken:
-        shard, reason = min(found.broken.items())
+def _totals_of(folder: Path) -> Totals:
+    totals = total(read(folder), folder)
+    if not totals.done_shards and totals.broken:
+        shard, reason = min(totals.broken.items())
         raise InputError(f"no shard of this scan can be read; shard {shard}: {reason}", where=str(folder))
-    if not found.done:
+    if not totals.done_shards:
         raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
-    return found
+    return totals
 
 
 def _with(row: ScanDifference, q: float | None) -> ScanDifference:
@@ -97,11 +97,11 @@ def _with(row: ScanDifference, q: float | None) -> ScanDifference:
 class _Sides:
     """Both scans, by metric and head. strata: those that both have texts in."""
 
-    def __init__(self, a: Totals, b: Totals, paired: bool) -> None:
-        self.sides, self.paired = (a, b), paired
-        counted = [side.counted("strata_texts").max(axis=(1, 2)) for side in self.sides]
-        self.strata = [at for at in range(len(counted[0])) if counted[0][at] and counted[1][at]]
-        self._texts = [side.counted("strata_texts").astype(np.float64) for side in self.sides]
+    def __init__(self, a: Totals, b: Totals, is_paired: bool) -> None:
+        self.sides, self.is_paired = (a, b), is_paired
+        counts = [side.count_total("strata_texts").max(axis=(1, 2)) for side in self.sides]
+        self.strata = [stratum for stratum in range(len(counts[0])) if counts[0][stratum] and counts[1][stratum]]
+        self._texts = [side.count_total("strata_texts").astype(np.float64) for side in self.sides]
         self._value = [side.whole("strata_value") for side in self.sides]
         self._square = [side.strata_square for side in self.sides]
         self._times = [side.whole("replicate_texts") for side in self.sides]
@@ -110,38 +110,41 @@ class _Sides:
             self._replicates = [
                 side.whole("replicate_value") / times for side, times in zip(self.sides, self._times, strict=True)
             ]
-        self._histogram = [side.counted("histogram") for side in self.sides]
+        self._histogram = [side.count_total("histogram") for side in self.sides]
         self._bins = [bins_of(side.columns) for side in self.sides]
 
     def row(self, name: str, place: int) -> tuple[ScanDifference, float | None] | None:
         """One head's difference and its probability; None where a side has no such number."""
-        at = [side.columns.index(name) for side in self.sides]
+        columns = [side.columns.index(name) for side in self.sides]
         every = [
-            np.stack([whole[side][:, at[side], place] for whole in (self._texts, self._value, self._square)])
+            np.stack([whole[side][:, columns[side], place] for whole in (self._texts, self._value, self._square)])
             for side in (0, 1)
         ]
-        shared = [stratum for stratum in self.strata if every[0][0, stratum] and every[1][0, stratum]]
-        if not shared:
+        strata = [stratum for stratum in self.strata if every[0][0, stratum] and every[1][0, stratum]]
+        if not strata:
             return None
-        within = [one[:, shared] for one in every]
+        within = [sums[:, strata] for sums in every]
         share = within[0][0] + within[1][0]
         share /= share.sum()
-        means = [float((one[1] / one[0] * share).sum()) for one in within]
+        means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
         difference = means[0] - means[1]
-        drawn = [self._replicates[side][:, at[side], place] for side in (0, 1)]
-        fewest = min(one[0].sum() for one in every)
-        if fewest < LEAST_TEXTS or np.isnan(drawn).any():
+        replicates = [self._replicates[side][:, columns[side], place] for side in (0, 1)]
+        fewest = min(sums[0].sum() for sums in every)
+        if fewest < LEAST_TEXTS or np.isnan(replicates).any():
             z, between = None, None
-        elif self.paired:
-            units = clusters(every[0][0].sum(keepdims=True), self._times[0][:, at[0], place])
-            z, between = _of_pairs(drawn[0] - drawn[1], difference, float(units[0]))
+        elif self.is_paired:
+            units = clusters(every[0][0].sum(keepdims=True), self._times[0][:, columns[0], place])
+            z, between = _of_pairs(replicates[0] - replicates[1], difference, float(units[0]))
         else:
-            times = [self._times[side][:, at[side], place] for side in (0, 1)]
-            drawn = [drawn[side] - self._composed(side, at[side], every[side]) / times[side] for side in (0, 1)]
-            z, between = self._apart(every, within, share, drawn, times, difference)
-        delta = cliffs_delta(*(self._histogram[side][place, self._bins[side][at[side]]] for side in (0, 1)))
-        spreads = [float(np.sqrt(variance(*one.sum(1)))) for one in within]
-        counts = [int(one[0].sum()) for one in within]
+            times = [self._times[side][:, columns[side], place] for side in (0, 1)]
+            replicates = [
+                replicates[side] - self._composition_sums(side, columns[side], every[side]) / times[side]
+                for side in (0, 1)
+            ]
+            z, between = self._apart(every, within, share, replicates, times, difference)
+        delta = cliffs_delta(*(self._histogram[side][place, self._bins[side][columns[side]]] for side in (0, 1)))
+        spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
+        counts = [int(sums[0].sum()) for sums in within]
         layer, head = self.sides[0].plan.heads[place]
         probability = None if z is None else two_sided(z)
         row = ScanDifference(
@@ -161,18 +164,18 @@ class _Sides:
         )
         return row, probability
 
-    def _composed(self, side: int, column: int, strata: Floats) -> Floats:
+    def _composition_sums(self, side: int, column: int, strata: Floats) -> Floats:
         """What each replicate would add up to if each of its texts were the mean of the text's stratum."""
         means = strata[1] / np.maximum(strata[0], 1)
-        found: Floats = self._composition[side][:, :, column] @ means
-        return found
+        sums: Floats = self._composition[side][:, :, column] @ means
+        return sums
 
     def _apart(
         self,
         every: Sequence[Floats],
         within: Sequence[Floats],
         share: Floats,
-        drawn: Sequence[Floats],
+        replicates: Sequence[Floats],
         times: Sequence[Floats],
         difference: float,
     ) -> tuple[float | None, list[float] | None]:
@@ -183,17 +186,17 @@ class _Sides:
         texts are too few.
         Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of variance, 1946.
         """
-        found, doubt = [], 0.0
-        for side, plain, one, means in zip(self.sides, every, within, drawn, strict=True):
-            spread, own = mean_variance(share, one[0], variance(*one))
+        variances, doubt = [], 0.0
+        for side, plain, sums, means in zip(self.sides, every, within, replicates, strict=True):
+            spread, uncertainty = mean_variance(share, sums[0], variance(*sums))
             effect = design_effect(means, _alone(plain)) if side.plan.choice.cluster else 1.0
-            found.append(float(spread) * effect)
-            doubt += float(own) * effect**2
-        total = found[0] + found[1]
+            variances.append(float(spread) * effect)
+            doubt += float(uncertainty) * effect**2
+        total = variances[0] + variances[1]
         if math.isnan(total):
             return None, None
-        shared = 2 * correlation(drawn, times) * math.sqrt(found[0] * found[1])
-        error = math.sqrt(max(total - shared, 0.0))
+        covariance = 2 * correlation(replicates, times) * math.sqrt(variances[0] * variances[1])
+        error = math.sqrt(max(total - covariance, 0.0))
         free = total * total / doubt if doubt > 0 else math.inf
         width = reach(free) * error if error > 0 else 0.0
         if math.isinf(width):
@@ -208,13 +211,13 @@ def _alone(strata: Floats) -> float:
     return float(mean_variance(there[0] / there[0].sum(), there[0], variance(*there))[0])
 
 
-def _of_pairs(drawn: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
+def _of_pairs(differences: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
     """z of pairs' difference and its 95% interval, from the differences of replicates. units: texts, or clusters of
     them; None for both where these are too few."""
     if units < LEAST_TEXTS * FEWER:
         return None, None
     free = units - 1
-    error = float(drawn.std(ddof=1)) * math.sqrt(units / free)
+    error = float(differences.std(ddof=1)) * math.sqrt(units / free)
     width = reach(free) * error
     z = deviate(difference / error, free) if error > 0 else None
     return z, [difference - width, difference + width]

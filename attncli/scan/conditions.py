@@ -28,7 +28,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Link:
+class MatchedLink:
     """A link that was found: which of the batch's texts, and where."""
 
     text: int
@@ -41,24 +41,24 @@ class Link:
 
 def parse(text: str) -> Condition:
     """A condition as written. Raises UsageError for what is none, or for one that would keep nearly every link."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for piece in text.split():
         match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
         if match is None:
             raise UsageError(f"--find {text!r}: {piece!r} is no condition", expected=EXPECTED)
         name, value = (match[1], match[2]) if match[1] else (match[3], match[4])
-        if name in found:
+        if name in values:
             raise UsageError(f"--find {text!r} says {name} twice", expected=EXPECTED)
-        found[name] = value
-    least = float(found.get("weight", "0"))
+        values[name] = value
+    least = float(values.get("weight", "0"))
     if least > 1:
         raise UsageError(f"--find {text!r}: no weight reaches {least:g}", expected="a weight from 0 to 1")
-    if not {"from", "to"} & set(found) and (least < 0.5 or "head" not in found):
+    if not {"from", "to"} & set(values) and (least < 0.5 or "head" not in values):
         raise UsageError(
             f"--find {text!r} would keep links of nearly every text",
             expected="a token, or a head and a weight from 0.5",
         )
-    return Condition(found.get("from"), found.get("to"), least, parse_heads(found.get("head", "")))
+    return Condition(values.get("from"), values.get("to"), least, parse_heads(values.get("head", "")))
 
 
 def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
@@ -74,13 +74,13 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
 
 def places(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
     """The queries and keys of a text that the condition is about; None where there are none."""
-    found = []
-    for wanted in (condition.source, condition.target):
-        at = [token.index for token in tokens if wanted is None or plain(token.text) == wanted.casefold()]
-        if not at:
+    indices = []
+    for text in (condition.source, condition.target):
+        matches = [token.index for token in tokens if text is None or plain(token.text) == text.casefold()]
+        if not matches:
             return None
-        found.append(np.array(at, np.int64))
-    return found[0], found[1]
+        indices.append(np.array(matches, np.int64))
+    return indices[0], indices[1]
 
 
 def plain(text: str) -> str:
@@ -97,19 +97,23 @@ def links(
     *,
     first: int,
     first_head: int,
-) -> list[Link]:
+) -> list[MatchedLink]:
     """The links of a layer that meet the condition. weights: [text, head, row, key] from query `first` and head
     `first_head` on; where: `places` of each text."""
-    held = range(first_head, first_head + weights.shape[1])
-    heads = [head for at, head in condition.heads if at == layer and head in held] if condition.heads else list(held)
-    found = []
+    head_range = range(first_head, first_head + weights.shape[1])
+    heads = (
+        [head for head_layer, head in condition.heads if head_layer == layer and head in head_range]
+        if condition.heads
+        else list(head_range)
+    )
+    matched_links = []
     for text, place in enumerate(where):
         if place is None or not heads:
             continue
-        shown = np.asarray(backend.numpy(weights[text]), np.float64)[[head - first_head for head in heads]]
-        queries = place[0][(place[0] >= first) & (place[0] < first + shown.shape[1])]
-        part = shown[:, queries - first][:, :, place[1]]
+        weight_rows = np.asarray(backend.numpy(weights[text]), np.float64)[[head - first_head for head in heads]]
+        queries = place[0][(place[0] >= first) & (place[0] < first + weight_rows.shape[1])]
+        part = weight_rows[:, queries - first][:, :, place[1]]
         for head, query, key in np.argwhere((part >= condition.least) & (part > 0)).tolist():
             weight = float(part[head, query, key])
-            found.append(Link(text, layer, heads[head], int(queries[query]), int(place[1][key]), weight))
-    return found
+            matched_links.append(MatchedLink(text, layer, heads[head], int(queries[query]), int(place[1][key]), weight))
+    return matched_links

@@ -62,37 +62,37 @@ def format_of(name: str) -> Format:
 
 
 def find(
-    asked: Sequence[str], *, out: Path | None = None, note: Callable[[str], None] = lambda message: None
+    names: Sequence[str], *, out: Path | None = None, note: Callable[[str], None] = lambda message: None
 ) -> list[str]:
     """The files that names, folders and globs stand for, in order: as asked, and by name within a folder or glob.
 
     `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a folder or glob: `out`,
     and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there.
     """
-    found: list[str] = []
+    files: list[str] = []
     scans = _Scans(out)
-    for name in asked:
+    for name in names:
         if name == "-" or "://" in name:
-            found.append(name)
+            files.append(name)
             continue
         path = Path(name)
         if is_there(path) and path.is_dir():
-            inside = sorted(str(one) for one in path.rglob("*") if one.is_file() and _is_corpus(one))
-            inside = [one for one in inside if not scans.hold(one, path)]
+            inside = sorted(str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry))
+            inside = [entry for entry in inside if not scans.hold(entry, path)]
         else:
-            inside = [name] if path.is_file() else [one for one in sorted(_matching(name)) if not scans.hold(one)]
+            inside = [name] if path.is_file() else [entry for entry in sorted(_matching(name)) if not scans.hold(entry)]
         if not inside:
             raise InputError(
                 f"there is no corpus {name!r}",
                 expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files",
             )
-        found += inside
+        files += inside
     for folder in scans.passed:
         note(f"{folder} was written by a scan, and is no part of the corpus")
-    if len(found) != len(set(found)):
-        twice = next(name for at, name in enumerate(found) if name in found[:at])
+    if len(files) != len(set(files)):
+        twice = next(name for index, name in enumerate(files) if name in files[:index])
         raise UsageError(f"{twice!r} is named twice", expected="each file once")
-    return found
+    return files
 
 
 class _Scans:
@@ -122,7 +122,7 @@ class _Scans:
 
 def _matching(pattern: str) -> list[str]:
     """Files that a pattern with `*`, `?` or `**` matches."""
-    return [one for one in glob(pattern, recursive=True) if Path(one).is_file()]  # noqa: PTH207 - `..` and absolute ones
+    return [file_name for file_name in glob(pattern, recursive=True) if Path(file_name).is_file()]  # noqa: PTH207 - `..` and absolute ones
 
 
 def _is_corpus(path: Path) -> bool:
@@ -146,22 +146,22 @@ def _record(raw: bytes, file: int, line: int, format: Format, cluster: str) -> R
     if not text.strip():
         return Record(file, line, None, "empty")
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return Record(file, line, None, "undecodable")
-    if not isinstance(found, dict) or not isinstance(found.get(format.field), str):
+    if not isinstance(value, dict) or not isinstance(value.get(format.field), str):
         return Record(file, line, None, "undecodable")
-    group = found.get(cluster) if cluster else ""
-    return _text(file, line, found[format.field], "" if group is None else str(group))
+    group = value.get(cluster) if cluster else ""
+    return _text(file, line, value[format.field], "" if group is None else str(group))
 
 
 def _text(file: int, line: int, text: str, cluster: str = "") -> Record:
-    stripped = text.strip()
+    content = text.strip()
     try:
-        stripped.encode()
+        content.encode()
     except UnicodeEncodeError:  # half of a character, as JSON can name it
         return Record(file, line, None, "undecodable")
-    return Record(file, line, stripped, cluster=cluster) if stripped else Record(file, line, None, "empty")
+    return Record(file, line, content, cluster=cluster) if content else Record(file, line, None, "empty")
 
 
 def parquet(path: str) -> Any:
@@ -176,9 +176,9 @@ def parquet(path: str) -> Any:
         raise InputError(f"this is no Parquet file: {error}", where=path) from error
 
 
-def columns_of(opened: Any, path: str, format: Format, cluster: str) -> list[str]:
+def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> list[str]:
     """The columns of a Parquet file that a scan reads. Raises InputError for one that is not there."""
-    names = list(opened.schema_arrow.names)
+    names = list(parquet_file.schema_arrow.names)
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
     for name in columns:
         if name not in names:
@@ -192,14 +192,14 @@ def records_of_parquet(
     path: str, *, file: int, first: int, count: int, format: Format, cluster: str
 ) -> Iterator[Record]:
     """`count` rows from row `first` on; only the row groups that hold them are read."""
-    opened = parquet(path)
-    columns = columns_of(opened, path, format, cluster)
+    parquet_file = parquet(path)
+    columns = columns_of(parquet_file, path, format, cluster)
     start = 0
-    for group in range(opened.num_row_groups):
-        rows = opened.metadata.row_group(group).num_rows
+    for group in range(parquet_file.num_row_groups):
+        rows = parquet_file.metadata.row_group(group).num_rows
         low, high = max(first, start), min(first + count, start + rows)
         if low < high:
-            table = opened.read_row_group(group, columns=columns).slice(low - start, high - low)
+            table = parquet_file.read_row_group(group, columns=columns).slice(low - start, high - low)
             groups = table.column(cluster).to_pylist() if cluster else [""] * (high - low)
             for line, (text, group_name) in enumerate(
                 zip(table.column(format.field).to_pylist(), groups, strict=True), low

@@ -13,41 +13,41 @@ from attncli.errors import InputError
 from attncli.inputs.file_opening import open_regular
 from attncli.inputs.npy import read_npy_data, read_npy_header
 from attncli.scan.corpus import Record
-from attncli.scan.shard_files import PLANNING, written
+from attncli.scan.shard_files import PLANNING, synced_writer
 from attncli.scan.text_hash import text_hash
 
 MOST = 10**7
 """Texts above which repeated ones are not looked for."""
 
 
-def repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
+def find_repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
     """(file, line) of every text that an earlier one equals, ascending; texts are compared stripped and composed
     (NFC)."""
-    seen: set[int] = set()
-    found = []
+    hashes: set[int] = set()
+    places = []
     for record in records:
         if record.text is None:
             continue
         # two seeds: 128 bits, so that different texts are never taken for equal
         key = text_hash(record.text) << 64 | text_hash(record.text, 1)
-        if key in seen:
-            found.append((record.file, record.line))
-        seen.add(key)
-    return sorted(found)
+        if key in hashes:
+            places.append((record.file, record.line))
+        hashes.add(key)
+    return sorted(places)
 
 
-def drawn(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]) -> int:
+def sample_threshold(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]) -> int:
     """The largest hash among the `sample` smallest of all texts: those up to it are drawn, whatever their order."""
-    held: list[int] = []
+    smallest: list[int] = []
     for record in records:
         if record.text is None or (record.file, record.line) in left_out:
             continue
         number = -text_hash(record.text, seed)
-        if len(held) < sample:
-            heapq.heappush(held, number)
-        elif number > held[0]:
-            heapq.heapreplace(held, number)
-    return -held[0] if held else 0
+        if len(smallest) < sample:
+            heapq.heappush(smallest, number)
+        elif number > smallest[0]:
+            heapq.heapreplace(smallest, number)
+    return -smallest[0] if smallest else 0
 
 
 def name_of(digest: str) -> str:
@@ -55,11 +55,11 @@ def name_of(digest: str) -> str:
     return f"duplicates-{digest[:16]}.npy"
 
 
-def write_duplicates(folder: Path, found: list[tuple[int, int]]) -> str:
+def write_duplicates(folder: Path, places: list[tuple[int, int]]) -> str:
     """Keep the list beside the plan; returns its sha256. Raises AttnError where it cannot be written."""
-    array = np.array(found, np.int64).reshape((-1, 2))
+    array = np.array(places, np.int64).reshape((-1, 2))
     digest = hashlib.sha256(array.tobytes()).hexdigest()
-    with written(folder / name_of(digest), PLANNING) as stream:
+    with synced_writer(folder / name_of(digest), PLANNING) as stream:
         np.save(stream, array, allow_pickle=False)
     return digest
 

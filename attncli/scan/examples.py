@@ -23,13 +23,13 @@ class Examples:
 
     def __init__(self, columns: int, heads: int, top: int) -> None:
         self.top = top
-        self.held: Ints = np.full((len(FIELDS), columns, heads, top), -1, np.int64)
-        self.held[0] = NONE
+        self.table: Ints = np.full((len(FIELDS), columns, heads, top), -1, np.int64)
+        self.table[0] = NONE
 
     @property
     def fields(self) -> dict[str, Ints]:
         """What is kept by name, [column, head, place]."""
-        return dict(zip(FIELDS, self.held, strict=True))
+        return dict(zip(FIELDS, self.table, strict=True))
 
     def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
         """Take texts' values [text, column, head]; `NONE` where there is none.
@@ -39,27 +39,27 @@ class Examples:
         """
         if not self.top:
             return
-        entered = np.argwhere((values >= self.held[0, ..., -1]).any(0))
-        for start in range(0, len(entered), PIECE):
-            column, head = entered[start : start + PIECE].T
+        candidates = np.argwhere((values >= self.table[0, ..., -1]).any(0))
+        for start in range(0, len(candidates), PIECE):
+            column, head = candidates[start : start + PIECE].T
             new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)
             new[0] = values[:, column, head].T
-            for at, name in enumerate(("hash", "file", "line"), 1):
-                new[at] = places[name]
+            for field_index, name in enumerate(("hash", "file", "line"), 1):
+                new[field_index] = places[name]
             new[4:] = links[..., head].transpose(0, 2, 1)
-            best = _best(np.concatenate([self.held[:, column, head], new], -1), self.top)
+            best = _best(np.concatenate([self.table[:, column, head], new], -1), self.top)
             best[4:, best[0] == NONE] = -1
-            self.held[:, column, head] = best
+            self.table[:, column, head] = best
 
-    def take(self, other: dict[str, Ints]) -> None:
+    def take(self, shard_fields: dict[str, Ints]) -> None:
         """Take another shard's examples."""
-        every = np.concatenate([self.held, np.stack([other[name] for name in FIELDS])], -1)
-        self.held = _best(every, self.top)
+        every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
+        self.table = _best(every, self.top)
 
     def lines(self) -> set[tuple[int, int]]:
         """Which texts are examples: (file, line)."""
-        there = self.held[0] != NONE
-        return set(zip(self.held[2][there].tolist(), self.held[3][there].tolist(), strict=True))
+        there = self.table[0] != NONE
+        return set(zip(self.table[2][there].tolist(), self.table[3][there].tolist(), strict=True))
 
 
 def _best(every: Ints, top: int) -> Ints:
@@ -72,5 +72,5 @@ def _best(every: Ints, top: int) -> Ints:
 def strongest(backend: Backend, weights: Array) -> Ints:
     """The (query, key) of the largest weight of each text and head, [2, text, head], out of weights
     [text, head, query, key]."""
-    shown: Any = backend.numpy(weights)
-    return np.stack(np.divmod(shown.reshape((*shown.shape[:2], -1)).argmax(-1), shown.shape[-1]))
+    array: Any = backend.numpy(weights)
+    return np.stack(np.divmod(array.reshape((*array.shape[:2], -1)).argmax(-1), array.shape[-1]))

@@ -25,10 +25,10 @@ NEAREST = 1e-3
 """Where the bins of signed quantities begin on either side of 0."""
 
 
-def fixed(values: Floats) -> Ints:
+def to_fixed(values: Floats) -> Ints:
     """Values in multiples of 2⁻²⁴, NaN as 0."""
-    found: Ints = np.rint(np.nan_to_num(values) * ONE).astype(np.int64)
-    return found
+    integers: Ints = np.rint(np.nan_to_num(values) * ONE).astype(np.int64)
+    return integers
 
 
 HALF = 22
@@ -44,8 +44,8 @@ def squares(values: Ints) -> Ints:
 
 def square_sum(parts: Floats) -> Floats:
     """What `squares` stand for, as float64. parts: [3, ...]."""
-    found: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(ONE) ** 2
-    return found
+    total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(ONE) ** 2
+    return total
 
 
 UPPER = 32
@@ -60,8 +60,8 @@ def halves(values: Ints) -> Ints:
 
 def from_halves(parts: Floats) -> Floats:
     """What `halves` stand for, as float64. parts: [2, ...]."""
-    found: Floats = (parts[0] * 2.0**UPPER + parts[1]) / float(ONE)
-    return found
+    total: Floats = (parts[0] * 2.0**UPPER + parts[1]) / float(ONE)
+    return total
 
 
 @dataclass(frozen=True)
@@ -88,37 +88,37 @@ class Scale:
 
     def bins(self, values: Floats) -> Ints:
         """The bin of each value, 0 to `count` − 1; values beyond the last bin are in it."""
-        known = np.nan_to_num(values)
+        finite = np.nan_to_num(values)
         match self.kind:
             case "share":
-                found = np.floor(known * SHARES)
+                bins = np.floor(finite * SHARES)
             case "size":
-                found = _steps(known, SMALLEST)
+                bins = _steps(finite, SMALLEST)
             case _:
-                found = SIDE + np.sign(known) * np.minimum(_steps(np.abs(known), NEAREST), SIDE - 1)
-        return np.clip(found, 0, self.count - 1).astype(np.int64)
+                bins = SIDE + np.sign(finite) * np.minimum(_steps(np.abs(finite), NEAREST), SIDE - 1)
+        return np.clip(bins, 0, self.count - 1).astype(np.int64)
 
     def centres(self) -> Floats:
         """The value that stands for each bin, ascending."""
-        at = np.arange(self.count)
+        index = np.arange(self.count)
         match self.kind:
             case "share":
-                return (at + 0.5) / SHARES
+                return (index + 0.5) / SHARES
             case "size":
-                return _middles(at, SMALLEST)
+                return _middles(index, SMALLEST)
             case _:
-                return np.sign(at - SIDE) * _middles(np.abs(at - SIDE), NEAREST)
+                return np.sign(index - SIDE) * _middles(np.abs(index - SIDE), NEAREST)
 
 
 def _steps(size: Floats, least: float) -> Floats:
     """Which logarithmic bin each size is in: 0 below `least`."""
-    found: Floats = np.floor(np.log(np.maximum(size, least) / least) / STEP) + (size >= least)
-    return found
+    steps: Floats = np.floor(np.log(np.maximum(size, least) / least) / STEP) + (size >= least)
+    return steps
 
 
-def _middles(at: Ints, least: float) -> Floats:
+def _middles(index: Ints, least: float) -> Floats:
     """The sizes that stand for logarithmic bins."""
-    return np.where(at == 0, 0.0, least * np.exp((at - 0.5) * STEP))
+    return np.where(index == 0, 0.0, least * np.exp((index - 0.5) * STEP))
 
 
 def scale_of(metric: Metric) -> Scale:
@@ -128,11 +128,11 @@ def scale_of(metric: Metric) -> Scale:
     return Scale("share") if metric.high is not None and metric.high <= 1 and metric.low >= 0 else Scale("size")
 
 
-def quantiles(histogram: Ints, scale: Scale, at: tuple[float, ...]) -> list[float | None]:
+def quantiles(histogram: Ints, scale: Scale, shares: tuple[float, ...]) -> list[float | None]:
     """Quantiles of a histogram [bin]; None for an empty one."""
     total = int(histogram.sum())
     if total == 0:
-        return [None] * len(at)
+        return [None] * len(shares)
     up_to = np.cumsum(histogram)
-    places = [int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in at]
+    places = [int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in shares]
     return [float(scale.centres()[place]) for place in places]

@@ -71,7 +71,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Measures:
+class MeasurePlan:
     """What is measured. metrics: names with the version of each formula. find: conditions of links, as written. top:
     examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …)."""
 
@@ -85,7 +85,7 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScanPlan:
     """files, shards: the corpus as it was, and which ranges of it each shard holds. seed: of draws and replicates.
     isa, torch: the instruction set and the version of torch that it was made with; machines of another set may take
     part, which each shard tells of itself. repeats: duplicate and induction scores of each head on random repeats,
@@ -94,7 +94,7 @@ class Plan:
     schema: str
     version: str
     model: ModelPlan
-    measures: Measures
+    measures: MeasurePlan
     choice: Choice
     files: tuple[File, ...]
     shards: tuple[tuple[Range, ...], ...]
@@ -109,7 +109,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """sha256 of all that the numbers depend on."""
-        return hashlib.sha256(msgspec.json.encode(_compared(self))).hexdigest()
+        return hashlib.sha256(msgspec.json.encode(_comparable(self))).hexdigest()
 
     @property
     def texts(self) -> int:
@@ -132,21 +132,21 @@ class Plan:
         return tuple(name for name, _ in self.measures.metrics)
 
 
-def _compared(plan: Plan) -> dict[str, Any]:
+def _comparable(plan: ScanPlan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
     corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
-    found = _written(plan)
+    values = _written(plan)
     # a plan that was read without one of these has none
-    found.pop("isa", None)
-    found.setdefault("torch", "")
-    found.pop("repeats", None)  # a plan that was read without them has none
-    del found["model"]["name"]
-    for file in found["files"]:
+    values.pop("isa", None)
+    values.setdefault("torch", "")
+    values.pop("repeats", None)  # a plan that was read without them has none
+    del values["model"]["name"]
+    for file in values["files"]:
         del file["name"], file["path"], file["copied"]
-    return found
+    return values
 
 
-def _written(plan: Plan) -> dict[str, Any]:
+def _written(plan: ScanPlan) -> dict[str, Any]:
     """What stands in the plan's file: choices that came later are there only where they were made."""
     found: dict[str, Any] = msgspec.to_builtins(plan)
     if not plan.choice.skip_unknown:
@@ -154,7 +154,7 @@ def _written(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def write(plan: Plan, folder: Path) -> Plan:
+def write(plan: ScanPlan, folder: Path) -> ScanPlan:
     """Put the plan into the folder; the plan that holds is returned, which may have been there before.
 
     The plan that was there is returned with the places that its corpus has now; they take the place of the old ones
@@ -170,7 +170,7 @@ def write(plan: Plan, folder: Path) -> Plan:
             with suppress(FileExistsError):  # who comes second compares
                 os.link(beside, folder / NAME)
                 return plan
-        there = _there(folder)
+        there = _read_plan(folder)
         try:
             _agree(there, plan, folder)
         except UsageError:
@@ -189,7 +189,7 @@ def write(plan: Plan, folder: Path) -> Plan:
             beside.unlink()
 
 
-def _write_beside(plan: Plan, path: Path) -> None:
+def _write_beside(plan: ScanPlan, path: Path) -> None:
     """Write a plan to the disk under a name that nobody reads."""
     raw = msgspec.json.format(msgspec.json.encode(_written(plan)), indent=1)
     if len(raw) > LARGEST:
@@ -203,42 +203,42 @@ def _write_beside(plan: Plan, path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def moved_to(plan: Plan, paths: Sequence[str]) -> Plan:
+def moved_to(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
     """The plan with its files at other places."""
     files = tuple(replace(file, path=path) for file, path in zip(plan.files, paths, strict=True))
     return replace(plan, files=files)
 
 
-def read(folder: Path) -> Plan:
+def read(folder: Path) -> ScanPlan:
     """The plan of a scan. Raises InputError where there is none, or it is no plan, or one of other shards."""
-    found, path = _there(folder), folder / NAME
-    if found.schema != SCHEMA:
+    plan, path = _read_plan(folder), folder / NAME
+    if plan.schema != SCHEMA:
         raise InputError(
-            f"another version of attn made this scan: its plan is {found.schema!r}", where=str(path), expected=SCHEMA
+            f"another version of attn made this scan: its plan is {plan.schema!r}", where=str(path), expected=SCHEMA
         )
-    return found
+    return plan
 
 
-def _there(folder: Path) -> Plan:
+def _read_plan(folder: Path) -> ScanPlan:
     path = folder / NAME
     try:
         path.stat()
     except OSError as error:
-        said = f"there is no scan here: {error.strerror or error}"
-        raise InputError(said, where=str(path), expected=EXPECTED) from error
+        reason = f"there is no scan here: {error.strerror or error}"
+        raise InputError(reason, where=str(path), expected=EXPECTED) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
-        found = msgspec.json.decode(raw, type=Plan)
+        plan = msgspec.json.decode(raw, type=ScanPlan)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"this is no plan of a scan: {error}", where=str(path)) from error
-    if (layers := found.model.layers) != (count := len(found.model.heads)):
-        said = f"{layers} layers with heads of {count}"
-        raise InputError(f"this is no plan of a scan: {said}", where=str(path))
-    return found
+    if (layers := plan.model.layers) != (count := len(plan.model.heads)):
+        reason = f"{layers} layers with heads of {count}"
+        raise InputError(f"this is no plan of a scan: {reason}", where=str(path))
+    return plan
 
 
-def _agree(there: Plan, asked: Plan, folder: Path) -> None:
-    old, new = _compared(there), _compared(asked)
+def _agree(there: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
+    old, new = _comparable(there), _comparable(new_plan)
     if old == new:
         return
     name, before, now = _difference(old, new, "")
@@ -255,7 +255,7 @@ def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
     the plan that holds speaks of stays."""
     kept: set[Path] = set()
     with suppress(AttnError):
-        there = _there(folder)
+        there = _read_plan(folder)
         kept = _beside(there.files, folder, there.choice.duplicates)
     for path in _beside(files, folder, duplicates) - kept:
         with suppress(OSError):
@@ -264,8 +264,8 @@ def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
 
 def _beside(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
     """The files that a plan speaks of and that stand in its folder."""
-    found = {folder / COPIES / file.path for file in files if file.copied}
-    return found | ({folder / name_of(duplicates)} if duplicates else set())
+    paths = {folder / COPIES / file.path for file in files if file.copied}
+    return paths | ({folder / name_of(duplicates)} if duplicates else set())
 
 
 def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
@@ -274,22 +274,22 @@ def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
             if old[key] != new.get(key):
                 return _difference(old[key], new.get(key), f"{name}.{key}" if name else key)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
-        for at, (one, other) in enumerate(zip(old, new, strict=True)):
-            if one != other:
-                return _difference(one, other, f"{name}[{at}]")
+        for index, (old_entry, new_entry) in enumerate(zip(old, new, strict=True)):
+            if old_entry != new_entry:
+                return _difference(old_entry, new_entry, f"{name}[{index}]")
     return name, _short(old, new), _short(new, old)
 
 
-def _short(value: Any, other: Any) -> str:
+def _short(value: Any, second: Any) -> str:
     """A value in few words; of a list how long it is, and the names that the other list lacks."""
     if not isinstance(value, list | tuple | dict):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:77]}…"
-    named = [_name(one) for one in value if not isinstance(other, list | tuple) or one not in other]
-    own = [name for name in named if name]
-    if not own:
+    entry_names = [_name(entry) for entry in value if not isinstance(second, list | tuple) or entry not in second]
+    names = [name for name in entry_names if name]
+    if not names:
         return f"{len(value)} entries"
-    return f"{len(value)} entries with {', '.join(own[:NAMES])}{' …' if len(own) > NAMES else ''}"
+    return f"{len(value)} entries with {', '.join(names[:NAMES])}{' …' if len(names) > NAMES else ''}"
 
 
 def _name(entry: Any) -> str:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from attncli import __version__
 from attncli.analysis.labels import NEEDED
-from attncli.analysis.measure import known
+from attncli.analysis.measure import metric_of
 from attncli.analysis.repeat_scores import repeat_scores
 from attncli.arrays.selection import EVERY
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
@@ -31,15 +31,15 @@ from attncli.scan.plan import (
     SCHEMA,
     SHARD,
     Choice,
-    Measures,
+    MeasurePlan,
     ModelPlan,
-    Plan,
+    ScanPlan,
 )
 from attncli.scan.ranges import Range, ShardSize
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ScanRequest:
     """What a scan is asked for; see the options of `attn scan`. metrics: names; format: None for what names tell."""
 
     corpus: tuple[str, ...]
@@ -62,8 +62,14 @@ class Wanted:
 
 
 def make(
-    wanted: Wanted, model: Model, name: str, folder: Path, *, stdin: BinaryIO, note: Callable[[str], None] | None = None
-) -> Plan:
+    request: ScanRequest,
+    model: Model,
+    name: str,
+    folder: Path,
+    *,
+    stdin: BinaryIO,
+    note: Callable[[str], None] | None = None,
+) -> ScanPlan:
     """The plan of a scan of `wanted.corpus` with a model called `name`. folder: the scan's; copies go there.
 
     note: told what is decided on the way, such as that repeated texts are not looked for.
@@ -71,22 +77,22 @@ def make(
     """
     check(model)
     with _withdrawn(folder) as files:
-        return _made(wanted, model, name, folder, stdin, note, files)
+        return _made(request, model, name, folder, stdin, note, files)
 
 
 def _made(
-    wanted: Wanted,
+    wanted: ScanRequest,
     model: Model,
     name: str,
     folder: Path,
     stdin: BinaryIO,
     note: Callable[[str], None] | None,
     files: list[File],
-) -> Plan:
+) -> ScanPlan:
     """The plan; see `make`. files: takes the files of the corpus as they are taken in."""
     metrics = tuple(dict.fromkeys((*wanted.metrics, *(NEEDED if wanted.labels else ()))))
     for one in metrics:
-        known(one)
+        metric_of(one)
     for written in wanted.find:
         _check_heads(conditions.parse(written).heads, model)
     for written in wanted.effects[1:]:
@@ -116,11 +122,11 @@ def _made(
     from attncli.arrays.torch_backend import capability
 
     isa, _, version = capability().partition(" · torch ")
-    made = Plan(
+    made = ScanPlan(
         schema=SCHEMA,
         version=__version__,
         model=_model(model, name),
-        measures=Measures(
+        measures=MeasurePlan(
             tuple((one, metric_version(one)) for one in metrics),
             wanted.labels,
             wanted.words,
@@ -186,7 +192,7 @@ def _order_there(files: Sequence[File], folder: Path) -> list[int]:
     return order if len(order) == len(there) == len(files) else own
 
 
-def found_again(made: Plan, names: Sequence[str], folder: Path) -> Plan:
+def found_again(made: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
     """A plan whose files are where they are now: those of `names` with the same bytes.
 
     folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of the names has.
@@ -205,32 +211,32 @@ def found_again(made: Plan, names: Sequence[str], folder: Path) -> Plan:
     return plan.moved_to(made, paths)
 
 
-def records(made: Plan, folder: Path) -> Iterator[Record]:
+def records(made: ScanPlan, folder: Path) -> Iterator[Record]:
     """All records of the corpus."""
     for shard in made.shards:
         yield from intake.records(made.files, shard, folder / COPIES, made.choice.cluster)
 
 
-def _choice(wanted: Wanted, made: Plan, folder: Path, note: Callable[[str], None] | None) -> Choice:
+def _choice(request: ScanRequest, made: ScanPlan, folder: Path, note: Callable[[str], None] | None) -> Choice:
     left_out: set[tuple[int, int]] = set()
     choice = made.choice
-    if wanted.dedupe:
+    if request.dedupe:
         if made.texts > duplicates.MOST:
             if note is not None:
                 note(f"repeated texts are not looked for: the corpus has more than {duplicates.MOST:,} records")
         else:
-            found = duplicates.repeated(records(made, folder))
-            left_out = set(found)
-            choice = replace(choice, duplicates=duplicates.write_duplicates(folder, found))
-    if wanted.sample:
-        threshold = duplicates.drawn(records(made, folder), wanted.sample, wanted.seed, left_out)
-        choice = replace(choice, sample=wanted.sample, threshold=threshold)
+            repeats = duplicates.find_repeated(records(made, folder))
+            left_out = set(repeats)
+            choice = replace(choice, duplicates=duplicates.write_duplicates(folder, repeats))
+    if request.sample:
+        threshold = duplicates.sample_threshold(records(made, folder), request.sample, request.seed, left_out)
+        choice = replace(choice, sample=request.sample, threshold=threshold)
     return choice
 
 
 def metric_version(name: str) -> str:
     """A short digest of a metric's formula, rows, range and bins: another formula is another version."""
-    metric = known(name)
+    metric = metric_of(name)
     scale = scale_of(metric)
     binned = (scale.kind, scale.count, scale.least, WIDTH)
     said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned)

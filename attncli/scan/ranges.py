@@ -39,67 +39,67 @@ class Ranges:
 
     def __init__(self, size: ShardSize) -> None:
         self._size, self._records = size, 0
-        self._held: dict[int, list[Range]] = {size.usual: [], size.large: []}
+        self._ranges: dict[int, list[Range]] = {size.usual: [], size.large: []}
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(self._held)
+        return tuple(self._ranges)
 
     def count(self, records: int) -> None:
         """So many records have gone by, or are known to come."""
         self._records += records
         if self._records >= self._size.many and self._size.usual != self._size.large:
-            self._held.pop(self._size.usual, None)
+            self._ranges.pop(self._size.usual, None)
 
-    def add(self, size: int, found: Sequence[Range]) -> None:
+    def add(self, size: int, additions: Sequence[Range]) -> None:
         """Take ranges that were cut in a size; no matter whether it is still wanted."""
-        if size in self._held:
-            self._held[size] += found
+        if size in self._ranges:
+            self._ranges[size] += additions
 
     def shards(self) -> list[tuple[Range, ...]]:
         """The ranges of each shard, when all records have gone by; small ones that follow each other share one."""
         size = self.sizes[0]
-        found: list[tuple[Range, ...]] = []
-        held: list[Range] = []
+        shards: list[tuple[Range, ...]] = []
+        shard: list[Range] = []
         records = 0
-        for one in self._held[size]:
-            if held and records + one.count > size:
-                found.append(tuple(held))
-                held, records = [], 0
-            held.append(one)
-            records += one.count
-        return [*found, tuple(held)] if held else found
+        for next_range in self._ranges[size]:
+            if shard and records + next_range.count > size:
+                shards.append(tuple(shard))
+                shard, records = [], 0
+            shard.append(next_range)
+            records += next_range.count
+        return [*shards, tuple(shard)] if shard else shards
 
 
-class Lines:
+class LineCutter:
     """Cuts a file into ranges of `size` lines as its bytes go by. lines: how many have gone by whole."""
 
     def __init__(self, file: int, size: int) -> None:
         self.file, self.size, self.lines = file, size, 0
-        self._first = self._start = self._at = 0
+        self._first = self._start = self._position = 0
         self._part, self._last = hashlib.sha256(), b"\n"
 
     def feed(self, chunk: bytes) -> list[Range]:
         """The ranges that end in the next bytes of the file."""
-        found, done = [], 0
-        while (end := _nth_newline(chunk, done, self._first + self.size - self.lines)) is not None:
-            self._part.update(chunk[done:end])
-            stop, self.lines = self._at + end, self._first + self.size
-            found.append(Range(self.file, self._first, self.size, self._start, stop, self._part.hexdigest()))
-            self._first, self._start, self._part, done = self.lines, stop, hashlib.sha256(), end
-        self.lines += chunk.count(b"\n", done)
-        self._part.update(chunk[done:])
-        self._at += len(chunk)
+        ranges, position = [], 0
+        while (end := _nth_newline(chunk, position, self._first + self.size - self.lines)) is not None:
+            self._part.update(chunk[position:end])
+            stop, self.lines = self._position + end, self._first + self.size
+            ranges.append(Range(self.file, self._first, self.size, self._start, stop, self._part.hexdigest()))
+            self._first, self._start, self._part, position = self.lines, stop, hashlib.sha256(), end
+        self.lines += chunk.count(b"\n", position)
+        self._part.update(chunk[position:])
+        self._position += len(chunk)
         self._last = chunk[-1:]
-        return found
+        return ranges
 
     def end(self) -> list[Range]:
         """The range of what is left, whose last line may have no end; none where nothing is."""
-        if self._at == self._start:
+        if self._position == self._start:
             return []
         self.lines += self._last != b"\n"
         count = self.lines - self._first
-        return [Range(self.file, self._first, count, self._start, self._at, self._part.hexdigest())]
+        return [Range(self.file, self._first, count, self._start, self._position, self._part.hexdigest())]
 
 
 def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:

@@ -28,11 +28,11 @@ from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import AttnError, InputError
 from attncli.inputs.file_opening import read_regular
-from attncli.scan.engines.engine import Ended
+from attncli.scan.engines.engine import ShardOutcome
 from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
-from attncli.scan.plan import EXPECTED, Plan
-from attncli.scan.shard_files import PLANNING, given_up, written
+from attncli.scan.plan import EXPECTED, ScanPlan
+from attncli.scan.shard_files import PLANNING, failure_reasons, synced_writer
 from attncli.scan.statistics import clusters, mean_interval, skewness, variance, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, least_deviation, scale_named
 from attncli.scan.totals import Totals
@@ -49,15 +49,15 @@ MIXED = (
 )
 
 
-def scan_document(totals: Totals, failed: Sequence[Ended] = ()) -> ScanDocument:
-    """The `attn.scan/1` document. failed: shards that were given up."""
+def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) -> ScanDocument:
+    """The `attn.scan/1` document. failed_shards: shards that were given up."""
     plan = totals.plan
-    lost = {one.shard: one.reason for one in failed} | totals.broken
+    lost = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
     return ScanDocument(
         version=__version__,
         plan=_plan(totals),
         done=DonePart(
-            shards=[len(totals.done), len(plan.shards)],
+            shards=[len(totals.done_shards), len(plan.shards)],
             texts=totals.counts.get("texts", 0),
             tokens=totals.counts.get("tokens", 0),
             truncated=totals.counts.get("truncated", 0),
@@ -67,8 +67,8 @@ def scan_document(totals: Totals, failed: Sequence[Ended] = ()) -> ScanDocument:
             skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
             | {reason: count for reason, count in totals.counts.items() if reason == UNKNOWN},
         ),
-        heads=_Heads(totals).parts() if totals.done else [],
-        digest=totals.digest() if totals.done else None,
+        heads=_Heads(totals).parts() if totals.done_shards else [],
+        digest=totals.digest() if totals.done_shards else None,
         warnings=[*((MIXED,) if totals.mixed else ()), *_unknown(totals.counts)],
     )
 
@@ -91,7 +91,7 @@ def write(document: ScanDocument, folder: Path) -> None:
     with suppress(AttnError):
         if read_regular(folder / NAME, what=EXPECTED, limit=LARGEST) == raw:
             return
-    with written(folder / NAME, PLANNING) as stream:
+    with synced_writer(folder / NAME, PLANNING) as stream:
         stream.write(raw)
 
 
@@ -108,20 +108,20 @@ def read(folder: Path) -> ScanDocument:
         ) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
-        found = json.decode(raw, type=ScanDocument)
+        document = json.decode(raw, type=ScanDocument)
     except (ValueError, RecursionError) as error:
         raise InputError(f"this is no document of a scan: {error}", where=str(path)) from error
-    check(found, str(path))
-    return found
+    check(document, str(path))
+    return document
 
 
-def failures(folder: Path) -> list[Ended]:
+def failures(folder: Path) -> list[ShardOutcome]:
     """The shards that any part of a scan gave up, and that nobody has done since."""
-    return [Ended(shard, reason) for shard, reason in sorted(given_up(folder).items())]
+    return [ShardOutcome(shard, reason) for shard, reason in sorted(failure_reasons(folder).items())]
 
 
 def _plan(totals: Totals) -> PlanPart:
-    plan: Plan = totals.plan
+    plan: ScanPlan = totals.plan
     return PlanPart(
         digest=plan.digest,
         model=plan.model.name,
@@ -150,7 +150,7 @@ class _Heads:
         self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
         self.texts = totals.whole("texts")
         # each is the size of a scan's tables: made once, not for every head
-        self.counts = {name: totals.counted(name) for name in COUNTED if name in totals.low}
+        self.counts = {name: totals.count_total(name) for name in COUNTED if name in totals.low}
         self.strata_value = totals.whole("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = totals.whole("value") / self.texts
@@ -183,7 +183,7 @@ class _Heads:
             ScanHead(
                 layer=layer,
                 head=head,
-                metrics={name: self._metric(at, place) for at, name in enumerate(self.totals.plan.metrics)},
+                metrics={name: self._metric(column, place) for column, name in enumerate(self.totals.plan.metrics)},
                 labels=self._labels(place) if self.totals.plan.measures.labels else [],
                 effect=self._effect(place),
                 top=self._examples(place),
@@ -191,66 +191,70 @@ class _Heads:
             for place, (layer, head) in enumerate(self.totals.plan.heads)
         ]
 
-    def _metric(self, at: int, place: int) -> ScanMetric:
-        scale = scale_named(self.columns[at])
-        found = quantiles(self.counts["histogram"][place, self.bins[at]], scale, tuple(QUANTILES.values()))
+    def _metric(self, column: int, place: int) -> ScanMetric:
+        scale = scale_named(self.columns[column])
+        quantile_values = quantiles(
+            self.counts["histogram"][place, self.bins[column]], scale, tuple(QUANTILES.values())
+        )
         return ScanMetric(
-            texts=int(self.texts[at, place]),
-            rows=int(self.counts["rows"][at, place]),
-            mean_texts=_number(self.mean[at, place]),
-            mean_rows=_number(self.by_row[at, place]),
-            sd=_number(self.deviation[at, place]),
-            quantiles=dict(zip(QUANTILES, found, strict=True)),
+            texts=int(self.texts[column, place]),
+            rows=int(self.counts["rows"][column, place]),
+            mean_texts=_number(self.mean[column, place]),
+            mean_rows=_number(self.by_row[column, place]),
+            sd=_number(self.deviation[column, place]),
+            quantiles=dict(zip(QUANTILES, quantile_values, strict=True)),
             quantile_error=scale.error,
-            ci95=self._interval(at, place),
-            baseline=_number(self.baseline[at, place]),
-            strata=self._strata(at, place),
+            ci95=self._interval(column, place),
+            baseline=_number(self.baseline[column, place]),
+            strata=self._strata(column, place),
         )
 
     def _effect(self, place: int) -> ScanEffect | UnsetType:
-        at = self.columns.index(EFFECT) if EFFECT in self.columns else -1
-        if at < 0 or not self.texts[at, place]:
+        column = self.columns.index(EFFECT) if EFFECT in self.columns else -1
+        if column < 0 or not self.texts[column, place]:
             return UNSET
         scale = scale_named(EFFECT)
-        found = quantiles(self.counts["histogram"][place, self.bins[at]], scale, tuple(QUANTILES.values()))
+        quantile_values = quantiles(
+            self.counts["histogram"][place, self.bins[column]], scale, tuple(QUANTILES.values())
+        )
         return ScanEffect(
-            texts=int(self.texts[at, place]),
-            mean=_number(self.mean[at, place]),
-            sd=_number(self.deviation[at, place]),
-            quantiles=dict(zip(QUANTILES, found, strict=True)),
-            ci95=self._interval(at, place),
+            texts=int(self.texts[column, place]),
+            mean=_number(self.mean[column, place]),
+            sd=_number(self.deviation[column, place]),
+            quantiles=dict(zip(QUANTILES, quantile_values, strict=True)),
+            ci95=self._interval(column, place),
         )
 
-    def _interval(self, at: int, place: int) -> list[float] | None:
-        found = self.interval[:, at, place]
-        return None if np.isnan(found).any() else [float(found[0]), float(found[1])]
+    def _interval(self, column: int, place: int) -> list[float] | None:
+        bounds = self.interval[:, column, place]
+        return None if np.isnan(bounds).any() else [float(bounds[0]), float(bounds[1])]
 
-    def _strata(self, at: int, place: int) -> list[Stratum]:
-        counted, value = self.counts["strata_texts"], self.strata_value
+    def _strata(self, column: int, place: int) -> list[Stratum]:
+        text_counts, value = self.counts["strata_texts"], self.strata_value
         return [
             Stratum(
                 most=STRATA[stratum] if stratum < len(STRATA) else None,
                 texts=int(count),
-                mean=float(value[stratum, at, place] / count),
+                mean=float(value[stratum, column, place] / count),
             )
-            for stratum, count in enumerate(counted[:, at, place])
+            for stratum, count in enumerate(text_counts[:, column, place])
             if count
         ]
 
     def _labels(self, place: int) -> list[ScanLabel]:
-        found = []
+        labels = []
         repeats = {(layer, head): scores for layer, head, *scores in self.totals.plan.repeats}
         for label in LABELS.values():
-            one = (
-                self._repeated(label, repeats, place)
+            scan_label = (
+                self._repeat_label(label, repeats, place)
                 if label.score.startswith("repeats_")
                 else self._label(label, place)
             )
-            if one is not None:
-                found.append(one)
-        return found
+            if scan_label is not None:
+                labels.append(scan_label)
+        return labels
 
-    def _repeated(self, label: Label, repeats: dict[tuple[int, int], list[float]], place: int) -> ScanLabel | None:
+    def _repeat_label(self, label: Label, repeats: dict[tuple[int, int], list[float]], place: int) -> ScanLabel | None:
         scores = repeats.get(self.totals.plan.heads[place])
         score = None if scores is None else scores[label.score == "repeats_induction"]
         if score is None or score < label.threshold:
@@ -261,17 +265,17 @@ class _Heads:
         )  # fmt: skip
 
     def _label(self, label: Label, place: int) -> ScanLabel | None:
-        at = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
+        column = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
         earned_in = int(self.counts["label_texts"][METRIC_LABELS.index(label), place])
-        texts = int(self.texts[at, place])
-        score, even = self.mean[at, place], self.baseline[at, place]
-        between = self._interval(at, place)
+        texts = int(self.texts[column, place])
+        score, even = self.mean[column, place], self.baseline[column, place]
+        between = self._interval(column, place)
         least = label.threshold if label.name == "broad" else max(label.threshold, MARGIN * even)
-        earned = bool(score >= least)
+        is_earned = bool(score >= least)
         borderline = between is None or between[0] < least <= between[1]
-        if not earned and not earned_in and (between is None or not borderline):
+        if not is_earned and not earned_in and (between is None or not borderline):
             return None
-        alone = float(self.units[at, place] / texts) if texts else 0.0
+        alone = float(self.units[column, place] / texts) if texts else 0.0
         share = wilson(earned_in * alone, texts * alone)
         detail = None
         if label.score == "positional":
@@ -285,29 +289,29 @@ class _Heads:
             texts=earned_in / texts if texts else None,
             texts_ci95=None if share is None else list(share),
             ci95=between,
-            earned=earned,
+            earned=is_earned,
             borderline=borderline,
         )
 
     def _examples(self, place: int) -> list[ScanExample]:
-        held, totals = self.totals.examples, self.totals
-        found = []
-        for at, name in enumerate(self.columns):
+        arrays, totals = self.totals.examples, self.totals
+        examples = []
+        for column, name in enumerate(self.columns):
             if name == POSITIONAL:
                 continue
-            for rank in range(held["value"].shape[-1]):
+            for rank in range(arrays["value"].shape[-1]):
                 value, file, line, query, key = (
-                    int(held[field][at, place, rank]) for field in ("value", "file", "line", "query", "key")
+                    int(arrays[field][column, place, rank]) for field in ("value", "file", "line", "query", "key")
                 )
                 if value == NONE:
                     break
-                found.append(
+                examples.append(
                     ScanExample(
                         metric=name, value=value / ONE, shard=totals.shards[file, line], file=file, line=line,
                         text=totals.texts[file, line], query=None if query < 0 else query, key=None if key < 0 else key,
                     )
                 )  # fmt: skip
-        return found
+        return examples
 
 
 def _number(value: Floats | float) -> float | None:

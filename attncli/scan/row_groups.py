@@ -22,28 +22,28 @@ def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
 def cuts(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
     """Pieces of `size` rows each: (first row, rows, sha256 over the digests of the row groups that hold them)."""
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
-    found = []
+    pieces = []
     for first in range(0, starts[-1], size):
         count = min(size, starts[-1] - first)
-        found.append((first, count, _whole(groups[at][1] for at in _holding(starts, first, count))))
-    return found
+        pieces.append((first, count, _whole(groups[number][1] for number in _holding(starts, first, count))))
+    return pieces
 
 
 def digest_of(path: str, first: int, count: int, format: Format, cluster: str) -> str:
     """What `cuts` tells of rows first..first+count-1, read anew."""
     meta = parquet(path).metadata
-    starts = list(accumulate((meta.row_group(at).num_rows for at in range(meta.num_row_groups)), initial=0))
+    starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))
     return _whole(digest for _, digest in _digests(path, _holding(starts, first, count), format, cluster))
 
 
 def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
-    opened = parquet(path)
-    columns = columns_of(opened, path, format, cluster)
+    parquet_file = parquet(path)
+    columns = columns_of(parquet_file, path, format, cluster)
     with Path(path).open("rb") as stream:
         for number in groups:
-            group, digest = opened.metadata.row_group(number), hashlib.sha256()
-            for at in range(group.num_columns):
-                chunk = group.column(at)
+            group, digest = parquet_file.metadata.row_group(number), hashlib.sha256()
+            for column_number in range(group.num_columns):
+                chunk = group.column(column_number)
                 if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
                     starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
                     stream.seek(min(start for start in starts if start is not None))

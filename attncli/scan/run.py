@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attncli.errors import UsageError
-from attncli.scan.engines.engine import Ended, Engine, Job
-from attncli.scan.plan import Plan
+from attncli.scan.engines.engine import Engine, Job, ShardOutcome
+from attncli.scan.plan import ScanPlan
 from attncli.scan.report import failures
 from attncli.scan.shard_files import give_up, is_done, path_of, remove
 from attncli.scan.totals import Totals, total
 
 
 @dataclass(frozen=True)
-class Part:
+class ScanPart:
     """One of `count` parts of a scan that run side by side; number counts from 1."""
 
     number: int = 1
@@ -35,13 +35,13 @@ LONGEST_PART = 6
 """Digits of the number of a part."""
 
 
-def parse_part(text: str) -> Part:
+def parse_part(text: str) -> ScanPart:
     """A part as written: `2/8`. Raises UsageError."""
     number, slash, count = text.partition("/")
     counts = all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_PART for part in (number, count))
     if not (slash and counts and 1 <= int(number) <= int(count) <= 100_000):
         raise UsageError(f"--part is {text!r}", expected="I/N with I from 1 to N, such as 2/8")
-    return Part(int(number), int(count))
+    return ScanPart(int(number), int(count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,55 +51,55 @@ class Outcome:
     files were found broken."""
 
     totals: Totals | None
-    failed: list[Ended] = field(default_factory=list)
-    elsewhere: list[Ended] = field(default_factory=list)
-    computed: int = 0
-    recomputed: list[int] = field(default_factory=list)
+    failed_shards: list[ShardOutcome] = field(default_factory=list)
+    elsewhere: list[ShardOutcome] = field(default_factory=list)
+    computed_count: int = 0
+    recomputed_shards: list[int] = field(default_factory=list)
 
 
 def run(
-    plan: Plan,
+    plan: ScanPlan,
     folder: Path,
     model: str,
     engine: Engine,
     *,
-    part: Part = Part(),
+    part: ScanPart = ScanPart(),
     progress: Callable[[int], None] | None = None,
-    ended: Callable[[Ended], None] | None = None,
+    on_shard: Callable[[ShardOutcome], None] | None = None,
 ) -> Outcome:
     """Compute what is missing of a scan's part, then add up everything if nothing is missing any more.
 
-    progress: told texts as they are done; ended: told what became of each shard.
+    progress: told texts as they are done; on_shard: told what became of each shard.
     """
     shards = part.shards(range(len(plan.shards)))
     broken = _broken(plan, folder, [shard for shard in shards if is_done(folder, shard)])
-    left = missing(plan, folder, part)
-    failed, computed = [], 0
-    if left:
-        for one in engine.run(Job(plan, folder, model, part.name, progress), left):
-            if one.reason:
-                failed.append(one)
-                give_up(folder, one.shard, one.reason, part.name)
+    missing_shards = missing(plan, folder, part)
+    failed_shards, computed_count = [], 0
+    if missing_shards:
+        for outcome in engine.run(Job(plan, folder, model, part.name, progress), missing_shards):
+            if outcome.reason:
+                failed_shards.append(outcome)
+                give_up(folder, outcome.shard, outcome.reason, part.name)
             else:
-                computed += 1
-                remove(path_of(folder, one.shard, "failed.txt"))
-            if ended is not None:
-                ended(one)
-    own = {one.shard for one in failed}
-    elsewhere = [one for one in failures(folder) if one.shard not in own]
-    lost = own | {one.shard for one in elsewhere}
+                computed_count += 1
+                remove(path_of(folder, outcome.shard, "failed.txt"))
+            if on_shard is not None:
+                on_shard(outcome)
+    failed_numbers = {outcome.shard for outcome in failed_shards}
+    elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
+    lost = failed_numbers | {outcome.shard for outcome in elsewhere}
     others = [shard for shard in missing(plan, folder) if shard not in lost]
-    return Outcome(None if others else total(plan, folder), failed, elsewhere, computed, broken)
+    return Outcome(None if others else total(plan, folder), failed_shards, elsewhere, computed_count, broken)
 
 
-def missing(plan: Plan, folder: Path, part: Part = Part()) -> list[int]:
+def missing(plan: ScanPlan, folder: Path, part: ScanPart = ScanPart()) -> list[int]:
     """The shards of a part that are not done."""
     return [shard for shard in part.shards(range(len(plan.shards))) if not is_done(folder, shard)]
 
 
-def _broken(plan: Plan, folder: Path, done: Sequence[int]) -> list[int]:
+def _broken(plan: ScanPlan, folder: Path, done_shards: Sequence[int]) -> list[int]:
     """Shards whose files cannot be read; they are taken away, and computed again."""
-    found = sorted(total(plan, folder, done).broken)
-    for shard in found:
+    broken_shards = sorted(total(plan, folder, done_shards).broken)
+    for shard in broken_shards:
         remove(path_of(folder, shard, "state.npz"))
-    return found
+    return broken_shards

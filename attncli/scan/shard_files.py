@@ -33,7 +33,7 @@ _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ShardState:
     """What a shard adds up to. arrays: integers by name. facts: what is told in words: counts of texts, the machine,
     texts of the examples."""
 
@@ -52,7 +52,7 @@ def is_done(folder: Path, shard: int) -> bool:
 
 
 @contextmanager
-def written(path: Path, part: str) -> Iterator[BinaryIO]:
+def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
     """A stream whose content becomes the file when the block ends well; the file is on the disk then.
 
     part: which part of the scan writes, told in the temporary file's name. Raises AttnError where it cannot be written.
@@ -90,7 +90,7 @@ def _sync(folder: Path) -> None:
 
 def sweep(folder: Path, part: str) -> None:
     """Remove temporary files that earlier processes of this part, or of planning, left behind on this machine."""
-    prefixes = [temporary(one).rpartition(".")[0] for one in (part, PLANNING)]
+    prefixes = [temporary(name).rpartition(".")[0] for name in (part, PLANNING)]
     for path in (*(folder / FOLDER).glob("*/.*.tmp"), *folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")):
         if _TEMPORARY.fullmatch(path.name) and any(f".{prefix}." in path.name for prefix in prefixes):
             owner = path.name.split(".")[-2]
@@ -109,11 +109,11 @@ def _lives(process: int) -> bool:
     return True
 
 
-def save(folder: Path, shard: int, state: State, part: str) -> None:
+def save(folder: Path, shard: int, state: ShardState, part: str) -> None:
     """Commit a shard."""
     facts = {"facts": json.dumps(state.facts, ensure_ascii=False, sort_keys=True)}
-    with written(path_of(folder, shard, "state.npz"), part) as stream:
-        write_npz(stream, state.arrays, facts, compressed=True)
+    with synced_writer(path_of(folder, shard, "state.npz"), part) as stream:
+        write_npz(stream, state.arrays, facts, deflate=True)
 
 
 def remove(path: Path) -> None:
@@ -126,22 +126,22 @@ def remove(path: Path) -> None:
 
 def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
     """Tell other parts, and who looks later, that a shard has failed; nothing where that cannot be written."""
-    with suppress(AttnError), written(path_of(folder, shard, "failed.txt"), part) as stream:
+    with suppress(AttnError), synced_writer(path_of(folder, shard, "failed.txt"), part) as stream:
         stream.write(reason.encode("utf-8", "replace"))
 
 
-def given_up(folder: Path) -> dict[int, str]:
+def failure_reasons(folder: Path) -> dict[int, str]:
     """The shards that any part gave up and that nobody has done since, each with the reason."""
-    found = {}
+    reasons = {}
     for path in filter(Path.is_file, (folder / FOLDER).glob("*/*.failed.txt")):
         number = path.name.partition(".")[0]
         if number.isascii() and number.isdecimal() and not is_done(folder, int(number)):
             with suppress(OSError), path.open("rb") as stream:  # it is done by now
-                found[int(number)] = stream.read(REASON).decode("utf-8", "replace")
-    return found
+                reasons[int(number)] = stream.read(REASON).decode("utf-8", "replace")
+    return reasons
 
 
-def load(folder: Path, shard: int) -> State:
+def load(folder: Path, shard: int) -> ShardState:
     """A committed shard. Raises InputError for a file that is not whole."""
     path = path_of(folder, shard, "state.npz")
     try:
@@ -154,4 +154,4 @@ def load(folder: Path, shard: int) -> State:
         raise InputError(f"this shard is not whole: {error}", where=str(path)) from error
     if not isinstance(facts, dict):
         raise InputError("this shard is not whole: its facts are no object", where=str(path))
-    return State(arrays, facts)
+    return ShardState(arrays, facts)

@@ -67,8 +67,8 @@ def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
     for none. What rounding leaves of equal texts is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         around = square - value * value / texts
-        found: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(texts - 1, 1)
-    return found
+        result: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(texts - 1, 1)
+    return result
 
 
 def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats, Floats]:
@@ -90,8 +90,8 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
 def reach(free: float) -> float:
     """How many standard errors a 95% interval goes to either side where they are estimated with so many degrees of
     freedom: 1.96 for many; infinite for two or fewer. What `deviate` gives 1.96 for."""
-    left = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free) if free > 0 else 0.0
-    return Z / math.sqrt(left) if left > 0 else math.inf
+    remainder = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free) if free > 0 else 0.0
+    return Z / math.sqrt(remainder) if remainder > 0 else math.inf
 
 
 def deviate(t: float, free: float) -> float:
@@ -118,7 +118,7 @@ def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
     means, texts: of each scan's replicates. Their numbers of texts have a correlation of (shared texts) / √(n · m).
     """
     count = len(texts[0])
-    if min(one.std() for one in (*means, *texts)) == 0:
+    if min(values.std() for values in (*means, *texts)) == 0:
         return 0.0
     alike = np.corrcoef(texts[0], texts[1])[0, 1]
     # of replicates that have nothing in common, one correlation in 700 is so far above 0
@@ -172,9 +172,9 @@ def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
     Source: Benjamini and Hochberg, Controlling the false discovery rate, 1995.
     """
     count = len(probabilities)
-    order = sorted(range(count), key=lambda at: probabilities[at], reverse=True)
-    adjusted, least = [0.0] * count, 1.0
-    for rank, at in zip(range(count, 0, -1), order, strict=True):
-        least = min(least, probabilities[at] * count / rank)
-        adjusted[at] = least
-    return adjusted
+    order = sorted(range(count), key=lambda index: probabilities[index], reverse=True)
+    q_values, least = [0.0] * count, 1.0
+    for rank, index in zip(range(count, 0, -1), order, strict=True):
+        least = min(least, probabilities[index] * count / rank)
+        q_values[index] = least
+    return q_values

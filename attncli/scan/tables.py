@@ -16,8 +16,8 @@ import numpy as np
 
 from attncli.analysis.visible_keys import Floats, Ints
 from attncli.errors import UnsupportedError
-from attncli.scan.conditions import Link
-from attncli.scan.shard_files import path_of, written
+from attncli.scan.conditions import MatchedLink
+from attncli.scan.shard_files import path_of, synced_writer
 
 
 def library() -> Any:
@@ -31,7 +31,7 @@ def library() -> Any:
 
 
 @dataclass(frozen=True)
-class Place:
+class TextPlace:
     """A text as tables name it. text: `text_hash` with seed 0, whatever the scan's seed. file, line: as of `Record`."""
 
     text: int
@@ -47,7 +47,7 @@ GROUP = 2**20
 """Rows of a row group, at least: what is held of a shard's rows before they are written."""
 
 
-class Rows:
+class RowTable:
     """Takes the numbers of each text and head, and writes them a row group at a time, floats split by bytes, which
     packs them best.
 
@@ -59,9 +59,9 @@ class Rows:
         self._columns = tuple(columns)
         self._write = write
         self._parts: list[dict[str, Any]] = []
-        self._held = 0
+        self._row_count = 0
 
-    def add(self, places: Sequence[Place], tokens: int, values: Floats, rows: Ints) -> None:
+    def add(self, places: Sequence[TextPlace], tokens: int, values: Floats, rows: Ints) -> None:
         """Take a batch. places: of each text; values: [text, column, head]; rows: [column, head]."""
         texts, heads = len(places), len(self._heads)
         part: dict[str, Any] = {
@@ -73,35 +73,35 @@ class Rows:
             "tokens": np.full(texts * heads, tokens, np.int32),
             "rows": np.tile(rows.max(0).astype(np.int32), texts),
         }
-        part |= {name: values[:, at].reshape(-1).astype(np.float32) for at, name in enumerate(self._columns)}
+        part |= {name: values[:, column].reshape(-1).astype(np.float32) for column, name in enumerate(self._columns)}
         self._parts.append(part)
-        self._held += texts * heads
-        if self._held >= GROUP:
+        self._row_count += texts * heads
+        if self._row_count >= GROUP:
             self.flush()
 
     def flush(self) -> None:
         """Write what is held."""
         if self._parts:
             arrow = library()
-            columns = {name: np.concatenate([one[name] for one in self._parts]) for name in self._parts[0]}
-            self._parts, self._held = [], 0
-            self._write(arrow.table({name: arrow.array(one, from_pandas=True) for name, one in columns.items()}))
+            columns = {name: np.concatenate([values[name] for values in self._parts]) for name in self._parts[0]}
+            self._parts, self._row_count = [], 0
+            self._write(arrow.table({name: arrow.array(values, from_pandas=True) for name, values in columns.items()}))
 
 
 @contextmanager
-def rows_written(
+def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
-) -> Iterator[Rows]:
+) -> Iterator[RowTable]:
     """What takes the rows of a shard; they are its file when the block ends well. part: as of `written`."""
     arrow = library()
     kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
     schema = arrow.schema(list(zip((*NAMED, *columns), kinds, strict=True)))
-    packed = {"compression": "zstd", "use_dictionary": list(NAMED), "use_byte_stream_split": list(columns)}
+    settings = {"compression": "zstd", "use_dictionary": list(NAMED), "use_byte_stream_split": list(columns)}
     with (
-        written(path_of(folder, shard, "rows.parquet"), part) as stream,
-        arrow.parquet.ParquetWriter(stream, schema, **packed) as writer,
+        synced_writer(path_of(folder, shard, "rows.parquet"), part) as stream,
+        arrow.parquet.ParquetWriter(stream, schema, **settings) as writer,
     ):
-        rows = Rows(heads, columns, lambda table: writer.write_table(table, row_group_size=table.num_rows))
+        rows = RowTable(heads, columns, lambda table: writer.write_table(table, row_group_size=table.num_rows))
         yield rows
         rows.flush()
 
@@ -109,15 +109,15 @@ def rows_written(
 LINK_FIELDS = ("condition", "text", "file", "line", "layer", "head", "query", "key", "query_text", "key_text", "weight")
 
 
-class Links:
+class LinkTable:
     """Collects the links that conditions found."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[Any, ...]] = []
 
-    def add(self, condition: int, found: Sequence[Link], places: Sequence[Place], names: Any) -> None:
+    def add(self, condition: int, additions: Sequence[MatchedLink], places: Sequence[TextPlace], names: Any) -> None:
         """Take links of a batch. places: of each text. names: a function (text, token) giving its text."""
-        for link in found:
+        for link in additions:
             place = places[link.text]
             query, key = names(link.text, link.query), names(link.text, link.key)
             self._rows.append(
@@ -130,11 +130,11 @@ class Links:
     def save(self, folder: Path, shard: int, part: str) -> int:
         """Write the shard's links in the order of condition, file and line; returns how many there are."""
         arrow = library()
-        whole, named = arrow.int32(), arrow.string()
-        kinds = [whole, arrow.uint64(), whole, arrow.int64(), *[whole] * 4, named, named, arrow.float32()]
-        ordered = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
-        columns = list(zip(*ordered, strict=True)) or [()] * len(LINK_FIELDS)
+        whole, string = arrow.int32(), arrow.string()
+        kinds = [whole, arrow.uint64(), whole, arrow.int64(), *[whole] * 4, string, string, arrow.float32()]
+        sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
+        columns = list(zip(*sorted_rows, strict=True)) or [()] * len(LINK_FIELDS)
         arrays = [arrow.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
-        with written(path_of(folder, shard, "links.parquet"), part) as stream:
+        with synced_writer(path_of(folder, shard, "links.parquet"), part) as stream:
             arrow.parquet.write_table(arrow.table(arrays, names=list(LINK_FIELDS)), stream, compression="zstd")
         return len(self._rows)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.labels import LABELS, decide
-from attncli.analysis.measure import known
+from attncli.analysis.measure import metric_of
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
-from attncli.scan.fixed_point import Scale, fixed, halves, scale_of, squares
+from attncli.scan.fixed_point import Scale, halves, scale_of, squares, to_fixed
 from attncli.scan.text_hash import REPLICATES, counts
 
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
@@ -57,7 +57,7 @@ def scale_named(column: str) -> Scale:
     """The histogram's scale of a column."""
     if column == EFFECT:
         return Scale("size")
-    return Scale("share") if column == POSITIONAL else scale_of(known(column))
+    return Scale("share") if column == POSITIONAL else scale_of(metric_of(column))
 
 
 def least_deviation(column: str) -> float:
@@ -79,16 +79,16 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
     """The sizes of what is added up, by name."""
     shape = (len(columns), heads)
     plain = ("texts", "value", "row_norm", "rows", "baseline")
-    found: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
-    found["row_value"] = (2, *shape)
-    found["histogram"] = (heads, bins_of(columns)[-1].stop)
-    found |= dict.fromkeys(("strata_texts", "strata_value"), (len(STRATA) + 1, *shape))
-    found["strata_square"] = (3, len(STRATA) + 1, *shape)
-    found |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
-    found["replicate_strata"] = (REPLICATES, len(STRATA) + 1, len(columns))
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
+    shapes["row_value"] = (2, *shape)
+    shapes["histogram"] = (heads, bins_of(columns)[-1].stop)
+    shapes |= dict.fromkeys(("strata_texts", "strata_value"), (len(STRATA) + 1, *shape))
+    shapes["strata_square"] = (3, len(STRATA) + 1, *shape)
+    shapes |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
+    shapes["replicate_strata"] = (REPLICATES, len(STRATA) + 1, len(columns))
     if labels:
-        found |= {"label_texts": (len(METRIC_LABELS), heads), "label_offsets": (heads, len(OFFSETS))}
-    return found
+        shapes |= {"label_texts": (len(METRIC_LABELS), heads), "label_offsets": (heads, len(OFFSETS))}
+    return shapes
 
 
 class Tallies:
@@ -109,7 +109,7 @@ class Tallies:
         self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
         self._scales = list(zip(map(scale_named, columns), bins_of(columns), strict=True))
         # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
-        self._held: Floats = np.empty((FLUSH, len(columns), heads))
+        self._means: Floats = np.empty((FLUSH, len(columns), heads))
         self._hashes: list[int] = []
         self._strata: list[int] = []
 
@@ -118,13 +118,13 @@ class Tallies:
         mean = batch.mean
         there = ~np.isnan(mean)
         arrays = self.arrays
-        value = fixed(mean)
+        value = to_fixed(mean)
         arrays["texts"] += there.sum(0)
         arrays["value"] += value.sum(0)
-        arrays["row_value"] += halves(fixed(np.where(there, batch.value, 0.0)))
-        arrays["row_norm"] += fixed(np.where(there, batch.norm, 0.0)).sum(0)
+        arrays["row_value"] += halves(to_fixed(np.where(there, batch.value, 0.0)))
+        arrays["row_norm"] += to_fixed(np.where(there, batch.norm, 0.0)).sum(0)
         arrays["rows"] += batch.rows * there.sum(0)
-        arrays["baseline"] += fixed(np.where(there, batch.baseline, 0.0)).sum(0)
+        arrays["baseline"] += to_fixed(np.where(there, batch.baseline, 0.0)).sum(0)
         stratum = int(np.searchsorted(STRATA, batch.tokens))
         arrays["strata_texts"][stratum] += there.sum(0)
         arrays["strata_value"][stratum] += value.sum(0)
@@ -132,42 +132,42 @@ class Tallies:
         if self.labels:
             self._label(mean, batch)
         for start in range(0, len(mean), FLUSH):
-            some = mean[start : start + FLUSH]
-            if len(self._hashes) + len(some) > FLUSH:
+            part = mean[start : start + FLUSH]
+            if len(self._hashes) + len(part) > FLUSH:
                 self.flush()
-            self._held[len(self._hashes) : len(self._hashes) + len(some)] = some
+            self._means[len(self._hashes) : len(self._hashes) + len(part)] = part
             self._hashes += batch.hashes[start : start + FLUSH]
-            self._strata += [stratum] * len(some)
+            self._strata += [stratum] * len(part)
 
     def _label(self, mean: Floats, batch: TextValues) -> None:
-        value = {name: mean[:, at] for at, name in enumerate(self.columns)}
-        even = {name: batch.baseline[:, at] for at, name in enumerate(self.columns)}
-        rows: dict[str, Any] = {name: batch.rows[None, at] for at, name in enumerate(self.columns)}
+        value = {name: mean[:, column] for column, name in enumerate(self.columns)}
+        even = {name: batch.baseline[:, column] for column, name in enumerate(self.columns)}
+        rows: dict[str, Any] = {name: batch.rows[None, column] for column, name in enumerate(self.columns)}
         for place, label in enumerate(METRIC_LABELS):
-            found = decide(label, value, even, rows)
-            self.arrays["label_texts"][place] += found.earned.sum(0)
-            if found.offset is not None:
+            decision = decide(label, value, even, rows)
+            self.arrays["label_texts"][place] += decision.is_earned.sum(0)
+            if decision.offset is not None:
                 for offset in range(len(OFFSETS)):
-                    self.arrays["label_offsets"][:, offset] += (found.earned & (found.offset == offset)).sum(0)
+                    self.arrays["label_offsets"][:, offset] += (decision.is_earned & (decision.offset == offset)).sum(0)
 
     def flush(self) -> None:
         """Add what is held to histograms and replicates."""
         if not self._hashes:
             return
-        mean, times = self._held[: len(self._hashes)], counts(self._hashes)
-        own = np.eye(len(STRATA) + 1)[self._strata]
+        mean, times = self._means[: len(self._hashes)], counts(self._hashes)
+        stratum_flags = np.eye(len(STRATA) + 1)[self._strata]
         self._hashes, self._strata = [], []
         there = ~np.isnan(mean)
         for column, (scale, where) in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
-            known = bins[there[:, column]]
-            added = np.bincount(known, minlength=self.heads * scale.count)
-            self.arrays["histogram"][:, where] += added.reshape((self.heads, scale.count))
+            present_bins = bins[there[:, column]]
+            bin_counts = np.bincount(present_bins, minlength=self.heads * scale.count)
+            self.arrays["histogram"][:, where] += bin_counts.reshape((self.heads, scale.count))
         # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
         weights = times.T.astype(np.float64)
         present: Any = there.any(-1)
-        strata = own[:, :, None] * present[:, None, :]
-        every = ("replicate_value", fixed(mean)), ("replicate_texts", there), ("replicate_strata", strata)
+        strata = stratum_flags[:, :, None] * present[:, None, :]
+        every = ("replicate_value", to_fixed(mean)), ("replicate_texts", there), ("replicate_strata", strata)
         for name, values in every:
             flat = values.reshape((len(mean), -1)).astype(np.float64)
             self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)

@@ -11,12 +11,12 @@ import numpy as np
 from msgspec import Meta, Struct, ValidationError, convert
 
 from attncli.analysis.visible_keys import Floats, Ints
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.errors import AttnError, InputError
 from attncli.scan.examples import FIELDS, NONE, Examples
 from attncli.scan.fixed_point import ONE, from_halves, square_sum
-from attncli.scan.plan import Plan
-from attncli.scan.shard_files import State, is_done, load, path_of
+from attncli.scan.plan import ScanPlan
+from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.tallies import columns_of, tally_shapes
 
 HALF = 32
@@ -29,8 +29,8 @@ class Totals:
     them. texts: the examples' texts by (file, line). broken: shards whose file could not be read, with the reason.
     low, high: the halves of each array's total."""
 
-    plan: Plan
-    done: list[int] = field(default_factory=list)
+    plan: ScanPlan
+    done_shards: list[int] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     machines: set[tuple[tuple[str, str], ...]] = field(default_factory=set)
     texts: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Totals:
     high: dict[str, Ints] = field(default_factory=dict)
     examples: dict[str, Ints] = field(default_factory=dict)
 
-    def add(self, shard: int, state: State) -> None:
+    def add(self, shard: int, state: ShardState) -> None:
         """Take a shard in."""
         for name, array in state.arrays.items():
             if name.startswith("top_"):
@@ -49,14 +49,14 @@ class Totals:
             low, high = whole & ((1 << HALF) - 1), whole >> HALF
             self.low[name] = self.low[name] + low if name in self.low else low
             self.high[name] = self.high[name] + high if name in self.high else high
-        held = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
+        new_examples = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
         if self.examples:
-            best = Examples(*held["value"].shape)
+            best = Examples(*new_examples["value"].shape)
             best.take(self.examples)
-            best.take(held)
+            best.take(new_examples)
             self.examples.update(best.fields)
         else:
-            self.examples.update(held)
+            self.examples.update(new_examples)
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
@@ -64,22 +64,22 @@ class Totals:
         for name, count in state.facts["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
         self.machines.add(tuple(sorted(state.facts["machine"].items())))
-        self.done.append(shard)
+        self.done_shards.append(shard)
 
     def _forget(self) -> None:
         """Let go of the texts that are no examples any more."""
         there = self.examples["value"] != NONE
         files, lines = (self.examples[name][there].tolist() for name in ("file", "line"))
-        needed = set(zip(files, lines, strict=True))
-        for place in [one for one in self.texts if one not in needed]:
+        example_places = set(zip(files, lines, strict=True))
+        for place in [text_place for text_place in self.texts if text_place not in example_places]:
             del self.texts[place], self.shards[place]
 
     def whole(self, name: str) -> Floats:
         """A total as float64; sums of values are divided by 2²⁴."""
-        found = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(1 << HALF)
-        return found / ONE if name in VALUES else found
+        sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(1 << HALF)
+        return sums / ONE if name in VALUES else sums
 
-    def counted(self, name: str) -> Ints:
+    def count_total(self, name: str) -> Ints:
         """A total of counts, which 64 bits hold."""
         return self.low[name] + (self.high[name] << HALF)
 
@@ -108,33 +108,33 @@ class Totals:
         """sha256 over sums, histograms and examples; None for a mixed fleet, whose last bits may differ."""
         if self.mixed:
             return None
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for name in sorted(self.low):
-            carried = self.high[name] + (self.low[name] >> HALF)
-            found.update(name.encode() + carried.tobytes() + (self.low[name] & ((1 << HALF) - 1)).tobytes())
+            carried_high = self.high[name] + (self.low[name] >> HALF)
+            hasher.update(name.encode() + carried_high.tobytes() + (self.low[name] & ((1 << HALF) - 1)).tobytes())
         for name in FIELDS:
-            found.update(name.encode() + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes())
-        return found.hexdigest()
+            hasher.update(name.encode() + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes())
+        return hasher.hexdigest()
 
 
 VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"})
 """Totals that are multiples of 2⁻²⁴."""
 
 
-def total(plan: Plan, folder: Path, shards: Selection = EVERY) -> Totals:
+def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
     """What is done of a scan. shards: which. A shard whose file cannot be read is in `broken`."""
-    found = Totals(plan)
-    for shard in selected(shards, len(plan.shards)):
+    totals = Totals(plan)
+    for shard in numbers_of(shards, len(plan.shards)):
         if not is_done(folder, shard):
             continue
         try:
-            found.add(shard, committed(plan, folder, shard))
+            totals.add(shard, read_committed(plan, folder, shard))
         except AttnError as error:
-            found.broken[shard] = str(error)
-    return found
+            totals.broken[shard] = str(error)
+    return totals
 
 
-class Facts(Struct, frozen=True):
+class ShardFacts(Struct, frozen=True):
     """What a shard tells in words; see `State`."""
 
     plan: str
@@ -143,37 +143,37 @@ class Facts(Struct, frozen=True):
     examples: list[tuple[int, int, str]]
 
 
-def committed(plan: Plan, folder: Path, shard: int) -> State:
+def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
     """A shard that is done, found to be one of this plan: its arrays have the sizes that the plan gives, its facts
     their types, and each example a text. Raises InputError, naming what does not fit."""
     state, where = load(folder, shard), str(path_of(folder, shard, "state.npz"))
     try:
-        facts = convert(state.facts, Facts)
+        facts = convert(state.facts, ShardFacts)
     except ValidationError as error:
         raise InputError(f"this shard is not whole: {error}", where=where) from error
     if lacking := {"texts", "tokens"} - facts.counts.keys():
         raise InputError(f"this shard is not whole: it does not count {min(lacking)}", where=where)
     if facts.plan != plan.digest:
         raise InputError("this shard belongs to another plan", where=where)
-    wanted = shapes_of(plan)
-    for name in sorted(wanted.keys() | state.arrays.keys()):
+    shapes = shapes_of(plan)
+    for name in sorted(shapes.keys() | state.arrays.keys()):
         there = state.arrays[name].shape if name in state.arrays else "missing"
-        if there != wanted.get(name):
+        if there != shapes.get(name):
             raise InputError(
                 f"this shard is not whole: {name} is {there}",
                 where=where,
-                expected=str(wanted.get(name, "no such array")),
+                expected=str(shapes.get(name, "no such array")),
             )
         if state.arrays[name].dtype.kind not in "iu":
             raise InputError(f"this shard is not whole: {name} holds no whole numbers", where=where)
-    taken = state.arrays["top_value"] != NONE
-    places = zip(*(state.arrays[f"top_{name}"][taken].tolist() for name in ("file", "line")), strict=True)
+    has_example = state.arrays["top_value"] != NONE
+    places = zip(*(state.arrays[f"top_{name}"][has_example].tolist() for name in ("file", "line")), strict=True)
     if not set(places) <= {(file, line) for file, line, _ in facts.examples}:
         raise InputError("this shard is not whole: an example has no text", where=where)
     return state
 
 
-def shapes_of(plan: Plan) -> dict[str, tuple[int, ...]]:
+def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     """The sizes of a shard's arrays."""
     columns = columns_of(plan.metrics, labels=plan.measures.labels, effects=bool(plan.measures.effects))
     heads = len(plan.heads)

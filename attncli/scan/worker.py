@@ -19,19 +19,19 @@ from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.backend import Array
 from attncli.inputs.token import Token, Tokenizer
 from attncli.models.checkpoint_store import CheckpointStore
-from attncli.models.held_store import HeldStore
+from attncli.models.held_store import CachedStore
 from attncli.models.model import Model
 from attncli.scan import conditions, intake
-from attncli.scan.batches import Counted, Cut, batches
+from attncli.scan.batches import CountedText, TokenizedText, batches
 from attncli.scan.corpus import Record
 from attncli.scan.duplicates import read_duplicates
-from attncli.scan.effects import Effects
+from attncli.scan.effects import AblationEffects
 from attncli.scan.examples import NONE, Examples, strongest
-from attncli.scan.fixed_point import fixed
+from attncli.scan.fixed_point import to_fixed
 from attncli.scan.layers import Layers
-from attncli.scan.plan import COPIES, Plan
-from attncli.scan.shard_files import State, save
-from attncli.scan.tables import Links, Place, Rows, rows_written
+from attncli.scan.plan import COPIES, ScanPlan
+from attncli.scan.shard_files import ShardState, save
+from attncli.scan.tables import LinkTable, RowTable, TextPlace, row_writer
 from attncli.scan.tallies import EFFECT, POSITIONAL, Tallies, TextValues, columns_of
 from attncli.scan.text_hash import text_hash
 
@@ -54,7 +54,7 @@ class Worker:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ScanPlan,
         folder: Path,
         model: Model,
         *,
@@ -66,22 +66,22 @@ class Worker:
         self.columns = columns_of(plan.metrics, labels=measures.labels, effects=bool(measures.effects))
         assert isinstance(model.store, CheckpointStore)
         model.store.for_many()
-        store = HeldStore(model.store)
+        store = CachedStore(model.store)
         self._layers = Layers(
             model.spec, store, model.backend, plan.metrics, words=plan.measures.words, between=between
         )
-        self._effects = Effects(measures.effects, model, store) if measures.effects else None
+        self._effects = AblationEffects(measures.effects, model, store) if measures.effects else None
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
         self._starts = np.cumsum([0, *plan.model.heads])
-        self._conditions = [conditions.parse(one) for one in plan.measures.find]
+        self._conditions = [conditions.parse(text) for text in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
     def shard(self, number: int, progress: Callable[[int], None] | None = None) -> Mapping[str, int]:
         """Compute a shard and commit it. progress: told texts as they are done. Returns its counts."""
         plan = self.plan
-        wanted = rows_written(self.folder, number, self.part, plan.heads, self.columns) if plan.measures.rows else None
-        with wanted or nullcontext() as rows:
+        row_file = row_writer(self.folder, number, self.part, plan.heads, self.columns) if plan.measures.rows else None
+        with row_file or nullcontext() as rows:
             state, links = self.compute(number, progress, rows)
         if links is not None:
             links.save(self.folder, number, self.part)
@@ -90,8 +90,8 @@ class Worker:
         return counts
 
     def compute(
-        self, number: int, progress: Callable[[int], None] | None = None, rows: Rows | None = None
-    ) -> tuple[State, Links | None]:
+        self, number: int, progress: Callable[[int], None] | None = None, rows: RowTable | None = None
+    ) -> tuple[ShardState, LinkTable | None]:
         """A shard's state and links, of which nothing is written. rows: takes the shard's rows."""
         plan = self.plan
         records = intake.records(plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster)
@@ -99,32 +99,37 @@ class Worker:
         texts = list(self._texts(records, counts))
         tallies = Tallies(self.columns, int(self._starts[-1]), labels=plan.measures.labels)
         examples = Examples(len(self.columns), int(self._starts[-1]), plan.measures.top)
-        links = Links() if self._conditions else None
+        links = LinkTable() if self._conditions else None
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.together(batch[0].tokens)
-            for some in [batch] if together else [[text] for text in batch]:
-                self._batch([self._cut(text) for text in some], tallies, examples, rows, links)
+            for group in [batch] if together else [[text] for text in batch]:
+                self._batch([self._tokenize(text) for text in group], tallies, examples, rows, links)
                 self._between()
                 if progress is not None:
-                    progress(len(some))
+                    progress(len(group))
         tallies.flush()
-        arrays: dict[str, Ints] = {**tallies.arrays, **{f"top_{name}": one for name, one in examples.fields.items()}}
-        wanted = examples.lines()
-        said = [
+        arrays: dict[str, Ints] = {
+            **tallies.arrays,
+            **{f"top_{name}": array for name, array in examples.fields.items()},
+        }
+        example_places = examples.lines()
+        example_texts = [
             [text.record.file, text.record.line, text.record.text]
             for text in texts
-            if (text.record.file, text.record.line) in wanted
+            if (text.record.file, text.record.line) in example_places
         ]
         facts = {
             "counts": counts,
             "machine": machine(self.model),
             "plan": plan.digest,
             "range": [part.sha256 for part in plan.shards[number]],
-            "examples": sorted(said),
+            "examples": sorted(example_texts),
         }
-        return State({name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))), links
+        return ShardState(
+            {name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))
+        ), links
 
-    def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[Counted]:
+    def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[CountedText]:
         """The texts that count; the others are counted by reason. Their tokens are made again when they are needed:
         all of a shard's take more memory than they take time."""
         plan, limit = self.plan, self._limit
@@ -145,7 +150,7 @@ class Worker:
             if not tokens or (longer and plan.choice.over != "truncate"):
                 counts["long" if tokens else "empty"] += 1
                 continue
-            unknown = sum(token.unknown for token in truncated(cut, limit))
+            unknown = sum(token.unknown for token in truncate(cut, limit))
             if unknown and plan.choice.skip_unknown:
                 counts[UNKNOWN] = counts.get(UNKNOWN, 0) + 1
                 continue
@@ -157,75 +162,90 @@ class Worker:
             counts["truncated"] += longer
             unit = text_hash(record.cluster, plan.seed) if record.cluster else number
             name = text_hash(record.text) if plan.seed else number
-            yield Counted(dataclasses.replace(record, text=piece), min(tokens, limit), unit, number, name)
+            yield CountedText(dataclasses.replace(record, text=piece), min(tokens, limit), unit, number, name)
 
-    def _cut(self, text: Counted) -> Cut:
+    def _tokenize(self, text: CountedText) -> TokenizedText:
         """A text that counts with its tokens."""
-        tokens = truncated(self.model.tokenizer.encode(text.record.text or ""), self._limit)
-        return Cut(text.record, tuple(tokens), text.hash, text.own, text.name)
+        tokens = truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit)
+        return TokenizedText(text.record, tuple(tokens), text.hash, text.own, text.name)
 
     def _batch(
-        self, batch: Sequence[Cut], tallies: Tallies, examples: Examples, rows: Rows | None, links: Links | None
+        self,
+        batch: Sequence[TokenizedText],
+        tallies: Tallies,
+        examples: Examples,
+        rows: RowTable | None,
+        links: LinkTable | None,
     ) -> None:
         shape = (len(batch), len(self.columns), int(self._starts[-1]))
         value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
-        used = np.zeros(shape[1:], np.int64)
+        row_counts = np.zeros(shape[1:], np.int64)
         places = {
-            "hash": np.array([cut.own & (2**63 - 1) for cut in batch], np.int64),
-            "file": np.array([cut.record.file for cut in batch], np.int64),
-            "line": np.array([cut.record.line for cut in batch], np.int64),
+            "hash": np.array([text.own & (2**63 - 1) for text in batch], np.int64),
+            "file": np.array([text.record.file for text in batch], np.int64),
+            "line": np.array([text.record.line for text in batch], np.int64),
         }
         # each text's and head's strongest link, (query, key)
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
-        names = [Place(cut.name, cut.record.file, cut.record.line) for cut in batch]
+        names = [TextPlace(text.name, text.record.file, text.record.line) for text in batch]
         if self._effects is not None:
-            at = self.columns.index(EFFECT)
+            column = self.columns.index(EFFECT)
             heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
-            turned = np.array([self._effects.of(cut.tokens) for cut in batch])
-            value[:, at, heads], norm[:, at, heads], used[at, heads] = np.nan_to_num(turned), ~np.isnan(turned), 1
-        wanted = [[conditions.places(one, cut.tokens) for cut in batch] for one in self._conditions]
+            effects = np.array([self._effects.of(text.tokens) for text in batch])
+            value[:, column, heads], norm[:, column, heads], row_counts[column, heads] = (
+                np.nan_to_num(effects),
+                ~np.isnan(effects),
+                1,
+            )
+        condition_places = [
+            [conditions.places(condition, text.tokens) for text in batch] for condition in self._conditions
+        ]
         backend = self.model.backend
 
-        def look(layer: int, weights: Array, first: int, first_head: int) -> None:
-            for at, (condition, where) in enumerate(zip(self._conditions, wanted, strict=True)):
-                found = conditions.links(condition, backend, weights, layer, where, first=first, first_head=first_head)
+        def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
+            for number, (condition, where) in enumerate(zip(self._conditions, condition_places, strict=True)):
+                matched_links = conditions.links(
+                    condition, backend, weights, layer, where, first=first, first_head=first_head
+                )
                 if links is not None:
-                    links.add(at, found, names, lambda text, token: batch[text].tokens[token].text)
+                    links.add(number, matched_links, names, lambda text, token: batch[text].tokens[token].text)
 
-        def see(layer: int, weights: Array | None, sums: Floats, norms: Floats, counted: Ints, even: Floats) -> None:
+        def on_layer(
+            layer: int, weights: Array | None, sums: Floats, norms: Floats, counts: Ints, even: Floats
+        ) -> None:
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
             metrics = len(self.plan.metrics)
             count = heads.stop - heads.start
             value[:, :metrics, heads] = sums.transpose(0, 2, 1)
             norm[:, :metrics, heads] = norms.transpose(0, 2, 1)
-            used[:metrics, heads] = np.broadcast_to(np.asarray(counted), (count, metrics)).T
+            row_counts[:metrics, heads] = np.broadcast_to(np.asarray(counts), (count, metrics)).T
             spread = even if even.ndim == 3 else even[:, None, :]
             baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), count, metrics)).transpose(0, 2, 1)
             if weights is not None and examples.top:
                 strong[..., heads] = strongest(backend, weights)
 
-        self._layers.run(batch, see, look if self._conditions else None)
+        self._layers.run(batch, on_layer, on_weights if self._conditions else None)
         if self.plan.measures.labels:
-            self._positional(value, norm, baseline, used)
-        every = TextValues(value, norm, baseline, used, len(batch[0].tokens), [cut.hash for cut in batch])
+            self._positional(value, norm, baseline, row_counts)
+        every = TextValues(value, norm, baseline, row_counts, len(batch[0].tokens), [text.hash for text in batch])
         tallies.add(every)
-        examples.add(np.where(np.isnan(every.mean), NONE, fixed(every.mean)), places, strong)
+        examples.add(np.where(np.isnan(every.mean), NONE, to_fixed(every.mean)), places, strong)
         if rows is not None:
-            rows.add(names, len(batch[0].tokens), every.mean, used)
+            rows.add(names, len(batch[0].tokens), every.mean, row_counts)
 
-    def _positional(self, value: Floats, norm: Floats, baseline: Floats, used: Ints) -> None:
+    def _positional(self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints) -> None:
         """The largest offset mass of each text and head, over offsets that enough rows have."""
-        at = [self.plan.metrics.index(name) for name in OFFSETS]
+        columns = [self.plan.metrics.index(name) for name in OFFSETS]
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(norm[:, at] > 0, value[:, at] / norm[:, at], np.nan)
-        mean = np.where(used[at] >= LEAST_ROWS, mean, np.nan)
+            mean = np.where(norm[:, columns] > 0, value[:, columns] / norm[:, columns], np.nan)
+        mean = np.where(row_counts[columns] >= LEAST_ROWS, mean, np.nan)
         best = np.where(np.isnan(mean), -np.inf, mean).argmax(1)[:, None]
         score = np.take_along_axis(mean, best, 1)[:, 0]
         last = self.columns.index(POSITIONAL)
         value[:, last] = np.nan_to_num(score)
         norm[:, last] = ~np.isnan(score)
-        baseline[:, last] = np.take_along_axis(baseline[:, at], best, 1)[:, 0]
-        used[last] = used[at].max(0)
+        baseline[:, last] = np.take_along_axis(baseline[:, columns], best, 1)[:, 0]
+        row_counts[last] = row_counts[columns].max(0)
 
 
 def what_matters(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
@@ -246,7 +266,7 @@ def what_matters(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list
     return text, tokenizer.encode(text)
 
 
-def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:
+def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
     """The first tokens of a text, with the special ones that stand at its end; positions count anew."""
     if len(tokens) <= limit:
         return list(tokens)
@@ -254,8 +274,8 @@ def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:
     while last > 0 and tokens[last - 1].special:
         last -= 1
     after = list(tokens[last:])
-    kept = [*tokens[: max(limit - len(after), 0)], *after][:limit]
-    return [replace(token, index=index) for index, token in enumerate(kept)]
+    limited_tokens = [*tokens[: max(limit - len(after), 0)], *after][:limit]
+    return [replace(token, index=index) for index, token in enumerate(limited_tokens)]
 
 
 def machine(model: Model) -> dict[str, str]:

@@ -10,8 +10,8 @@ import oracles_metrics as oracle
 import pytest
 
 from attncli.analysis.attention_flow import check_size, flow
-from attncli.analysis.circuits import Head, composition, compositions, copying, norms, random_composition
-from attncli.analysis.rollout import Rollout, residual
+from attncli.analysis.circuits import HeadMatrices, composition, compositions, copying, norms, random_composition
+from attncli.analysis.rollout import AttentionRollout, residual
 from attncli.analysis.similarity import distances, jensen_shannon, order, tree
 from attncli.errors import InputError, LimitError
 
@@ -26,7 +26,7 @@ def some(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def test_rollout_of_the_golden_matrix_twice() -> None:
-    found = Rollout(4)
+    found = AttentionRollout(4)
     for _ in range(2):
         found.add(G[None], CAUSAL)
     expected = [[1, 0, 0, 0], [0.4375, 0.5625, 0, 0], [0.2125, 0.225, 0.5625, 0], [0.125, 0.140625, 0.34375, 0.390625]]
@@ -36,7 +36,7 @@ def test_rollout_of_the_golden_matrix_twice() -> None:
 
 def test_rollout_is_the_loop() -> None:
     layers = some(3, 2, 7, 7)
-    found = Rollout(7)
+    found = AttentionRollout(7)
     for layer in layers:
         found.add(layer)
     np.testing.assert_allclose(found.result, oracle.rollout(layers.tolist()), atol=1e-12)
@@ -44,7 +44,7 @@ def test_rollout_is_the_loop() -> None:
     assert np.abs(found.result - oracle.rollout(layers[::-1].tolist())).max() > 1e-3  # the order of layers matters
     less = layers[0] * np.linspace(0.2, 1, 7)[:, None]  # rows that a sink or an exclusion took from
     np.testing.assert_allclose(residual(less.mean(0)).sum(-1), 1)
-    empty = Rollout(3)
+    empty = AttentionRollout(3)
     empty.add(np.zeros((1, 3, 3)), np.zeros((3, 3), bool))
     np.testing.assert_array_equal(empty.result, np.eye(3))
 
@@ -139,10 +139,10 @@ def test_the_tree_joins_the_nearest_first() -> None:
     assert order([], 1) == [0]
 
 
-def a_head(seed: int, width: int = 13, dim: int = 5, layer: int = 0) -> Head:
+def a_head(seed: int, width: int = 13, dim: int = 5, layer: int = 0) -> HeadMatrices:
     rng = np.random.default_rng(seed)
     shapes = ((width, dim), (width, dim), (width, dim + 2), (dim + 2, width))
-    return Head(layer, 0, *(rng.standard_normal(shape) for shape in shapes), 0.3)
+    return HeadMatrices(layer, 0, *(rng.standard_normal(shape) for shape in shapes), 0.3)
 
 
 def test_circuits_are_those_of_the_full_matrices() -> None:
@@ -161,14 +161,16 @@ def test_circuits_are_those_of_the_full_matrices() -> None:
 def test_copying_heads_and_their_opposite() -> None:
     side = np.linalg.qr(np.random.default_rng(0).standard_normal((13, 13)))[0][:, :5]
     for sign in (1, -1):
-        assert copying(Head(0, 0, side, side, side, sign * side.T)) == pytest.approx(sign)
-    assert math.isnan(copying(Head(0, 0, side, side, 0 * side, side.T)))
+        assert copying(HeadMatrices(0, 0, side, side, side, sign * side.T)) == pytest.approx(sign)
+    assert math.isnan(copying(HeadMatrices(0, 0, side, side, 0 * side, side.T)))
 
 
 def test_composition_stands_out_against_chance() -> None:
     before = a_head(3)
     reads = a_head(4, layer=1)
-    tuned = Head(1, 0, reads.w_q, before.w_o.T @ np.random.default_rng(1).standard_normal((7, 5)), reads.w_v, reads.w_o)
+    tuned = HeadMatrices(
+        1, 0, reads.w_q, before.w_o.T @ np.random.default_rng(1).standard_normal((7, 5)), reads.w_v, reads.w_o
+    )
     chance = random_composition(before, tuned)
     assert composition(before, tuned)["k"] > 1.3 * chance["k"]
     assert composition(before, reads)["q"] == pytest.approx(chance["q"], abs=0.25)

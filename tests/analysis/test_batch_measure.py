@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from attncli.analysis.batch_measure import Length, Texts, sight_of
+from attncli.analysis.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.analysis.linear_forms import FormRows, LinearForm, coefficients
-from attncli.analysis.measure import known, measure
+from attncli.analysis.measure import measure, metric_of
 from attncli.analysis.metrics import METRICS, OFFSETS, Metric, PerRow
-from attncli.analysis.pairs import Pairs
-from attncli.analysis.row_facts import About
+from attncli.analysis.pairs import TokenPairs
+from attncli.analysis.row_facts import TokenFacts
 from attncli.arrays.backend import choose
 from attncli.mechanism.mask import AllOf, Blocks, Causal, Dilated, Everywhere, Window
 
@@ -27,13 +27,13 @@ NOT_LINEAR = {"effective_keys", "missing"}
 def test_batches_measure_what_rows_measure(mask, library, count):
     random = np.random.default_rng(count)
     backend = choose(library, device=None, dtype="float64")
-    shown = sight_of(mask, count).shown(count)[0]
+    shown = sight_of(mask, count).visibility_matrix(count)[0]
     weights = random.random((4, 3, count, count)) ** 4 * shown
     weights /= weights.sum(-1, keepdims=True)
     tokens = [random.integers(0, 4, count).tolist() for _ in range(4)]
     special, punctuation = random.random((2, 4, count)) > 0.6
-    abouts = [About(Pairs(tokens[at]), special[at], punctuation[at]) for at in range(4)]
-    texts = Texts(Length(NAMES, mask, count), abouts)
+    abouts = [TokenFacts(TokenPairs(tokens[at]), special[at], punctuation[at]) for at in range(4)]
+    texts = TextBatch(LengthTally(NAMES, mask, count), abouts)
     found = texts.sums(backend, backend.array(weights), None)
     for at in range(4):
         wanted = measure(
@@ -55,9 +55,9 @@ def test_batches_measure_what_rows_measure(mask, library, count):
 
 
 def test_every_metric_says_its_own_coefficients():
-    about = About(Pairs([1, 2, 1, 1]), np.ones(4, bool), np.zeros(4, bool))
+    about = TokenFacts(TokenPairs([1, 2, 1, 1]), np.ones(4, bool), np.zeros(4, bool))
     rows = FormRows(np.arange(4), sight_of(Causal(), 4), about, 4)
-    assert {name for name in NAMES if coefficients(known(name), rows) is None} == NOT_LINEAR
+    assert {name for name in NAMES if coefficients(metric_of(name), rows) is None} == NOT_LINEAR
 
 
 def _odd(rows):
@@ -81,7 +81,7 @@ def test_a_new_metric_works_in_batches_by_itself(monkeypatch):
 def test_entropy_that_the_step_has_told_is_used():
     backend = choose("numpy", device=None, dtype="float64")
     weights = np.full((1, 2, 3, 3), 1 / 3)
-    texts = Texts(Length(("entropy",), Everywhere(), 3), [About()])
+    texts = TextBatch(LengthTally(("entropy",), Everywhere(), 3), [TokenFacts()])
     told = texts.sums(backend, weights, np.full((1, 2, 3), 5.0))
     assert (told.value == 15.0).all()
     assert np.allclose(texts.sums(backend, weights, None).value, 3 * np.log(3))

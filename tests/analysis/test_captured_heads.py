@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from attncli.analysis import tensors
 from attncli.analysis.records.captured import captured_record
-from attncli.analysis.tensors import Captured, Options, captured, tensors_document
+from attncli.analysis.tensors import CapturedTensors, Options, capture_attention, tensors_document
 from attncli.arrays.backend import choose
 from attncli.mechanism.mask import Causal, Mask, Window
 
@@ -44,9 +44,9 @@ CASES: dict[str, tuple[dict[str, np.ndarray], Mask]] = {
 }
 
 
-def ready(name: str, backend: str) -> Captured:
+def ready(name: str, backend: str) -> CapturedTensors:
     found, mask = CASES[name]
-    return captured(found, name, choose(backend, device=None, dtype="float64"), Options(mask=mask))
+    return capture_attention(found, name, choose(backend, device=None, dtype="float64"), Options(mask=mask))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
@@ -108,7 +108,7 @@ def test_records_of_captured_arrays_are_those_of_their_entries() -> None:
 def test_a_long_file_runs_by_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "f.npz", **CASES["plain"][0])
     monkeypatch.setattr(tensors, "LONG", 16)
-    monkeypatch.setattr(Captured, "attend", None)  # nothing that is n × n
+    monkeypatch.setattr(CapturedTensors, "attend", None)  # nothing that is n × n
     found = ask("tensors", str(tmp_path / "f.npz"), "--mask", "causal", "--json").json
     assert set(found["batch"][0]["heads"][0]) == {"head", "metrics", "baseline"}
     screen = ask("tensors", str(tmp_path / "f.npz"), "--mask", "causal").out

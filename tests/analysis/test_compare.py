@@ -14,7 +14,7 @@ from attncli.analysis.compare import _differs, compare_document
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.reading import document_of
 from attncli.analysis.documents.run import RunDocument
-from attncli.analysis.run import Wanted, run_document
+from attncli.analysis.run import RunRequest, run_document
 from attncli.analysis.similarity import row_divergences
 from attncli.arrays.backend import choose
 from attncli.errors import InputError
@@ -30,7 +30,7 @@ def run(
 ) -> RunDocument:
     settings = Settings(d_model=10, heads=heads, mask=mask or Everywhere(), scale=scale)
     model = seeded_model(settings, seed, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64"))
-    return run_document(model, text, model.encode(text), Wanted())
+    return run_document(model, text, model.encode(text), RunRequest())
 
 
 def compared(a: RunDocument, b: RunDocument, top: int = 9) -> CompareDocument:

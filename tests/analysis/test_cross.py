@@ -10,7 +10,7 @@ from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.cross import Texts, cross_document
+from attncli.analysis.cross import CrossTexts, cross_document
 from attncli.arrays.backend import choose
 from attncli.arrays.selection import EVERY
 from attncli.errors import InputError
@@ -30,8 +30,8 @@ def made(mask: Mask | None = None, *, heads: int = 2, position: str = "none", ba
     return seeded_model(settings, 5, "seeded", tokenizer("word"), choose(backend, device=None, dtype="float64"))
 
 
-def texts(model: Model, value: str | None = None) -> Texts:
-    return Texts(
+def texts(model: Model, value: str | None = None) -> CrossTexts:
+    return CrossTexts(
         QUERY, KEY, model.encode(QUERY), model.encode(KEY), value, None if value is None else model.encode(value)
     )
 
@@ -85,7 +85,7 @@ def test_a_text_crossed_with_itself_is_self_attention() -> None:
     for position in ("none", "rope", "alibi", "sinusoidal", "learned"):
         model = made(position=position)
         tokens = model.encode(QUERY)
-        document = cross_document(model, Texts(QUERY, QUERY, tokens, tokens), layers=EVERY, heads=EVERY, top=5)
+        document = cross_document(model, CrossTexts(QUERY, QUERY, tokens, tokens), layers=EVERY, heads=EVERY, top=5)
         trace = next(iter(model.trace(tokens)))
         assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], trace.stages["weights"]), (
             position
@@ -125,7 +125,7 @@ def test_the_decoder_says_what_it_computed_in(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(
             "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
         )
-        document = cross_document(model, Texts("", "", queries, keys), layers=EVERY, heads=EVERY, top=3)
+        document = cross_document(model, CrossTexts("", "", queries, keys), layers=EVERY, heads=EVERY, top=3)
         found: str | None = document["attention"].get("compute_dtype")
         return found
 

@@ -14,7 +14,7 @@ from attncli.analysis.documents.derivation import SoftmaxRow
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.saved_derivation import saved_derivation
 from attncli.arrays.backend import choose
-from attncli.cli.view import opened
+from attncli.cli.view import open_document
 from attncli.errors import UnsupportedError
 from attncli.inputs.tensors import read_tensors
 from attncli.inputs.tokenize import tokenizer
@@ -104,7 +104,7 @@ def test_a_saved_row_that_a_sink_took_from_is_not_derived_but_an_empty_one_is(tm
     for name, mask in (("whole", "causal"), ("empty", "padding:3")):
         file = tmp_path / f"{name}.npz"
         assert ask("run", "a b c", "--num-heads", "2", "--mask", mask, "--save", str(file)).code == 0
-        tensors, document = read_tensors(file, allow_nonfinite=True), opened(file)
+        tensors, document = read_tensors(file, allow_nonfinite=True), open_document(file)
         assert isinstance(document, RunDocument)
         found = saved_derivation(tensors, document, 0, 1, 2).steps
         weights = next(np.asarray(step.weights) for step in found if isinstance(step, SoftmaxRow))

@@ -27,7 +27,9 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
     for rows in (1, 4, 100):
         monkeypatch.setattr(finding, "rows_for", lambda *_, rows=rows: rows)
         shares: list[float] = []
-        document = telling(finding.find_document)(model, TEXT, tokens, finding.Sought(7, 1), progress=shares.append)
+        document = telling(finding.find_document)(
+            model, TEXT, tokens, finding.SearchRequest(7, 1), progress=shares.append
+        )
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
         assert [row["weight"] for row in document["heads"]] == pytest.approx(

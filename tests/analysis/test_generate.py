@@ -17,7 +17,7 @@ from tiny_checkpoints import CASES, make
 from validity import validate
 
 import attncli
-from attncli.analysis.generate import Continuing, continued, generated_document
+from attncli.analysis.generate import GenerateRequest, continuation_text, generated_document
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.builtin import ByteTokenizer
 from attncli.inputs.token import Token
@@ -42,14 +42,14 @@ def test_greedy_tokens_are_those_of_transformers(folder: Path) -> None:
         torch.tensor([IDS]), max_new_tokens=7, do_sample=False, eos_token_id=None, pad_token_id=0
     )
     model = attncli.load(folder, dtype="float64")
-    document = generated_document(model, "", model.tokenizer.ids_to_tokens(IDS), Continuing(7))
+    document = generated_document(model, "", model.tokenizer.ids_to_tokens(IDS), GenerateRequest(7))
     assert [token["id"] for token in document["generated"]] == expected[0, len(IDS) :].tolist()
 
 
 def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
     prompt = model.tokenizer.ids_to_tokens(IDS)
-    document = generated_document(model, "", prompt, Continuing(4, rows=True))
+    document = generated_document(model, "", prompt, GenerateRequest(4, rows=True))
     validate(json.loads(json_bytes(document)), "attn.generate/1")
     ids = [*IDS, *(token["id"] for token in document["generated"])]
     dense = {trace.layer: trace.stages["weights"] for trace in model.trace(model.tokenizer.ids_to_tokens(ids))}
@@ -69,7 +69,7 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
     prompt = model.tokenizer.ids_to_tokens(IDS)
 
     def drawn(seed: int) -> list[int]:
-        document = generated_document(model, "", prompt, Continuing(9, temperature=3.0, seed=seed))
+        document = generated_document(model, "", prompt, GenerateRequest(9, temperature=3.0, seed=seed))
         return [token["id"] for token in document["generated"]]
 
     assert drawn(1) == drawn(1)
@@ -80,7 +80,7 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
 def test_probabilities_are_those_of_the_logits(temperature: float, folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
     prompt = model.tokenizer.ids_to_tokens(IDS)
-    document = generated_document(model, "", prompt, Continuing(1, temperature=temperature))
+    document = generated_document(model, "", prompt, GenerateRequest(1, temperature=temperature))
     *_, last = model.trace(prompt, keep=())
     scaled = [float(logit) / (temperature or 1.0) for logit in model.logits(last.after[-1:])[0]]
     shares = oracles.softmax(scaled, [True] * len(scaled))
@@ -96,7 +96,7 @@ def test_a_draw_past_what_rounding_left_of_the_shares_takes_the_last_token(
 
     def drawn(number: int) -> int:
         monkeypatch.setattr("attncli.analysis.generate.integers", lambda *asked: [number])
-        (token,) = generated_document(model, "", prompt, Continuing(1, temperature=1.0))["generated"]
+        (token,) = generated_document(model, "", prompt, GenerateRequest(1, temperature=1.0))["generated"]
         return int(token["id"])
 
     vocabulary = model.logits(np.zeros((1, model.spec.d_model), np.float32)).shape[-1]
@@ -107,10 +107,10 @@ def test_what_cannot_be_continued_is_refused(folder: Path) -> None:
     model = attncli.load(folder)
     if model.spec.max_positions is not None:  # rotary positions have no end
         with pytest.raises(LimitError, match="positions"):
-            generated_document(model, "", model.tokenizer.ids_to_tokens(IDS), Continuing(100))
+            generated_document(model, "", model.tokenizer.ids_to_tokens(IDS), GenerateRequest(100))
     minilm = attncli.load("minilm")
     with pytest.raises(UnsupportedError, match="later"):
-        generated_document(minilm, "it", minilm.encode("it"), Continuing(1))
+        generated_document(minilm, "it", minilm.encode("it"), GenerateRequest(1))
 
 
 def test_from_the_command_line(folder: Path) -> None:
@@ -155,8 +155,8 @@ def test_a_character_of_several_bytes_is_said_when_its_last_byte_has_come() -> N
     prompt = ByteTokenizer().encode("a")
     new = [Token(at, "", byte, None, None) for at, byte in enumerate("é b爱".encode(), 1)]
     model = SimpleNamespace(tokenizer=ByteTokenizer())
-    assert continued(model, prompt, new) == ("é b爱", [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (3, 4)])
-    assert continued(model, prompt, new[:1]) == ("\ufffd", [(0, 1)])
+    assert continuation_text(model, prompt, new) == ("é b爱", [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (3, 4)])
+    assert continuation_text(model, prompt, new[:1]) == ("\ufffd", [(0, 1)])
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_text_ends_where_the_checkpoint_says(
     write("config.json", eos_token_id=None)
     free = attncli.load(tmp_path, dtype="float64")
     prompt = free.tokenizer.ids_to_tokens(IDS)
-    ids = [token["id"] for token in generated_document(free, "", prompt, Continuing(7))["generated"]]
+    ids = [token["id"] for token in generated_document(free, "", prompt, GenerateRequest(7))["generated"]]
     assert len(ids) == 7
     named = {"second": ids[1], "third": ids[2], "several": [60, ids[2]]}
     first = {token: place for place, token in reversed(list(enumerate(ids, 1)))}
@@ -210,7 +210,7 @@ def test_the_text_ends_where_the_checkpoint_says(
     if generation is not None:
         told = {"eos_token_id": named[generation]} if isinstance(generation, str) else generation
         write("generation_config.json", **told)
-    document = generated_document(attncli.load(tmp_path, dtype="float64"), "", prompt, Continuing(7))
+    document = generated_document(attncli.load(tmp_path, dtype="float64"), "", prompt, GenerateRequest(7))
     length = 7 if expected == 7 else first[ids[expected - 1]]
     assert [token["id"] for token in document["generated"]] == ids[:length]
     assert document["ended"] == (expected != 7)
@@ -246,5 +246,5 @@ def test_models_whose_head_is_reached_another_way(name: str, tmp_path: Path) -> 
     with torch.no_grad():
         for _ in range(5):
             expected.append(step(expected))
-    document = generated_document(model, "", model.tokenizer.ids_to_tokens(prompt), Continuing(5))
+    document = generated_document(model, "", model.tokenizer.ids_to_tokens(prompt), GenerateRequest(5))
     assert [token["id"] for token in document["generated"]] == expected[3:]

@@ -12,7 +12,7 @@ from telling import telling
 from validity import validate
 
 from attncli.analysis.exclusion import exclusion, is_punctuation, parse
-from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import METRICS
 from attncli.analysis.value_norms import value_sizes
@@ -73,7 +73,7 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
     tokens = made.encode(TEXT)
     names = ("first", "self", "punctuation")
     document = heads_document(
-        made, TEXT, tokens, Compared(metrics=tuple(METRICS), exclude=names, renormalise=renormalise)
+        made, TEXT, tokens, HeadsRequest(metrics=tuple(METRICS), exclude=names, renormalise=renormalise)
     )
     out = exclusion(names, tokens).rows(np.arange(len(tokens)))
     visible = np.tril(np.ones((len(tokens),) * 2, bool)) & ~out
@@ -102,7 +102,7 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
 def test_blocks_of_rows_give_the_same_document(mask) -> None:
     made = model(mask=mask)
     tokens = made.encode(TEXT)
-    wanted = Compared(metrics=tuple(METRICS), labels=True, sort="distance", exclude=("first",))
+    wanted = HeadsRequest(metrics=tuple(METRICS), labels=True, sort="distance", exclude=("first",))
     whole = heads_document(made, TEXT, tokens, wanted)
     for rows in (1, 3, 100):
         shares: list[float] = []
@@ -126,7 +126,7 @@ def test_what_is_moved_is_weight_times_the_size_of_the_transformed_value() -> No
             for key in range(v.shape[1]):
                 moved = v[head, key] if w_o is None else w_o[:, head * 6 : head * 6 + 6] @ v[head, key]
                 assert value_sizes(made, trace)[head, key] == pytest.approx(np.linalg.norm(moved))
-        document = heads_document(made, TEXT, made.encode(TEXT), Compared(metrics=("sink",), moved=True))
+        document = heads_document(made, TEXT, made.encode(TEXT), HeadsRequest(metrics=("sink",), moved=True))
         shares = weights * value_sizes(made, trace)[:, None, :]
         shares /= shares.sum(-1, keepdims=True)
         for head, part in enumerate(document["heads"]):

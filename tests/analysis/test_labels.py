@@ -118,8 +118,8 @@ def test_a_label_is_earned_at_its_threshold_and_its_margin(score: float, even: f
     assert MARGIN == 1.5
     value, baseline = ({label.score: np.array(number)} for number in (score, even))
     found = decide(label, value, baseline, {label.score: np.array(LEAST_ROWS)})
-    assert bool(found.earned) is earned
-    assert not decide(label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}).earned
+    assert bool(found.is_earned) is earned
+    assert not decide(label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}).is_earned
 
 
 @pytest.mark.parametrize(("less", "earned"), [(0.0, True), (1e-9, False)])

@@ -11,7 +11,7 @@ from telling import told
 
 import attncli
 from attncli.analysis import long_run
-from attncli.analysis.run import Wanted, run_document
+from attncli.analysis.run import RunRequest, run_document
 from attncli.arrays.selection import EVERY
 from attncli.mechanism.mask import Causal, Mask, Window
 from attncli.models.model import Model
@@ -31,7 +31,7 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
     monkeypatch.setattr(long_run, "SIDE", 4)  # of 11 tokens
     model = made(mask)
     tokens = model.encode(TEXT)
-    wanted = Wanted(top=9, query=5, heads=heads, all_links=True)
+    wanted = RunRequest(top=9, query=5, heads=heads, all_links=True)
     shares: list[float] = []
     parts = run_document(model, TEXT, tokens, wanted, rows=1, progress=shares.append)
     whole = run_document(model, TEXT, tokens, wanted)
@@ -45,7 +45,7 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
         np.testing.assert_allclose(head.weights, same.weights, atol=1e-7)
         np.testing.assert_allclose(head.scores, same.scores, atol=1e-6)
     np.testing.assert_allclose(parts.average, whole.average, atol=1e-7)
-    full = run_document(model, TEXT, tokens, Wanted(top=9, heads=heads, all_links=True)).layers[0]
+    full = run_document(model, TEXT, tokens, RunRequest(top=9, heads=heads, all_links=True)).layers[0]
     assert [place.head for place in parts.maps] == [head.head for head in full.heads]
     for place, head in zip(parts.maps, full.heads, strict=True):
         assert place.pool == 3
@@ -56,7 +56,7 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
 def test_layers_are_told_one_after_another(tmp_path: Path) -> None:
     model = attncli.load(small_gpt2(tmp_path))
     shares: list[float] = []
-    wanted = Wanted(matrices=False)
+    wanted = RunRequest(matrices=False)
     run_document(model, "a b c", model.encode("a b c"), wanted, rows=1, progress=shares.append)
     assert shares == sorted(shares)
     assert 0.5 in shares  # one of two layers

@@ -10,8 +10,8 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.run import Wanted, cost, run_document
-from attncli.analysis.saved_tensors import Stored
+from attncli.analysis.run import RunRequest, cost, run_document
+from attncli.analysis.saved_tensors import SavedStages
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
@@ -39,18 +39,18 @@ def seeded() -> Model:
     )
 
 
-def took(model: Model, text: str, wanted: Wanted, *, saved: bool = False) -> float:
+def took(model: Model, text: str, wanted: RunRequest, *, saved: bool = False) -> float:
     """Estimated bytes at the peak over those that were allocated, the document written out."""
     tokens = (
         model.encode(text)
         if model.identity.source == "seeded"
         else model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28] * 61)
     )
-    expected = cost(model, len(tokens), wanted, saved=saved).memory
-    stored = Stored(model.backend)
+    expected = cost(model, len(tokens), wanted, is_saved=saved).memory
+    stored = SavedStages(model.backend)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
-    document = run_document(model, text, tokens, wanted, see=stored.add if saved else None)
+    document = run_document(model, text, tokens, wanted, on_trace=stored.add if saved else None)
     for _ in json_pieces(document):
         pass
     return expected / (tracemalloc.get_traced_memory()[1] - before)
@@ -60,14 +60,14 @@ def took(model: Model, text: str, wanted: Wanted, *, saved: bool = False) -> flo
 @pytest.mark.parametrize(
     ("wanted", "saved"),
     [
-        (Wanted(matrices=False), False), (Wanted(), False), (Wanted(query=3), False), (Wanted(stages=True), False),
-        (Wanted(matrices=False), True),
+        (RunRequest(matrices=False), False), (RunRequest(), False), (RunRequest(query=3), False), (RunRequest(stages=True), False),
+        (RunRequest(matrices=False), True),
     ],
     ids=["links", "matrices", "query", "stages", "saved"],
 )  # fmt: skip
-def test_one_layer(wanted: Wanted, saved: bool) -> None:
+def test_one_layer(wanted: RunRequest, saved: bool) -> None:
     model = seeded()
-    took(model, "a b", Wanted())  # what is imported on the way
+    took(model, "a b", RunRequest())  # what is imported on the way
     assert 0.7 < took(model, WORDS, wanted, saved=saved) < 2
 
 
@@ -75,10 +75,16 @@ def test_one_layer(wanted: Wanted, saved: bool) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "wanted",
-    [Wanted(matrices=False), Wanted(), Wanted(query=3), Wanted(heads=[1]), Wanted(heads=[1], stages=True)],
+    [
+        RunRequest(matrices=False),
+        RunRequest(),
+        RunRequest(query=3),
+        RunRequest(heads=[1]),
+        RunRequest(heads=[1], stages=True),
+    ],
     ids=["links", "matrices", "query", "head", "stages of a head"],
 )
-def test_layers(wanted: Wanted, dtype: str, llama: Path) -> None:
+def test_layers(wanted: RunRequest, dtype: str, llama: Path) -> None:
     model = attncli.load(llama, dtype=dtype, backend="numpy")
     took(model, "", wanted)
     assert 0.7 < took(model, "", wanted) < 2

@@ -11,7 +11,7 @@ import pytest
 from telling import telling
 
 import attncli
-from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.metrics import METRICS
 from attncli.models.aliases import locate
 from attncli.models.model import Model
@@ -34,7 +34,7 @@ def minilm() -> Model:
 
 def document(text: str, **wanted: object) -> list[dict]:
     found = heads_document(
-        minilm(), text, minilm().encode(text), Compared(metrics=tuple(METRICS), maps=False, **wanted)
+        minilm(), text, minilm().encode(text), HeadsRequest(metrics=tuple(METRICS), maps=False, **wanted)
     )
     return found["heads"]
 

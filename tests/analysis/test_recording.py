@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from asking import ask
 
-from attncli.analysis.find import Sought, find_document
-from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.find import SearchRequest, find_document
+from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.records.run import recorded_run, run_record
-from attncli.analysis.records.whole_numbers import STEPS, fixed
-from attncli.analysis.run import Wanted, run_document
+from attncli.analysis.records.whole_numbers import STEPS, to_fixed_point
+from attncli.analysis.run import RunRequest, run_document
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.selection import EVERY
 from attncli.inputs.tokenize import tokenizer
@@ -26,22 +26,22 @@ from attncli.models.one_layer import Settings, seeded_model
 
 TEXT = " ".join(f"w{at}" for at in range(37))
 RUNS = {
-    "run": lambda model, tokens, taken: run_document(model, TEXT, tokens, Wanted(), recording=taken),
+    "run": lambda model, tokens, taken: run_document(model, TEXT, tokens, RunRequest(), recording=taken),
     "run of a head": lambda model, tokens, taken: run_document(
-        model, TEXT, tokens, Wanted(heads=[1], stages=True), recording=taken
+        model, TEXT, tokens, RunRequest(heads=[1], stages=True), recording=taken
     ),
     "run by rows": lambda model, tokens, taken: run_document(
-        model, TEXT, tokens, Wanted(query=3), rows=5, recording=taken
+        model, TEXT, tokens, RunRequest(query=3), rows=5, recording=taken
     ),
-    "heads": lambda model, tokens, taken: heads_document(model, TEXT, tokens, Compared(), recording=taken),
-    "find": lambda model, tokens, taken: find_document(model, TEXT, tokens, Sought(3, 2), recording=taken),
+    "heads": lambda model, tokens, taken: heads_document(model, TEXT, tokens, HeadsRequest(), recording=taken),
+    "find": lambda model, tokens, taken: find_document(model, TEXT, tokens, SearchRequest(3, 2), recording=taken),
 }
 
 
 def told(record: HeadRecord) -> tuple[Any, ...]:
     """What a page tells of a head, its numbers rounded to what two orders of summing agree in."""
     metrics = {name: None if value is None else round(value, 5) for name, value in record.metrics.items()}
-    bits = None if record.seen is None else record.seen.tobytes()
+    bits = None if record.visibility_bits is None else record.visibility_bits.tobytes()
     links = [(query, key, round(weight, 5)) for query, key, weight in record.links]
     return record.layer, record.head, record.labels, metrics, links, bits, type(record.recipe).__name__
 
@@ -62,7 +62,7 @@ def test_records_are_those_of_a_run_of_its_own(name: str, given: dict[str, Any])
         assert one.terms is not None
         assert other.terms is not None
         assert np.nanmax(np.abs(np.nan_to_num(one.terms.lse - other.terms.lse))) < 1e-5
-    assert list(taken.taken()) == []
+    assert list(taken.take_records()) == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_page_adds_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arg
 @pytest.mark.parametrize("steps", [255, STEPS])
 def test_numbers_on_even_steps_are_off_by_half_a_step(steps: int) -> None:
     values = np.random.default_rng(0).standard_normal((17, 3)).astype(np.float32) * [1, 30, 0] + [5, -7, 2]
-    found = fixed(values.astype(np.float32), steps)
+    found = to_fixed_point(values.astype(np.float32), steps)
     half = (values.max(0) - values.min(0)) / steps / 2
     assert (np.abs(found.numbers() - values) <= half * 1.01 + 1e-5).all()
     assert (found.codes.min(0).tolist(), found.codes.max(0).tolist()) == ([0, 0, 0], [steps, steps, 0])

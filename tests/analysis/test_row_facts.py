@@ -7,9 +7,9 @@ import pytest
 from telling import told
 
 import attncli
-from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.row_facts import portions
-from attncli.analysis.run import Wanted, run_document
+from attncli.analysis.run import RunRequest, run_document
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
@@ -43,7 +43,7 @@ def test_portions_cover_everything_once(
 @pytest.mark.parametrize("everything", [False, True])
 def test_links(model: Model, at_once: int, everything: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> list[object]:
-        document = run_document(model, TEXT, model.encode(TEXT), Wanted(top=23, all_links=everything))
+        document = run_document(model, TEXT, model.encode(TEXT), RunRequest(top=23, all_links=everything))
         return [told(document.links), told(document.overview)]
 
     whole = found()
@@ -54,7 +54,7 @@ def test_links(model: Model, at_once: int, everything: bool, monkeypatch: pytest
 @pytest.mark.parametrize("at_once", [1, 40, 300])
 def test_metrics(model: Model, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> dict[str, float]:
-        return flat(told(heads_document(model, TEXT, model.encode(TEXT), Compared()).heads))
+        return flat(told(heads_document(model, TEXT, model.encode(TEXT), HeadsRequest()).heads))
 
     whole = found()
     monkeypatch.setattr("attncli.analysis.row_facts.AT_ONCE", at_once)

@@ -27,7 +27,7 @@ def test_every_step_agrees_with_loops(scores: list[float], data: st.DataObject) 
     if any(seen):
         assert math.fsum(worked.weights) == pytest.approx(1)
         assert worked.total == pytest.approx(math.fsum(worked.exponentials))
-        assert max(value for value in worked.shifted if value is not None) == 0
+        assert max(value for value in worked.shifted_scores if value is not None) == 0
     else:
         assert (worked.highest, worked.total, set(worked.weights)) == (None, 0.0, {0.0})
 

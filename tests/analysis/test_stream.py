@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from attncli.analysis.measure import Tally, measure
 from attncli.analysis.metrics import METRICS
-from attncli.analysis.pairs import Pairs
+from attncli.analysis.pairs import TokenPairs
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.row_consumers import Consumer, Watch, share
-from attncli.analysis.row_facts import About
+from attncli.analysis.row_consumers import Consumer, RowFeeder, share
+from attncli.analysis.row_facts import TokenFacts
 from attncli.analysis.toplinks import TopLinks
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
@@ -52,20 +52,20 @@ def streamed(
     arrays: tuple[Any, Any, Any],
     rule: Rule,
     consumers: list[Consumer],
-    about: About,
+    about: TokenFacts,
     *,
     rows: int = N,
     told: list[float] | None = None,
 ) -> Any:
     """The mixed values; every block goes through a `Watch`, and the share done is noted."""
-    watch = Watch(backend, consumers, about, N, heads=range(HEADS))
+    watch = RowFeeder(backend, consumers, about, N, heads=range(HEADS))
 
     def see(block: RowBlock) -> None:
-        watch.see(block)
+        watch.on_block(block)
         if told is not None:
             told.append(share(block, HEADS, N))
 
-    return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), see=see).mixed
+    return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), on_block=see).mixed
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
@@ -76,7 +76,7 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int) -> None:
     rule = Rule(0.4, mask=MASKS[name])
     dense = attend(backend, q, k, v, rule)
     weights, visible = backend.numpy(dense.stages["weights"]), backend.numpy(dense.stages["masked"]) != -np.inf
-    about = About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1])
+    about = TokenFacts(TokenPairs(TOKENS), SPECIAL, SPECIAL[::-1])
     tally, links, maps = Tally(HEADS, tuple(METRICS), about), TopLinks(HEADS, 8), PooledMaps(HEADS, N, N, side=10)
     told: list[float] = []
     mixed = streamed(backend, (q, k, v), rule, [tally, links, maps], about, rows=rows, told=told)
@@ -88,7 +88,7 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int) -> None:
         np.testing.assert_allclose(found.value, expected[metric].value, atol=1e-12, err_msg=metric)
         np.testing.assert_allclose(found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric)
         assert found.rows.tolist() == expected[metric].rows.tolist(), metric
-    for head, found_links in enumerate(links.found()):
+    for head, found_links in enumerate(links.sorted_links()):
         flat = sorted((-weights[head, i, j], i, j) for i in range(N) for j in range(N) if weights[head, i, j] > 0)[:8]
         assert [(i, j) for i, j, _ in found_links] == [(i, j) for _, i, j in flat]
     cell = np.array([[weights[:, i : i + 4, j : j + 4].max((1, 2)) for j in range(0, N, 4)] for i in range(0, N, 4)])
@@ -102,7 +102,7 @@ def test_the_comparison_notices_a_hidden_key_shown() -> None:
     q, k, v = inputs(backend)
     rule = Rule(0.4, mask=Causal())
     dense = attend(backend, q, k, v, replace(rule, mask=Window(None, 1)))
-    mixed = streamed(backend, (q, k, v), rule, [], About())
+    mixed = streamed(backend, (q, k, v), rule, [], TokenFacts())
     assert np.abs(mixed - dense.mixed).max() > 1e-3
 
 
@@ -111,8 +111,8 @@ def test_sinks_take_their_share_of_every_row() -> None:
         q, k, v = inputs(backend)
         rule = Rule(0.4, mask=Causal(), sinks=backend.array(np.linspace(-2, 2, HEADS)))
         dense = attend(backend, q, k, v, rule)
-        tally = Tally(HEADS, ("missing", "entropy", "confidence"), About())
-        streamed(backend, (q, k, v), rule, [tally], About(), rows=5)
+        tally = Tally(HEADS, ("missing", "entropy", "confidence"), TokenFacts())
+        streamed(backend, (q, k, v), rule, [tally], TokenFacts(), rows=5)
         expected = measure(
             backend.numpy(dense.stages["weights"]),
             np.tril(np.ones((N, N), bool)),
@@ -127,7 +127,7 @@ def test_float32_agrees_with_float64_to_single_precision() -> None:
     single, double = TorchBackend("float32"), TorchBackend("float64")
     found = []
     for backend in (single, double):
-        tally = Tally(HEADS, tuple(METRICS), About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1]))
+        tally = Tally(HEADS, tuple(METRICS), TokenFacts(TokenPairs(TOKENS), SPECIAL, SPECIAL[::-1]))
         streamed(backend, inputs(backend), Rule(0.4, mask=Causal()), [tally], tally.about, rows=7)
         found.append(tally.result())
     for name in METRICS:
@@ -136,7 +136,7 @@ def test_float32_agrees_with_float64_to_single_precision() -> None:
 
 def blocks_of(rule: Rule, rows: int, q: Any, k: Any) -> list[RowBlock]:
     found: list[RowBlock] = []
-    stream(BACKENDS[0], q, k, k, rule, rows=rows, keep=(), see=found.append)
+    stream(BACKENDS[0], q, k, k, rule, rows=rows, keep=(), on_block=found.append)
     return found
 
 
@@ -167,11 +167,11 @@ def test_what_differs_by_head_is_cut_to_the_heads_of_a_block(backend: Backend) -
     for rule in (
         Rule(0.4, position_bias=position),
         Rule(0.4, bias=backend.array(RNG.standard_normal((HEADS, N, N)))),
-        Rule(0.4, given=backend.keep(BY_HEAD)),
+        Rule(0.4, visibility=backend.keep(BY_HEAD)),
         Rule(0.4, mask=Hashed(4, 2, 3).bind(backend, q, k)),
         Rule(0.4, mask=AllOf((Causal(), Given(BY_HEAD)))),
     ):
         dense = attend(backend, q, k, v, rule)
-        found = stream(backend, q, k, v, rule, rows=5, keep=(), see=lambda block: None)
+        found = stream(backend, q, k, v, rule, rows=5, keep=(), on_block=lambda block: None)
         np.testing.assert_allclose(backend.numpy(found.mixed), backend.numpy(dense.mixed), atol=1e-13)
         assert np.array_equal(backend.numpy(found.empty), backend.numpy(dense.empty))

@@ -7,10 +7,10 @@ import pytest
 
 from attncli.analysis import toplinks
 from attncli.analysis.exclusion import Exclusion
-from attncli.analysis.links import LEFT_OUT, Links
-from attncli.analysis.row_facts import About, WeightRows
+from attncli.analysis.links import LEFT_OUT, LinkCollector
+from attncli.analysis.row_facts import TokenFacts, WeightRows
 from attncli.analysis.toplinks import TopLinks
-from attncli.analysis.visible_keys import sight
+from attncli.analysis.visible_keys import find_sight
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.token import Token
 
@@ -27,8 +27,10 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
     found = TopLinks(HEADS, TOP, Exclusion((), keys, queries, (0, -1)))
     for begin in range(0, N, block):
         i = np.arange(begin, min(begin + block, N))
-        found.add(WeightRows(NumpyBackend("float64"), weights[:, i], i, 0, sight(None, i.size, begin, N), About()))
-    for head, links in enumerate(found.found()):
+        found.add(
+            WeightRows(NumpyBackend("float64"), weights[:, i], i, 0, find_sight(None, i.size, begin, N), TokenFacts())
+        )
+    for head, links in enumerate(found.sorted_links()):
         every = [
             (-weights[head, q, k], q, k)
             for q in range(N)
@@ -43,17 +45,17 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
         for head in range(HEADS):
             holed = np.where(weights[head, i] == 0, np.nan, weights[head, i])
             whole.add_whole(head, holed, i, counting[i])
-    assert whole.found() == found.found()
+    assert whole.sorted_links() == found.sorted_links()
 
 
 @pytest.mark.parametrize(("query", "everything"), [(None, True), (2, True), (None, False), (2, False)])
 def test_links_of_one_query_and_those_that_say_something(query: int | None, everything: bool) -> None:
     weights = np.random.default_rng(5).random((HEADS, 5, 5))
     tokens = [Token(index, str(index), None, None, None) for index in range(5)]
-    links = Links(tokens, top=99, query=query, leave_out=() if everything else LEFT_OUT)
+    links = LinkCollector(tokens, top=99, query=query, leave_out=() if everything else LEFT_OUT)
     links.add(4, [0], weights[:1])
     links.add(4, [2], weights[2:])
-    found = {(link.head, link.query, link.key): link.weight for link in links.found()}
+    found = {(link.head, link.query, link.key): link.weight for link in links.strongest()}
     assert found == {
         (head, q, k): weights[head, q, k]
         for head in (0, 2)
@@ -61,8 +63,8 @@ def test_links_of_one_query_and_those_that_say_something(query: int | None, ever
         for k in range(5)
         if query in (None, q) and (everything or (k and abs(q - k) > 1))
     }
-    assert all(link.layer == 4 for link in links.found())
+    assert all(link.layer == 4 for link in links.strongest())
     assert [(strongest.layer, strongest.head) for strongest in links.overview()] == [(4, 0), (4, 2)]
-    empty = Links(tokens, top=9)
+    empty = LinkCollector(tokens, top=9)
     empty.add(0, [], [])
-    assert (empty.found(), empty.overview()) == ([], [])
+    assert (empty.strongest(), empty.overview()) == ([], [])

@@ -6,10 +6,10 @@ import masks
 import numpy as np
 import pytest
 
-from attncli.analysis.pairs import Pairs
-from attncli.analysis.row_facts import About, WeightRows
+from attncli.analysis.pairs import TokenPairs
+from attncli.analysis.row_facts import TokenFacts, WeightRows
 from attncli.analysis.uniform_rows import UniformRows
-from attncli.analysis.visible_keys import Sight, of_mask, sight
+from attncli.analysis.visible_keys import Sight, find_sight, of_mask
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.mechanism.mask_spec import parse
 
@@ -29,8 +29,8 @@ def check(found: Sight, seen: np.ndarray) -> None:
             else:
                 assert found.first[head, row] > found.last[head, row]
             for key in range(LOW - 2, LOW + width + 2):
-                assert found.at(np.full(rows, key))[head, row] == (key in keys)
-    assert np.array_equal(np.broadcast_to(found.shown(LOW + width), seen.shape), seen)
+                assert found.has_key(np.full(rows, key))[head, row] == (key in keys)
+    assert np.array_equal(np.broadcast_to(found.visibility_matrix(LOW + width), seen.shape), seen)
 
 
 @pytest.mark.parametrize("heads", [None, 3])
@@ -38,10 +38,10 @@ def check(found: Sight, seen: np.ndarray) -> None:
 def test_sight_of_a_block(heads: int | None, share: float) -> None:
     shape = (ROWS, HIGH - LOW) if heads is None else (heads, ROWS, HIGH - LOW)
     seen = np.random.default_rng(2).random(shape) < share
-    found = sight(seen, ROWS, LOW, HIGH)
+    found = find_sight(seen, ROWS, LOW, HIGH)
     check(found, seen.reshape(-1, ROWS, HIGH - LOW))
-    assert (found.seen is None) == (share in (0.0, 1.0))  # ranges need no list of keys
-    if found.seen is None:
+    assert (found.visibility is None) == (share in (0.0, 1.0))  # ranges need no list of keys
+    if found.visibility is None:
         with pytest.raises(ValueError, match="closed forms"):
             found.spread()
     else:
@@ -51,7 +51,7 @@ def test_sight_of_a_block(heads: int | None, share: float) -> None:
 
 
 def test_all_is_visible_where_no_mask_is() -> None:
-    check(sight(None, ROWS, LOW, HIGH), np.ones((1, ROWS, HIGH - LOW), bool))
+    check(find_sight(None, ROWS, LOW, HIGH), np.ones((1, ROWS, HIGH - LOW), bool))
 
 
 @pytest.mark.parametrize("n", [1, 7, 13])
@@ -72,15 +72,15 @@ def test_masks_that_are_ranges_are_not_looked_at_key_by_key(n: int) -> None:
 
 def test_weights_at_a_distance_and_on_a_key() -> None:
     weights, i = np.random.default_rng(1).random((2, ROWS, HIGH - LOW)), np.arange(4, 4 + ROWS)
-    rows = WeightRows(NumpyBackend("float64"), weights, i, LOW, sight(None, ROWS, LOW, HIGH), About())
+    rows = WeightRows(NumpyBackend("float64"), weights, i, LOW, find_sight(None, ROWS, LOW, HIGH), TokenFacts())
 
     def weight(head: int, row: int, key: int) -> float:
         return weights[head, row, key - LOW] if LOW <= key < HIGH else 0.0
 
     for offset in range(-9, 10):
         wanted = [[weight(head, row, i[row] + offset) for row in range(ROWS)] for head in range(2)]
-        assert rows.at(offset).tolist() == wanted, offset
-        assert rows.at(offset).tolist() == wanted, offset  # kept from the first time
+        assert rows.at_offset(offset).tolist() == wanted, offset
+        assert rows.at_offset(offset).tolist() == wanted, offset  # kept from the first time
     for key in range(13):
         assert rows.key(key).tolist() == [[weight(head, row, key) for row in range(ROWS)] for head in range(2)]
 
@@ -89,17 +89,17 @@ def test_weights_at_a_distance_and_on_a_key() -> None:
 def test_uniform_rows_in_closed_form(spec: str) -> None:
     mask, n = parse(spec), 8
     i, chosen = np.arange(n), np.random.default_rng(4).random(n) < 0.5
-    about = About(Pairs("abcaabcc"), chosen, ~chosen)
+    about = TokenFacts(TokenPairs("abcaabcc"), chosen, ~chosen)
     see = of_mask(mask, i, n)
     assert see is not None
     weights = np.zeros((1, n, n))
-    weights[..., see.low :] = see.shown(n) / np.maximum(see.count, 1)[..., None]
+    weights[..., see.low :] = see.visibility_matrix(n) / np.maximum(see.count, 1)[..., None]
     exact = WeightRows(NumpyBackend("float64"), weights, i, 0, see, about)
     closed = UniformRows(i, see, about)
     for name in ("total", "entropy", "peak", "peak_beyond_first", "rest", "moments"):
         np.testing.assert_allclose(getattr(closed, name), getattr(exact, name), atol=1e-12, err_msg=name)
     for offset in range(-n, n + 1):
-        np.testing.assert_allclose(closed.at(offset), exact.at(offset), atol=1e-12)
+        np.testing.assert_allclose(closed.at_offset(offset), exact.at_offset(offset), atol=1e-12)
         np.testing.assert_allclose(closed.key(offset), exact.key(offset), atol=1e-12)
     np.testing.assert_allclose(closed.mass(chosen), exact.mass(chosen), atol=1e-12)
     for after in (0, 1):

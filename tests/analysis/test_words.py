@@ -101,11 +101,11 @@ def test_what_makes_words_the_same() -> None:
 
 
 def test_tokens_in_a_row_become_one_word_summed_to_and_averaged_from():
-    from attncli.analysis.words import joined
+    from attncli.analysis.words import join_words
     from attncli.inputs.builtin import CharTokenizer
 
     found = CharTokenizer().encode("abcde")
-    words = joined(found, "abcde", [(1, 3)])
+    words = join_words(found, "abcde", [(1, 3)])
     assert [word.text for word in words.words] == ["a", "bc", "d", "e"]
     assert [word.index for word in words.words] == [0, 1, 2, 3]
     assert words.starts.tolist() == [0, 1, 3, 4]
@@ -116,6 +116,6 @@ def test_tokens_in_a_row_become_one_word_summed_to_and_averaged_from():
         for column, keys in enumerate(groups):
             expected[row][column] = sum(weights[q][k] for q in queries for k in keys) / len(queries)
     np.testing.assert_allclose(words.merge(weights), expected)
-    twice = joined(found, "abcde", [(0, 2)], words)  # over words that are merged already
+    twice = join_words(found, "abcde", [(0, 2)], words)  # over words that are merged already
     assert [word.text for word in twice.words] == ["abc", "d", "e"]
     assert twice.starts.tolist() == [0, 3, 4]

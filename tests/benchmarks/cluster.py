@@ -21,7 +21,7 @@ from ray.cluster_utils import Cluster
 import attncli
 from attncli.scan import plan, plan_making
 from attncli.scan.engines.engine import Engine
-from attncli.scan.engines.here import Here
+from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.engines.ray_cluster import STORE, RayCluster
 from attncli.scan.run import run
 
@@ -43,7 +43,7 @@ def memory(word: str) -> int:
 
 def per_shard(engine: Engine, model: str, corpus: Path, shards: int, folder: Path) -> tuple[float, float, int]:
     """Seconds until the first shard is done, seconds of each later one, and the actors' memory."""
-    asked = plan_making.Wanted((str(corpus),), ("entropy",), labels=False, shard=1)
+    asked = plan_making.ScanRequest((str(corpus),), ("entropy",), labels=False, shard=1)
     loaded = attncli.load(model, backend="torch")
     made = plan.write(plan_making.make(asked, loaded, model, folder, stdin=io.BytesIO()), folder)
     begun, ends, held = time.perf_counter(), [], 0
@@ -54,8 +54,8 @@ def per_shard(engine: Engine, model: str, corpus: Path, shards: int, folder: Pat
         if len(ends) == shards // 2:
             held = memory("ray::Actor")
 
-    outcome = run(made, folder, model, engine, ended=ended)
-    assert not outcome.failed
+    outcome = run(made, folder, model, engine, on_shard=ended)
+    assert not outcome.failed_shards
     late = ends[len(ends) // 4 :]
     return ends[0], (late[-1] - late[0]) / (len(late) - 1), held
 
@@ -65,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus.txt"
         corpus.write_text("\n".join(Path(sys.argv[2]).read_text("utf-8").splitlines()[:shards]), "utf-8")
-        here = per_shard(Here(2), model, corpus, shards, Path(folder) / "here")
+        here = per_shard(LocalWorkers(2), model, corpus, shards, Path(folder) / "here")
         begun = time.perf_counter()
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, **SMALL})
         cluster.add_node(num_cpus=1, **SMALL)

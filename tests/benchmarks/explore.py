@@ -76,14 +76,14 @@ async def walk(model: object, text: str, own: tuple[float, float]) -> None:
     """Start, walk, and print the times. own: clock and CPU seconds of the model's own run."""
     clock, cpu = time.perf_counter(), time.process_time()
     from attncli.explore.app import Explorer
-    from attncli.explore.source import Live
+    from attncli.explore.source import LiveSource
     from attncli.models.model import Model
     from attncli.render.view import View
 
     assert isinstance(model, Model)
-    app = Explorer(Live.of(model, text), View(width=120, color=True))
+    app = Explorer(LiveSource.of(model, text), View(width=120, color=True))
     async with app.run_test(size=(120, 40)) as pilot:
-        while app.walk.held is None or not app.walk.held.heads:
+        while app.walk.loaded_run is None or not app.walk.loaded_run.heads:
             await asyncio.sleep(0.005)
         await pilot.pause()
         first = time.perf_counter() - clock, time.process_time() - cpu

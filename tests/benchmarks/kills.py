@@ -22,7 +22,7 @@ from pathlib import Path
 import attncli
 from attncli.errors import AttnError
 from attncli.scan import plan, plan_making
-from attncli.scan.engines.here import Here
+from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.run import run
 from attncli.scan.shard_files import is_done, load
 from attncli.scan.totals import total
@@ -87,7 +87,7 @@ def committed(folder: Path) -> list[int]:
 class Trial:
     """Rounds in one folder after the other. fails: what went wrong, in words."""
 
-    def __init__(self, model: str, made: plan.Plan, folder: Path, *, in_place: bool) -> None:
+    def __init__(self, model: str, made: plan.ScanPlan, folder: Path, *, in_place: bool) -> None:
         self.model, self.plan, self.folder, self.in_place = model, made, folder, in_place
         self.drawn, self.fails = random.Random(SEED), Counter[str]()
         self.kills, self.looked, self.unreadable, self.finished = 0, 0, 0, 0
@@ -141,7 +141,7 @@ class Trial:
             self._compare(reference)
 
     def _compare(self, reference: str) -> None:
-        found = run(self.plan, self.folder, self.model, Here(1)).totals
+        found = run(self.plan, self.folder, self.model, LocalWorkers(1)).totals
         self.fails["another digest"] += found is None or found.digest() != reference
         most = max(path.stat().st_size for path in self.folder.with_suffix(".seen").iterdir())
         self.fails["a shard computed more often than 1 + kills"] += most > 1 + self.kills
@@ -157,12 +157,12 @@ def main() -> None:
         (root / "site/sitecustomize.py").write_text(WATCHED)
         corpus = root / "corpus.txt"
         corpus.write_text("\n".join(Path(sys.argv[2]).read_text("utf-8").splitlines()[: SHARDS * TEXTS]), "utf-8")
-        asked = plan_making.Wanted((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
+        asked = plan_making.ScanRequest((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
         loaded = attncli.load(model, backend="torch")
         made = plan.write(
             plan_making.make(asked, loaded, model, root / "reference", stdin=io.BytesIO()), root / "reference"
         )
-        run(made, root / "reference", model, Here(2))
+        run(made, root / "reference", model, LocalWorkers(2))
         reference = total(made, root / "reference").digest()
         assert reference is not None
         ours = Trial(model, made, root / "ours", in_place=False)

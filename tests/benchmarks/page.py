@@ -32,7 +32,7 @@ def write(tokens: int, file: str) -> None:
     import attncli
     from attncli.analysis.records.recording import Recording
     from attncli.analysis.records.run import recorded_run
-    from attncli.analysis.run import Wanted, run_document
+    from attncli.analysis.run import RunRequest, run_document
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.one_layer import Settings, seeded_model
@@ -51,13 +51,13 @@ def write(tokens: int, file: str) -> None:
     alone = taken = 1e9
     for _ in range(2 if tokens > 512 else 3):
         start = time.perf_counter()
-        run_document(model, "benchmark", found, Wanted(matrices=False), rows=rows)
+        run_document(model, "benchmark", found, RunRequest(matrices=False), rows=rows)
         alone = min(alone, time.perf_counter() - start)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(2 if tokens > 512 else 3):
         start = time.perf_counter()
         recording = Recording(model, found)
-        run_document(model, "benchmark", found, Wanted(matrices=False), rows=rows, recording=recording)
+        run_document(model, "benchmark", found, RunRequest(matrices=False), rows=rows, recording=recording)
         with open(file, "wb") as out:  # noqa: PTH123
             for piece in page_bytes(Page("benchmark", [recorded_run(model, "benchmark", recording)])):
                 out.write(piece)

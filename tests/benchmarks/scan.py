@@ -29,7 +29,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models.aliases import locate
 from attncli.scan import plan, plan_making
 from attncli.scan.batches import MOST_TOKENS
-from attncli.scan.engines.allocation import ALLOCATION, Level
+from attncli.scan.engines.allocation import ALLOCATION, MemoryTrimmer
 from attncli.scan.worker import Worker
 
 ROUNDS = 4
@@ -104,9 +104,9 @@ def serve(lines: list[str], folder: Path) -> None:
     model = attncli.load("minilm", backend="torch")
     workers = {}
     for name, found in FINDS.items():
-        wanted, out = plan_making.Wanted((str(corpus),), METRICS, labels=False, find=found), folder / name
+        wanted, out = plan_making.ScanRequest((str(corpus),), METRICS, labels=False, find=found), folder / name
         made = plan.write(plan_making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
-        workers[name] = Worker(made, out, model, between=Level().keep)
+        workers[name] = Worker(made, out, model, between=MemoryTrimmer().keep)
     for asked in sys.stdin:
         worker = workers[asked.strip()]
         print(seconds(lambda worker=worker: worker.compute(0)), flush=True)

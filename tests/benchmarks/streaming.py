@@ -30,15 +30,15 @@ def arrays(heads: int, count: int):
 
 def streamed(given, mask) -> float:
     """Seconds of what `attn tensors` runs: outputs, every metric that needs no token, and the strongest links."""
-    from attncli.analysis.captured_heads import Counted
+    from attncli.analysis.captured_heads import CapturedHeads
     from attncli.arrays.torch_backend import TorchBackend
     from attncli.mechanism.attend import Rule
 
     q, k, v = given
     begun = time.perf_counter()
     backend = TorchBackend()
-    counted = Counted(backend, k.shape[1], range(len(q)), TOP, offset=0)
-    counted.streamed(backend, (q, k, v), Rule(WIDTH**-0.5, mask=mask), lambda share: None)
+    counted = CapturedHeads(backend, k.shape[1], range(len(q)), TOP, offset=0)
+    counted.stream_rows(backend, (q, k, v), Rule(WIDTH**-0.5, mask=mask), lambda share: None)
     counted.metrics()
     return time.perf_counter() - begun
 

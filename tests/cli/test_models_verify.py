@@ -8,16 +8,16 @@ from small_gpt2 import small_gpt2
 from validity import validate
 
 from attncli.models import verify as module
-from attncli.models.verify import LayerDifference, Verified
+from attncli.models.verify import LayerDistance, Verification
 from attncli.render.safe import cells
 
 
-def crafted(worst: float) -> Verified:
+def crafted(worst: float) -> Verification:
     layers = (
-        LayerDifference("encoder", 0, (1e-16, 2e-16), (), 3e-16, 3e-16),
-        LayerDifference("decoder", 0, (1e-16, worst), (4e-16, 5e-16), None, worst),
+        LayerDistance("encoder", 0, (1e-16, 2e-16), (), 3e-16, 3e-16),
+        LayerDistance("decoder", 0, (1e-16, worst), (4e-16, 5e-16), None, worst),
     )
-    return Verified(7, "numpy", layers, 1e-7, 2e-7)
+    return Verification(7, "numpy", layers, 1e-7, 2e-7)
 
 
 def test_minilm_agrees_with_transformers() -> None:

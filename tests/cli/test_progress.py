@@ -10,10 +10,10 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.analysis.effects.ablation import Removal, remove
-from attncli.analysis.effects.measures import Asked
-from attncli.analysis.effects.places import Chosen
+from attncli.analysis.effects.measures import MeasureRequest
+from attncli.analysis.effects.places import HeadSelection
 from attncli.cli import progress as module
-from attncli.cli.border import guarded
+from attncli.cli.border import run_guarded
 from attncli.cli.output import Environment
 from attncli.models.load import load
 
@@ -102,7 +102,7 @@ def test_the_layers_of_a_checkpoint_are_told_to_the_work_that_is_watched() -> No
 )
 def test_commands_tell_the_layers_they_read(command: tuple[str, ...], what: str) -> None:
     found = environment()
-    assert guarded([*command, "--model", "minilm"], found) == 0
+    assert run_guarded([*command, "--model", "minilm"], found) == 0
     said = found.stderr.getvalue()  # type: ignore[attr-defined]
     assert what in said
     assert "%" in said
@@ -112,7 +112,7 @@ def test_commands_tell_the_layers_they_read(command: tuple[str, ...], what: str)
 @pytest.mark.usefixtures("at_once")
 def test_what_adds_to_a_logit_is_told_layer_by_layer(tmp_path: Path) -> None:
     found = environment()
-    assert guarded(["logits", "a b", "--model", str(small_gpt2(tmp_path / "gpt2"))], found) == 0
+    assert run_guarded(["logits", "a b", "--model", str(small_gpt2(tmp_path / "gpt2"))], found) == 0
     assert "reading the layers" in found.stderr.getvalue()  # type: ignore[attr-defined]
 
 
@@ -139,9 +139,9 @@ def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.M
 def test_the_share_that_is_told_counts_the_random_changes() -> None:
     model, shares = attncli.load(seed=0), []
     tokens = model.encode("a b c")
-    removal = Removal(Chosen(range(1), range(1)), baseline="all")
-    asked = Asked.of(model, tokens, ("vector",), query=None, usual=None, target=None, every=False)
-    remove(model, tokens, removal, asked, told=shares.append)
+    removal = Removal(HeadSelection(range(1), range(1)), baseline="all")
+    asked = MeasureRequest.of(model, tokens, ("vector",), query=None, usual=None, target=None, every=False)
+    remove(model, tokens, removal, asked, progress=shares.append)
     assert shares == sorted(shares)
     # one head, and eight draws for it
     assert any(abs(share - 1 / 9) < 1e-9 for share in shares), shares

@@ -17,7 +17,7 @@ from small_gpt2 import small_gpt2
 from attncli.analysis.documents import KINDS
 from attncli.analysis.documents.explain import TOPICS
 from attncli.analysis.documents.reading import document_of, topic_of
-from attncli.cli.explore import _saved
+from attncli.cli.explore import _saved_source
 from attncli.errors import InputError
 from attncli.notebook import bundle
 from attncli.render.safe import cells
@@ -116,7 +116,7 @@ def test_an_error_is_no_answer_in_any_view(folder: Path) -> None:
         assert (answer.code, answer.out) == (3, "")
         assert "this is what attn said when it failed, and no answer" in answer.err
     with pytest.raises(InputError, match="this is what attn said when it failed"):
-        _saved(Path(file))
+        _saved_source(Path(file))
 
 
 @pytest.mark.parametrize("width", [60, 120])
@@ -171,8 +171,8 @@ def test_a_saved_document_has_a_page_or_is_refused(folder: Path, name: str) -> N
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_saved_document_is_explored_or_refused(folder: Path, name: str) -> None:
     if name in EXPLORED:
-        heads = list(_saved(saved(folder, name)).record(lambda share: None).heads)
+        heads = list(_saved_source(saved(folder, name)).record(lambda share: None).heads)
         assert [(head.layer, head.head) for head in heads] == sorted((head.layer, head.head) for head in heads)
         return
     with pytest.raises(InputError, match="holds no heads to look at"):
-        _saved(saved(folder, name))
+        _saved_source(saved(folder, name))

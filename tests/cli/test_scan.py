@@ -17,10 +17,10 @@ from scan.conftest import with_tokenizer
 from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
-from attncli.cli.scan import _Counted
-from attncli.scan.engines.engine import Ended, Job
+from attncli.cli.scan import _Counter
+from attncli.scan.engines.engine import Job, ShardOutcome
 from attncli.scan.plan import read
-from attncli.scan.shard_files import State, load, save
+from attncli.scan.shard_files import ShardState, load, save
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
 
@@ -151,26 +151,26 @@ def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
     made = read(scanned)
     every = range(len(made.shards))
     shares: list[float] = []
-    counted = _Counted(made, every)
+    counted = _Counter(made, every)
     counted.tell = shares.append
     counted.add(3)
     assert re.fullmatch(rf"3 of {made.texts} texts · [\d.,]+ texts/s", counted.said())
-    counted.ended(Ended(0, texts=made.shards[0][0].count))
-    counted.ended(Ended(1, "it broke"))
-    assert counted.said().endswith("texts/s · failed shards: 1")
+    counted.on_shard(ShardOutcome(0, texts=made.shards[0][0].count))
+    counted.on_shard(ShardOutcome(1, "it broke"))
+    assert counted.progress_text().endswith("texts/s · failed shards: 1")
     counted.add(made.texts)
     assert shares == [3 / made.texts, 1.0]
 
 
 def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path):
     class Given(Inside):
-        def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
-            yield Ended(0, "its worker died 3 times")
+        def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
+            yield ShardOutcome(0, "its worker died 3 times")
             yield from super().run(job, [shard for shard in shards if shard])
 
     (tmp_path / "more.txt").write_text("w1 w2\n" * 5000)
     asked = ("scan", str(folder / "model"), str(tmp_path / "more.txt"), "-o", str(tmp_path / "out"), "--no-labels")
-    with patch("attncli.scan.engines.here.Here", lambda workers: Given()):
+    with patch("attncli.scan.engines.here.LocalWorkers", lambda workers: Given()):
         assert ask(*asked, "--sample", "1").code == 1
     for _ in range(2):
         shown = ask("scan", "show", str(tmp_path / "out"), "--json").json
@@ -179,13 +179,13 @@ def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path)
 
 def test_a_part_tells_of_its_failed_shards_and_the_last_one_of_all(folder, tmp_path, monkeypatch):
     class Given(Inside):
-        def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
-            yield from (Ended(shard, "it broke") for shard in shards if shard in lost)
+        def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
+            yield from (ShardOutcome(shard, "it broke") for shard in shards if shard in lost)
             yield from super().run(job, [shard for shard in shards if shard not in lost])
 
     monkeypatch.setattr("attncli.scan.plan_making.SHARD", 2)
     asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "out"), "--no-labels")
-    monkeypatch.setattr("attncli.scan.engines.here.Here", lambda workers: Given())
+    monkeypatch.setattr("attncli.scan.engines.here.LocalWorkers", lambda workers: Given())
     told = [{"shard": 0, "reason": "it broke"}]
     lost = {0}
     first = ask(*asked, "--part", "1/3", "--json")
@@ -209,7 +209,7 @@ def spoiled_state(folder: Path, change: Callable[[dict, dict], object]) -> None:
     state = load(folder, 0)
     arrays, facts = dict(state.arrays), dict(state.facts)
     change(arrays, facts)
-    save(folder, 0, State(arrays, facts), "test")
+    save(folder, 0, ShardState(arrays, facts), "test")
 
 
 def spoiled_plan(folder: Path, change: Callable[[dict], object]) -> None:

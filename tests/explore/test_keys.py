@@ -67,7 +67,7 @@ def test_keys_that_change_what_is_shown() -> None:
     assert walked("l").sight == "links"
     assert [state.sight for state in passed("2", "1", "2", "escape")] == ["links", "matrix"] * 2
     assert walked("3").sight == walked("y").sight == walked("enter").sight == "why"
-    assert [state.turned for state in passed("r", "r")] == [True, False]
+    assert [state.is_turned for state in passed("r", "r")] == [True, False]
     assert walked("z").near
     assert [START.scale, *(state.scale for state in passed("c", "c", "c"))] == list(SCALES)
     measures = [state.measure for state in passed(*["m"] * len(MEASURES))]
@@ -97,7 +97,7 @@ def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
 
 def test_search_ranks_the_heads_and_walks_through_them() -> None:
     app, text = pressed(SENTENCE, "slash", "enter", start=START)
-    held = app.walk.held
+    held = app.walk.loaded_run
     assert held is not None
     best = max(held.heads, key=lambda place: held.weight(place, 1, 2) or 0.0)
     assert (app.walk.state.layer, app.walk.state.head) == best
@@ -118,10 +118,10 @@ def test_search_ranks_the_heads_and_walks_through_them() -> None:
 
 def test_difference_subtracts_the_marked_head() -> None:
     app, text = pressed(SENTENCE, "d", "right", start=START)
-    assert app.walk.state.other == (0, 3)
+    assert app.walk.state.subtracted_head == (0, 3)
     assert "less layer 0 head 3 (A)" in shown(text, "less")
     assert walked("d", "right", "d") == replace(START, head=4)
-    assert walked("5", "escape").other is None
+    assert walked("5", "escape").subtracted_head is None
 
 
 def test_effects_of_the_head_the_link_and_then_every_head() -> None:
@@ -129,14 +129,14 @@ def test_effects_of_the_head_the_link_and_then_every_head() -> None:
     found = app.walk.effects
     assert found is not None
     assert found.head is not None
-    assert found.cut is not None
+    assert found.cut_document is not None
     assert found.every is None
     assert "Without layer 1 head 1" in shown(text, "Without")
     app, text = pressed(decoder(), "e", "6", "tab", "down", start=State(layer=1, head=1, query=3, key=1))
     found = app.walk.effects
     assert found is not None
     assert found.every is not None
-    assert len(found.every.effects) == len(app.walk.held.heads if app.walk.held else ())
+    assert len(found.every.effects) == len(app.walk.loaded_run.heads if app.walk.loaded_run else ())
     assert found.every.effects[0].random is not None
     assert "random" in "".join(text)
     second = found.every.effects[1]
@@ -157,7 +157,7 @@ def test_another_text_runs_while_it_is_typed_and_when_it_is_entered() -> None:
 
 def test_another_model() -> None:
     app, text = pressed(SENTENCE, "o", "down", "enter", start=START)
-    assert len(app.walk.held.heads if app.walk.held else ()) == 3
+    assert len(app.walk.loaded_run.heads if app.walk.loaded_run else ()) == 3
     app, text = pressed(SENTENCE, "o", start=START)
     assert shown(text, "three heads")
     assert walked("o", "down", "escape").head == 3
@@ -166,7 +166,7 @@ def test_another_model() -> None:
 def test_tokens_are_generated_one_by_one_and_taken_away_again() -> None:
     app, text = pressed(decoder(), "n", "n", "p", start=State())
     source = app.walk.source
-    assert len(app.walk.held.queries if app.walk.held else ()) == getattr(source, "typed", 0) + 1
+    assert len(app.walk.loaded_run.queries if app.walk.loaded_run else ()) == getattr(source, "typed", 0) + 1
     assert app.walk.state.query == getattr(source, "typed", 0)
     app, text = pressed(decoder(), "p", start=State())
     assert "nothing was generated" in shown(text, "nothing")
@@ -217,7 +217,7 @@ def test_help_tells_of_the_screen_in_view_and_of_every_key() -> None:
         _, text = pressed(SENTENCE, *keys, "question_mark", start=START, size=(120, 44))
         assert title in shown(text, title)
     for key in KEYS[8:]:
-        assert any(f" {key.shown} " in line for line in text), key
+        assert any(f" {key.symbol} " in line for line in text), key
     _, text = pressed(SENTENCE, "f1", "down", "down", start=START)
     assert "Each row is" not in "".join(text)
     for size in ((80, 24), (100, 30), (120, 44), (250, 80)):
@@ -271,17 +271,17 @@ def test_the_tour_tells_the_measure_that_colours_the_heads() -> None:
     _, text = pressed(SENTENCE, "t", "r", start=START)
     assert "the others look at the word in brackets" in " ".join(line.strip() for line in text)
     app, _ = pressed(SENTENCE, "d", "t", start=START)
-    assert app.walk.state.other is None
+    assert app.walk.state.subtracted_head is None
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+q"])
 def test_quitting(key: str) -> None:
     app, _ = pressed(SENTENCE, key)
-    assert app.stopped is None
+    assert app.signal_number is None
 
 
 def test_ctrl_c_is_an_interrupt() -> None:
-    assert pressed(SENTENCE, "ctrl+c")[0].stopped == 2
+    assert pressed(SENTENCE, "ctrl+c")[0].signal_number == 2
 
 
 def test_every_key_has_an_action_and_words() -> None:

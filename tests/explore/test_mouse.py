@@ -36,9 +36,9 @@ def test_a_head_a_cell_and_words_are_chosen_by_clicks() -> None:
     app, _ = pressed(SENTENCE, lies(PairSpot(2, 3)), start=START)
     assert (app.walk.state.query, app.walk.state.key, app.walk.state.focus) == (2, 3, "words")
     app, _ = pressed(SENTENCE, lies(WordSpot(2, "query")), start=START)
-    assert (app.walk.state.query, app.walk.state.turned) == (2, False)
+    assert (app.walk.state.query, app.walk.state.is_turned) == (2, False)
     app, _ = pressed(SENTENCE, lies(WordSpot(3, "key")), start=START)
-    assert (app.walk.state.key, app.walk.state.turned) == (3, True)
+    assert (app.walk.state.key, app.walk.state.is_turned) == (3, True)
     app, text = pressed(SENTENCE, lies(WordSpot(0)), start=START)
     assert app.walk.state.query == 0
     assert any("[humpty] dumpty sat on" in line for line in text)
@@ -54,7 +54,7 @@ def test_the_footer_and_lists_can_be_clicked() -> None:
     assert app.walk.state.row == 2
     _, text = pressed(SENTENCE, "o", start=START)
     app, _ = pressed(SENTENCE, "o", place(text, "three heads"), start=START)
-    assert len(app.walk.held.heads if app.walk.held else ()) == 3
+    assert len(app.walk.loaded_run.heads if app.walk.loaded_run else ()) == 3
 
 
 def test_the_wheel_goes_on_and_back() -> None:

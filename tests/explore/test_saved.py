@@ -10,10 +10,10 @@ from asking import ask
 from walking import pressed, seeded, shown
 
 from attncli.analysis.derivation import derivation_document
-from attncli.cli.explore import _saved
-from attncli.cli.view import opened
+from attncli.cli.explore import _saved_source
+from attncli.cli.view import open_document
 from attncli.explore.saving import save
-from attncli.explore.source import Live
+from attncli.explore.source import LiveSource
 from attncli.explore.state import State
 
 TEXT = "humpty dumpty sat on"
@@ -40,9 +40,9 @@ def saved(folder: Path, name: str, *command: str) -> Path:
 def test_each_kind_of_file_is_looked_at(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
     file = saved(tmp_path, name, *command)
     app, text = pressed(
-        _saved(file), "tab", "right", "2", "r", "slash", "enter", "d", "escape", "i", "e", "n", "o", "w"
+        _saved_source(file), "tab", "right", "2", "r", "slash", "enter", "d", "escape", "i", "e", "n", "o", "w"
     )
-    held = app.walk.held
+    held = app.walk.loaded_run
     assert held is not None
     if name != "find.json":
         weights = held.weights((0, 0))
@@ -54,19 +54,19 @@ def test_each_kind_of_file_is_looked_at(name: str, command: tuple[str, ...], tmp
 
 def test_the_weights_of_a_file_are_those_of_the_run(tmp_path: Path) -> None:
     file = saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "8", "--d-model", "16")
-    app, _ = pressed(_saved(file))
-    other, _ = pressed(Live.of(seeded(), TEXT))
-    assert app.walk.held is not None
-    assert other.walk.held is not None
-    for place in app.walk.held.heads:
-        np.testing.assert_allclose(app.walk.held.weights(place), other.walk.held.weights(place), atol=1e-6)
+    app, _ = pressed(_saved_source(file))
+    other, _ = pressed(LiveSource.of(seeded(), TEXT))
+    assert app.walk.loaded_run is not None
+    assert other.walk.loaded_run is not None
+    for place in app.walk.loaded_run.heads:
+        np.testing.assert_allclose(app.walk.loaded_run.weights(place), other.walk.loaded_run.weights(place), atol=1e-6)
 
 
 def test_saved_stages_tell_why_as_the_run_itself_does(tmp_path: Path) -> None:
     options = ("--num-heads", "8", "--d-model", "16")
     file = saved(tmp_path, "run.safetensors", "run", TEXT, *options)
     start = State(head=5, query=2, key=1)
-    app, text = pressed(_saved(file), *["enter"] * 4, start=start, size=(110, 34))
+    app, text = pressed(_saved_source(file), *["enter"] * 4, start=start, size=(110, 34))
     found = app.walk.derivation
     assert found is not None
     assert "softmax" in shown(text, "why")
@@ -77,21 +77,21 @@ def test_saved_stages_tell_why_as_the_run_itself_does(tmp_path: Path) -> None:
             if hasattr(theirs, name):
                 np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name), atol=1e-5)
     assert found.agreement < 1e-5
-    _, text = pressed(_saved(saved(tmp_path, "run.json", "run", TEXT, *options)), "enter", start=start)
+    _, text = pressed(_saved_source(saved(tmp_path, "run.json", "run", TEXT, *options)), "enter", start=start)
     assert "no queries and keys" in shown(text, "no queries")
 
 
 def test_saving_from_a_file_writes_its_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "2")
-    _, text = pressed(_saved(file), "s", *["backspace"] * 20, "=again.json", "enter")
+    _, text = pressed(_saved_source(file), "s", *["backspace"] * 20, "=again.json", "enter")
     assert "saved: again.json" in shown(text, "saved")
     assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
-    assert opened(tmp_path / "again.json") is not None
+    assert open_document(tmp_path / "again.json") is not None
 
 
 def test_a_figure_speaks_the_language_of_the_screen(tmp_path: Path) -> None:
-    source = _saved(saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "2"))
+    source = _saved_source(saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "2"))
     for lang, told in (("en", "rows look"), ("zh", "行看列")):
         save(tmp_path / f"{lang}.svg", source, State(), None, lang=lang)
         assert told in (tmp_path / f"{lang}.svg").read_text("utf-8")

@@ -12,7 +12,7 @@ import pytest
 from walking import SENTENCE, decoder, pressed, seeded
 
 from attncli.explore.app import Explorer
-from attncli.explore.source import Live
+from attncli.explore.source import LiveSource
 from attncli.explore.state import State
 from attncli.inputs.token import Token
 from attncli.models.load import load
@@ -97,7 +97,7 @@ def test_a_new_size_is_drawn_at_once() -> None:
 def test_hostile_tokens_are_inert(ascii: bool) -> None:
     tokens = [Token(at, text, at, None, None) for at, text in enumerate(HOSTILE)]
     model = seeded()
-    source = replace(Live.of(model, "x"), text="\x1b]0;owned\x07", tokens=tokens, typed=len(tokens))
+    source = replace(LiveSource.of(model, "x"), text="\x1b]0;owned\x07", tokens=tokens, typed_count=len(tokens))
     texts: list[str] = []
 
     def keep(app: Explorer) -> None:
@@ -134,7 +134,7 @@ def test_a_window_that_is_too_small_says_how_large_it_must_be(width: int, lang: 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_words_that_the_model_does_not_know_are_marked_and_told(size: tuple[int, int]) -> None:
-    source = Live.of(load("minilm"), "她吃苹果，他吃香蕉")
+    source = LiveSource.of(load("minilm"), "她吃苹果，他吃香蕉")
     for lang, told in (("en", "unknown to this model"), ("zh", "不认识的")):
         _, rows = pressed(source, "right", "right", size=size, view=View(width=size[0], color=True, lang=lang))
         shown = "".join("".join(rows).split())

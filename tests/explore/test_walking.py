@@ -12,8 +12,8 @@ def test_it_begins_with_the_grid_the_weights_the_sentence_and_the_keys() -> None
     assert any("humpty" in line for line in text[3:])
     assert "? help" in text[-1]
     assert "q quit" in text[-1]
-    assert app.walk.held is not None
-    assert len(app.walk.held.heads) == 8
+    assert app.walk.loaded_run is not None
+    assert len(app.walk.loaded_run.heads) == 8
 
 
 def test_arrows_move_the_head_and_after_tab_the_words() -> None:

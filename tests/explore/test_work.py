@@ -16,15 +16,15 @@ from attncli.analysis.records.run import RunRecord
 from attncli.errors import AttnError
 from attncli.explore.actions import act
 from attncli.explore.app import Explorer
-from attncli.explore.source import Live, Saved
+from attncli.explore.source import LiveSource, SavedSource
 from attncli.explore.state import State
 from attncli.explore.work import Work
 from attncli.render.view import View
 
 
-def halting(go_on: Event, stopped: Event) -> Saved:
+def halting(go_on: Event, stopped: Event) -> SavedSource:
     """A run that gives half of its heads and then waits; says when it is stopped."""
-    whole = Live.of(seeded(), SENTENCE).record(lambda share: None)
+    whole = LiveSource.of(seeded(), SENTENCE).record(lambda share: None)
     heads = list(whole.heads)
 
     def some() -> Iterator[HeadRecord]:
@@ -39,7 +39,7 @@ def halting(go_on: Event, stopped: Event) -> Saved:
     def make() -> RunRecord:
         return RunRecord(whole.name, whole.text, whole.sides, whole.model, whole.attention, some())
 
-    return Saved("half", None, make)  # type: ignore[arg-type]
+    return SavedSource("half", None, make)  # type: ignore[arg-type]
 
 
 async def until(there: Callable[[], bool]) -> None:
@@ -57,7 +57,7 @@ def test_heads_appear_as_they_come_keys_are_heard_meanwhile_and_esc_stops() -> N
 
     async def walk() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(lambda: app.walk.held is not None and len(app.walk.held.heads) == 4)
+            await until(lambda: app.walk.loaded_run is not None and len(app.walk.loaded_run.heads) == 4)
             await pilot.pause(0.1)
             assert "running" in lines(app)[0]
             assert "not reached this head yet" in shown(lines(app), "reached")
@@ -80,7 +80,7 @@ def test_who_moves_while_heads_come_stays_there() -> None:
 
     async def move() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(lambda: walk.held is not None and len(walk.held.heads) == 4)
+            await until(lambda: walk.loaded_run is not None and len(walk.loaded_run.heads) == 4)
             await pilot.press("home")
             go_on.set()
             await until(lambda: walk.work is None)
@@ -96,7 +96,7 @@ def test_nothing_of_stopped_work_arrives() -> None:
     def job(work: Work) -> Callable[[], None]:
         return lambda: done.append("done")
 
-    work = Work(posted.append, job, name="", failed=lambda error: done.append("failed")).start()
+    work = Work(posted.append, job, name="", on_error=lambda error: done.append("failed")).start()
     work.wait(5)
     work.cancel()
     for act_now in posted:
@@ -110,14 +110,14 @@ def test_a_first_run_that_fails_ends_the_program_with_its_error(error: Exception
         raise error
 
     with pytest.raises(type(error), match=str(error)):
-        pressed(Saved("broken", None, make))  # type: ignore[arg-type]
+        pressed(SavedSource("broken", None, make))  # type: ignore[arg-type]
 
 
 def test_what_fails_later_is_told_and_the_walk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Live, *asked: object) -> object:
+    def refuse(self: LiveSource, *asked: object) -> object:
         raise AttnError("no effects today", expected="another day")
 
-    monkeypatch.setattr(Live, "effects", refuse)
+    monkeypatch.setattr(LiveSource, "effects", refuse)
     app, text = pressed(SENTENCE, "e", start=State())
     assert "no effects today; another day" in shown(text, "today")
     assert app.walk.work is None
@@ -129,7 +129,7 @@ def test_leaving_stops_the_work() -> None:
 
     async def walk() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(lambda: app.walk.held is not None)
+            await until(lambda: app.walk.loaded_run is not None)
             act(app.walk, "quit")
             await pilot.pause()
 
@@ -144,7 +144,7 @@ def test_other_commands_do_not_import_textual() -> None:
 
 
 def test_what_is_typed_moves_no_cursor() -> None:
-    source = replace(Live.of(seeded(), "a b"), text="\x1b]0;owned\x07 a b\u202e")
+    source = replace(LiveSource.of(seeded(), "a b"), text="\x1b]0;owned\x07 a b\u202e")
     found: list[str] = []
     pressed(source, "i", last=lambda app: found.append(app.line.value))
     assert found == ["␛]0;owned␇ a b\\u{202e}"]

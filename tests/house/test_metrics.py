@@ -7,7 +7,7 @@ import re
 import attncli.metrics
 from attncli.analysis import metrics
 from attncli.analysis.metrics import METRICS, Metric
-from attncli.render.phrases.translation import translated
+from attncli.render.phrases.translation import translate
 
 
 def test_every_metric_is_listed():
@@ -23,5 +23,5 @@ def test_every_metric_can_be_imported():
 def test_every_metric_is_told_in_chinese():
     for metric in METRICS.values():
         for said in filter(None, (metric.says, metric.rows, metric.note)):
-            chinese = translated(said, "zh")
+            chinese = translate(said, "zh")
             assert not re.search(r"\b[a-z]{3,} [a-z]{3,}\b", chinese), f"{metric.name}: {said!r} is {chinese!r}"

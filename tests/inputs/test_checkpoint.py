@@ -218,7 +218,7 @@ def test_a_weight_that_is_not_finite_is_refused_while_reading(
                     found.product("a", backend.full((count, 1031), 0.0, dtype), backend)
         found.ahead(["a"])
         with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
-            found.product("a", np.zeros((5, 1021)), choose("numpy", device=None, dtype="float64"), turned=True)
+            found.product("a", np.zeros((5, 1021)), choose("numpy", device=None, dtype="float64"), in_out=True)
 
 
 @pytest.mark.parametrize(("name", "dtype"), COMPUTING)

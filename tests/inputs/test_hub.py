@@ -19,10 +19,10 @@ from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs import download
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.fetching import WHOLE, Fetch, Parts
-from attncli.inputs.hub import Resolved, resolve
+from attncli.inputs.hub import ModelLocation, resolve
 from attncli.inputs.hub_cache import all_cached
 
-Resolver = Callable[..., Resolved]
+Resolver = Callable[..., ModelLocation]
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
 OTHER = safetensors.numpy.save({"b": np.arange(3, dtype=np.float32)})
@@ -64,7 +64,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def find(hub: Hub, tmp_path: Path) -> Resolver:
-    def found(name: str, fetch: Fetch = WHOLE, **variables: str) -> Resolved:
+    def found(name: str, fetch: Fetch = WHOLE, **variables: str) -> ModelLocation:
         return resolve(
             name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables}, fetch=fetch
         )

@@ -64,11 +64,11 @@ def test_a_product_while_reading_is_that_of_a_matrix_stored_turned(
         backend = choose("numpy", device=None, dtype="float32")
         found.ahead(["a"])
         assert found.product("a", x[:7], backend) is None  # it would be of the wrong axis
-        assert found.product("a", x, backend, bias, turned=True) is None  # many rows are multiplied faster whole
+        assert found.product("a", x, backend, bias, in_out=True) is None  # many rows are multiplied faster whole
         several = []
         for _ in range(3):
             found.ahead(["a"])
-            several.append(np.asarray(found.product("a", x[:7], backend, bias, turned=True)))
+            several.append(np.asarray(found.product("a", x[:7], backend, bias, in_out=True)))
             assert np.abs(several[0] - wanted[:7]).max() < 1e-3
         # whichever thread took which piece
         assert several[0].tobytes() == several[1].tobytes() == several[2].tobytes()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.strict_json import MOST, parsed_object, read_object
+from attncli.inputs.strict_json import MOST, parse_object, read_object
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from attncli.inputs.strict_json import MOST, parsed_object, read_object
 )
 def test_what_is_no_strict_object_is_refused(raw: bytes, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        parsed_object(raw, "where", "what")
+        parse_object(raw, "where", "what")
 
 
 @pytest.mark.parametrize(
@@ -42,19 +42,19 @@ def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memor
 def test_numbers_for_which_json_has_no_word(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"a": {"__float__": "Infinity"}, "b": [{"__float__": "-Infinity"}], "c": {"__float__": "x"}}')
-    assert read_object(path, what="a config", tagged=True) == {
+    assert read_object(path, what="a config", with_tags=True) == {
         "a": float("inf"),
         "b": [float("-inf")],
         "c": {"__float__": "x"},
     }
     assert read_object(path, what="a config")["a"] == {"__float__": "Infinity"}
     path.write_text('{"a": Infinity, "b": -Infinity}')  # as transformers wrote it before
-    assert read_object(path, what="a config", tagged=True) == {"a": float("inf"), "b": float("-inf")}
+    assert read_object(path, what="a config", with_tags=True) == {"a": float("inf"), "b": float("-inf")}
     path.write_text('{"__float__": "NaN"}')
     with pytest.raises(InputError, match="not an object"):
-        read_object(path, what="a config", tagged=True)
+        read_object(path, what="a config", with_tags=True)
 
 
 @pytest.mark.parametrize("raw", [b'{"a": 1e308}', b'{"a": 1e-400}', b'{"a": "1e400"}', b'{"a": 1e0000300}'])
 def test_numbers_that_a_float_holds_are_read(raw: bytes) -> None:
-    assert parsed_object(raw, "where", "what")["a"] in (1e308, 0.0, "1e400", 1e300)
+    assert parse_object(raw, "where", "what")["a"] in (1e308, 0.0, "1e400", 1e300)

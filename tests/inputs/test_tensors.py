@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.dtypes import NATIVE
 from attncli.inputs.tensors import (
-    TensorInfo,
+    TensorSummary,
     check_writable_format,
     read_tensors,
     tensor_file,
@@ -57,8 +57,8 @@ def test_round_trip(tmp_path, kind):
         found[name].dtype == array.dtype and np.array_equal(found[name], array) for name, array in TENSORS.items()
     )
     assert tensor_file(path).metadata == {"schema": "attn.run/1"}
-    assert sorted(tensor_file(path).listed) == sorted(
-        TensorInfo(name, array.dtype.name, array.shape) for name, array in TENSORS.items()
+    assert sorted(tensor_file(path).summaries) == sorted(
+        TensorSummary(name, array.dtype.name, array.shape) for name, array in TENSORS.items()
     )
     before = path.read_bytes()
     write_tensors(path, dict(reversed(TENSORS.items())), {"schema": "attn.run/1"})
@@ -84,7 +84,7 @@ def test_bfloat16_stays_itself_in_safetensors(tmp_path):
     array = np.array([0.1, 2], ml_dtypes.bfloat16)
     write_tensors(tmp_path / "a.safetensors", {"x": array}, {})
     assert read_tensors(tmp_path / "a.safetensors")["x"].dtype == array.dtype
-    assert list(tensor_file(tmp_path / "a.safetensors").listed) == [TensorInfo("x", "bfloat16", (2,))]
+    assert list(tensor_file(tmp_path / "a.safetensors").summaries) == [TensorSummary("x", "bfloat16", (2,))]
     write_tensors(tmp_path / "a.npz", {"x": array}, {})
     assert read_tensors(tmp_path / "a.npz")["x"].dtype == np.float32
 
@@ -98,7 +98,7 @@ def test_one_array(tmp_path, order):
     assert np.array_equal(found, array)
     assert found.dtype.isnative
     assert found.flags.c_contiguous
-    assert list(tensor_file(path).listed) == [TensorInfo("emb", "float64", (2, 3))]
+    assert list(tensor_file(path).summaries) == [TensorSummary("emb", "float64", (2, 3))]
     assert tensor_file(path).metadata == {}
 
 
@@ -112,9 +112,9 @@ def test_torch_files(tmp_path, kind, modern):
     found = read_tensors(path)
     assert found["WQ.weight"].tolist() == state["WQ.weight"].tolist()
     assert found["half"].tolist() == [1.5]
-    assert list(tensor_file(path).listed) == [
-        TensorInfo("WQ.weight", "float32", (3, 2)),
-        TensorInfo("half", "float32", (1,)),
+    assert list(tensor_file(path).summaries) == [
+        TensorSummary("WQ.weight", "float32", (3, 2)),
+        TensorSummary("half", "float32", (1,)),
     ]
 
 
@@ -254,7 +254,7 @@ def test_the_index_of_a_large_file_reads_its_header_alone(tmp_path):
         os.truncate(path, 8 + len(header) + 8_000_000_000_000)
     except OSError:
         pytest.skip("this file system has no files of that size")
-    assert list(tensor_file(path).listed) == [TensorInfo("x", "float64", (10**12,))]
+    assert list(tensor_file(path).summaries) == [TensorSummary("x", "float64", (10**12,))]
     with pytest.raises(LimitError):
         read_tensors(path)
 

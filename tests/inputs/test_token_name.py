@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from attncli.errors import InputError
 from attncli.inputs.builtin import ByteTokenizer, WordTokenizer
 from attncli.inputs.token import Token
-from attncli.inputs.token_name import Found, Span, find_span, find_token
+from attncli.inputs.token_name import Span, TokenMatch, find_span, find_token
 
 
 def tokens(*texts):
@@ -20,16 +20,16 @@ SENTENCE = WordTokenizer().encode("The animal crossed the street as the cat")
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        ("animal", Found(1, 1)),
-        ("the", Found(3, 2)),
-        ("The", Found(0, 1)),
-        ("THE", Found(0, 3)),
-        ("the:2", Found(6, 1)),
-        ("THE:3", Found(6, 1)),
-        ("#0", Found(0, 1)),
-        ("#7", Found(7, 1)),
-        ("#-1", Found(7, 1)),
-        ("#-8", Found(0, 1)),
+        ("animal", TokenMatch(1, 1)),
+        ("the", TokenMatch(3, 2)),
+        ("The", TokenMatch(0, 1)),
+        ("THE", TokenMatch(0, 3)),
+        ("the:2", TokenMatch(6, 1)),
+        ("THE:3", TokenMatch(6, 1)),
+        ("#0", TokenMatch(0, 1)),
+        ("#7", TokenMatch(7, 1)),
+        ("#-1", TokenMatch(7, 1)),
+        ("#-8", TokenMatch(0, 1)),
     ],
 )
 def test_references(reference, expected):
@@ -37,19 +37,19 @@ def test_references(reference, expected):
 
 
 def test_marks_of_pieces_are_looked_past_last():
-    assert find_token(tokens("▁it", "##it", "Ġit", " it"), "it") == Found(0, 4)
-    assert find_token(tokens("▁it", "it"), "it") == Found(1, 1)
-    assert find_token(tokens("##it", "IT"), "it") == Found(1, 1)
-    assert find_token(tokens("##ing", "x"), "ing:1") == Found(0, 1)
+    assert find_token(tokens("▁it", "##it", "Ġit", " it"), "it") == TokenMatch(0, 4)
+    assert find_token(tokens("▁it", "it"), "it") == TokenMatch(1, 1)
+    assert find_token(tokens("##it", "IT"), "it") == TokenMatch(1, 1)
+    assert find_token(tokens("##ing", "x"), "ing:1") == TokenMatch(0, 1)
 
 
 def test_tokens_that_look_like_references_can_be_named():
-    assert find_token(tokens("a", "#7", "a:2", "a"), "#7") == Found(1, 1)
-    assert find_token(tokens("a", "#7", "a:2", "a"), "a:2") == Found(2, 1)
-    assert find_token(tokens("a", "#7", "a:2", "a"), "a:2:1") == Found(2, 1)
-    assert find_token(tokens("a", "#7", "a:2", "a"), "#3") == Found(3, 1)
-    assert find_token(tokens(":", ":"), "::2") == Found(1, 1)
-    assert find_token(tokens("x", " "), " ") == Found(1, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "#7") == TokenMatch(1, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "a:2") == TokenMatch(2, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "a:2:1") == TokenMatch(2, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "#3") == TokenMatch(3, 1)
+    assert find_token(tokens(":", ":"), "::2") == TokenMatch(1, 1)
+    assert find_token(tokens("x", " "), " ") == TokenMatch(1, 1)
 
 
 @pytest.mark.parametrize(

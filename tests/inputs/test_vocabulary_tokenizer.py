@@ -14,7 +14,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs import vocabulary_tokenizer as pieces
-from attncli.inputs.bytelevel import alphabet, bytes_of_piece, shown_bytes
+from attncli.inputs.bytelevel import alphabet, bytes_of_piece, bytes_text
 from attncli.inputs.vocabulary_tokenizer import PieceTokenizer, from_tokenizers, read_tokenizer
 
 
@@ -307,6 +307,6 @@ def test_the_byte_alphabet():
     assert bytes_of_piece("我") is None
     assert bytes_of_piece("a我") is None
     assert bytes_of_piece("") == b""
-    assert shown_bytes(b" caf\xc3\xa9") == "café"
-    assert shown_bytes(b" ") == " "
-    assert shown_bytes(b"\xf0\x9f") == "<0xF0><0x9F>"
+    assert bytes_text(b" caf\xc3\xa9") == "café"
+    assert bytes_text(b" ") == " "
+    assert bytes_text(b"\xf0\x9f") == "<0xF0><0x9F>"

@@ -91,7 +91,7 @@ def test_every_score(kind: str, rows: int | None, library: str) -> None:
         first, told = part.first_head, backend.numpy(part.stages["weights"])
         found[first : first + told.shape[0], part.start : part.stop, part.low : part.high] = told
 
-    context = Context(np.arange(TOKENS), TOKENS, rows=rows, see=see)
+    context = Context(np.arange(TOKENS), TOKENS, rows=rows, on_block=see)
     stages = run_block(backend, block, weights.get, backend.array(HIDDEN), context, 0).stages
     wanted = loops(position)
     for name in (ASKS, ANSWERS):

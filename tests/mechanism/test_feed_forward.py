@@ -11,7 +11,7 @@ from comparing import LIBRARIES
 
 from attncli.arrays.backend import choose
 from attncli.mechanism.feed_forward import activate, feed_forward
-from attncli.mechanism.routing import routed
+from attncli.mechanism.routing import route
 from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Routing
 
 KINDS = get_args(Activation)
@@ -92,13 +92,13 @@ def test_experts_of_groups_with_corrections() -> None:
     logits, correction = random.standard_normal((40, 12)), random.standard_normal(12)
     routing = Routing("sigmoid", 1.7, groups=4, groups_chosen=2, group_by=2, corrected=True)
     spec = Experts(12, 3, INNER, "silu", True, routing=routing)
-    found = routed(spec, logits, correction)
+    found = route(spec, logits, correction)
     for row, ours in zip(logits.tolist(), found, strict=True):
         wanted = oracles_layers.grouped_shares(row, correction.tolist(), 3, 4, 2, 2)
         assert np.allclose(ours, 1.7 * np.array(wanted), rtol=1e-12)
-    assert not np.allclose(found, routed(spec, logits, 0 * correction))
+    assert not np.allclose(found, route(spec, logits, 0 * correction))
     assert not np.allclose(
-        found, routed(Experts(12, 3, INNER, "silu", True, routing=Routing("sigmoid", 1.7)), logits, correction)
+        found, route(Experts(12, 3, INNER, "silu", True, routing=Routing("sigmoid", 1.7)), logits, correction)
     )
 
 

@@ -135,7 +135,7 @@ def test_one_chunk_is_full_attention_without_oneself(backend):
     scores = q @ np.swapaxes(backend.numpy(hash_keys(backend, backend.keep(q))), -1, -2) - 1e5 * np.eye(11)
     raised = np.exp(scores - scores.max(-1, keepdims=True))
     assert np.allclose(backend.numpy(trace.weights), raised / raised.sum(-1, keepdims=True), rtol=1e-9)
-    assert trace.compared == 121
+    assert trace.pair_count == 121
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=NAMES)

@@ -14,10 +14,10 @@ from attncli.arrays.backend import backend_of
 from attncli.arrays.numpy_backend import dtype_named
 from attncli.mechanism import streaming
 from attncli.mechanism.attend import EVERY_STAGE, Rule, attend
-from attncli.mechanism.key_range import span, surely
+from attncli.mechanism.key_range import common_span, span
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
 from attncli.mechanism.position import alibi
-from attncli.mechanism.streaming import attended, gathered, unseen
+from attncli.mechanism.streaming import compute_attention, gather_blocks, ignore_block
 
 N = 13
 BLOCKS = [1, 2, 3, 5, N, N + 4]
@@ -31,7 +31,7 @@ def test_no_visible_key_is_cut_and_no_hidden_one_is_sure(n):
             for last in range(first, min(first + 6, n if rows_only else n + 3)):
                 low, high = span(mask, first, last, n)
                 assert 0 <= low <= high <= n
-                sure_low, sure_high = surely(mask, first, last, n)
+                sure_low, sure_high = common_span(mask, first, last, n)
                 for i in range(first, last + 1):
                     seen = {j for j in range(n) if sees(i, j)}
                     assert seen <= set(range(low, high)), (mask, first, last)
@@ -43,9 +43,9 @@ def test_spans_are_as_narrow_as_the_work_they_save():
     assert span(Window(4, 0), 10, 12, 99) == (6, 13)
     assert span(AllOf((Causal(), Window(4, 7))), 10, 12, 99) == (6, 13)
     assert span(AnyOf((Window(0, 0), Window(2, 2))), 10, 12, 99) == (8, 15)
-    assert surely(Causal(), 3, 5, 99) == (0, 4)
-    assert surely(AllOf((Causal(), Window(4, 7))), 10, 12, 99) == (8, 11)
-    assert surely(Window(0, 0), 3, 5, 99) == (0, 0)
+    assert common_span(Causal(), 3, 5, 99) == (0, 4)
+    assert common_span(AllOf((Causal(), Window(4, 7))), 10, 12, 99) == (8, 11)
+    assert common_span(Window(0, 0), 3, 5, 99) == (0, 0)
 
 
 def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=False) -> None:
@@ -57,7 +57,7 @@ def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=F
     backend = backend_of(q, k, v)
     dense = attend(backend, q, k, v, rule(backend, q, k))
     for size in rows:
-        kept, mixed, empty = gathered(backend, q, k, v, rule(backend, q, k), keep=("weights",), block=4 * size * N)
+        kept, mixed, empty = gather_blocks(backend, q, k, v, rule(backend, q, k), keep=("weights",), block=4 * size * N)
         assert np.allclose(plain(kept["weights"]), plain(dense.stages["weights"]), rtol=1e-12, atol=1e-14)
         assert np.allclose(plain(mixed), plain(dense.mixed), rtol=1e-12, atol=1e-13, equal_nan=poison)
         assert np.array_equal(plain(empty), plain(dense.empty))
@@ -75,7 +75,7 @@ def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=F
             )
             assert np.array_equal(plain(block.empty), plain(dense.empty)[:, part])
             near = masked[..., block.low : block.high]
-            seen = True if block.seen is None else plain(block.seen)
+            seen = True if block.visibility is None else plain(block.visibility)
             assert np.array_equal(np.broadcast_to(seen, near.shape), near > -np.inf)
             with np.errstate(divide="ignore"):
                 assert np.allclose(plain(block.lse), np.log(np.exp(masked).sum(-1)), rtol=1e-12)
@@ -94,7 +94,7 @@ def test_large_dense_attention_is_gathered_from_blocks(monkeypatch):
     monkeypatch.setattr(streaming, "gathered", lambda *_, **__: blocks.append(1))
 
     def dense(*keep: str) -> int:
-        attended(backend, q, k, v, rule, rows=None, keep=keep, see=unseen)
+        compute_attention(backend, q, k, v, rule, rows=None, keep=keep, on_block=ignore_block)
         return len(blocks)
 
     assert dense("weights") == 0
@@ -109,7 +109,7 @@ def test_gathered_weights_are_of_the_type_that_dense_ones_are(dtype):
     q, k, v = (np.asarray(x, dtype_named(dtype)) for x in case(0, queries=N, keys=N, kv_heads=2))
     backend, rule = backend_of(q, k, v), Rule(0.5, mask=Causal())
     dense = attend(backend, q, k, v, rule)
-    kept, mixed, _ = gathered(backend, q, k, v, rule, keep=("weights",), block=4 * 3 * N)
+    kept, mixed, _ = gather_blocks(backend, q, k, v, rule, keep=("weights",), block=4 * 3 * N)
     assert kept["weights"].dtype == dense.stages["weights"].dtype
     assert mixed.dtype == dense.mixed.dtype
     assert np.allclose(kept["weights"], dense.stages["weights"], rtol=1e-6, atol=1e-7)
@@ -137,7 +137,7 @@ RULES = {
             backend.array(np.arange(4.0))[heads], i, j, symmetric=False
         ),
     ),
-    "given": lambda backend, q, k: Rule(0.7, given=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)),
+    "given": lambda backend, q, k: Rule(0.7, visibility=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)),
     "bias": lambda backend, q, k: Rule(0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))),
     "lsh": lambda backend, q, k: Rule(0.7, mask=Hashed(4, 2, 1).bind(backend, q, k)),
     "lsh or window": lambda backend, q, k: Rule(0.7, mask=AnyOf((Hashed(4), Window(1, 0))).bind(backend, q, k)),

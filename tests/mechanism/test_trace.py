@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attncli.mechanism.trace import SAVED, SQUARE, STAGES, ordered, shapes_of
+from attncli.mechanism.trace import SAVED, SQUARE, STAGES, order_stages, shapes_of
 
 SIZES = {
     "token": 7, "width": 11, "head": 6, "kv": 3, "query": 7, "key": 7, "dim": 5, "v_dim": 2, "concat": 12, "global": 4,
@@ -22,7 +22,7 @@ def test_every_stage_has_axes_a_formula_in_two_alphabets_and_words():
         assert stage.name == name
         assert set(stage.axes) <= set(SIZES)
         assert stage.formula
-        assert stage.says
+        assert stage.description
     assert set(SQUARE) <= set(STAGES)
     assert set(SAVED) <= set(STAGES)
     assert all(STAGES[name].axes == ("head", "query", "key") for name in SQUARE)
@@ -33,7 +33,7 @@ def test_the_shape_trace_is_in_the_order_of_computation():
     assert [row.step for row in found] == list(STAGES)
     assert found[1].axes == ("head", "query", "dim")
     assert found[1].shape == (6, 7, 5)
-    assert ordered(["weights", "q", "raw"]) == ["q", "raw", "weights"]
+    assert order_stages(["weights", "q", "raw"]) == ["q", "raw", "weights"]
 
 
 def test_leading_axes_come_first():

@@ -15,7 +15,7 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import BigBird, Causal, Given, Hashed, Mask, Padding, Window, both
 from attncli.mechanism.trace import shapes_of
-from attncli.models.batch import alone
+from attncli.models.batch import take_text
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
 
@@ -38,7 +38,7 @@ def compare(made: Model, texts: list[str], **options: object) -> float:
     worst = 0.0
     for entry, text in enumerate(texts):
         (single,) = made.trace(text, **options)
-        ours = alone(together, entry, len(made.encode(text)))
+        ours = take_text(together, entry, len(made.encode(text)))
         assert set(ours.stages) == set(single.stages)
         for name, array in single.stages.items():
             mine, theirs = made.backend.numpy(ours.stages[name]), made.backend.numpy(array)
@@ -73,7 +73,7 @@ def test_positions_that_depend_on_the_length_of_the_text(name: str, tmp_path: Pa
     together = list(made.trace_batch(texts))
     for entry, tokens in enumerate(texts):
         for layer, single in zip(together, made.trace(tokens), strict=True):
-            ours = alone(layer, entry, len(tokens))
+            ours = take_text(layer, entry, len(tokens))
             for stage in ("q", "weights", "out"):
                 assert np.abs(ours.stages[stage] - single.stages[stage]).max() < 1e-12, stage
 

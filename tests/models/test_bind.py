@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UnsupportedError
-from attncli.models.bind import Bound
+from attncli.models.bind import TensorBinding
 from attncli.models.roles import Role
 
 IDS = (7, 3, 50, 11)
@@ -231,15 +231,15 @@ def test_a_key_can_be_ignored(changed: Callable, folder_of: Callable) -> None:
 def test_concat_and_grouped_parts() -> None:
     roles = (Role("q", (6, 2)), Role("k", (3, 2)), Role("v", (3, 2)))
     rows = np.arange(24.0).reshape(12, 2)
-    concat = Bound(("t",), roles, "concat").parts([rows])
+    concat = TensorBinding(("t",), roles, "concat").parts([rows])
     assert [part.tolist() for part in concat.values()] == [rows[:6].tolist(), rows[6:9].tolist(), rows[9:].tolist()]
-    grouped = Bound(("t",), roles, "grouped", groups=3).parts([rows])
+    grouped = TensorBinding(("t",), roles, "grouped", groups=3).parts([rows])
     assert grouped["q"].tolist() == rows[[0, 1, 4, 5, 8, 9]].tolist()
     assert grouped["k"].tolist() == rows[[2, 6, 10]].tolist()
     assert grouped["v"].tolist() == rows[[3, 7, 11]].tolist()
-    transposed = Bound(("t",), roles, "concat", transposed=True)
+    transposed = TensorBinding(("t",), roles, "concat", transposed=True)
     assert transposed.shape() == (2, 12)
     assert transposed.parts([rows.T])["k"].tolist() == rows[6:9].tolist()
-    stacked = Bound(("a", "b"), (Role("w", (2, 4)),), "stacked")
+    stacked = TensorBinding(("a", "b"), (Role("w", (2, 4)),), "stacked")
     assert stacked.shape() == (4,)
     assert stacked.parts([np.zeros(4), np.ones(4)])["w"].tolist() == [[0] * 4, [1] * 4]

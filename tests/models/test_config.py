@@ -13,7 +13,7 @@ from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
 from attncli.models.bidirectional_decoders import seen_both_ways
-from attncli.models.config import MOST_TOLD, Config, Fixed, settle, without
+from attncli.models.config import MOST_TOLD, Config, FixedValue, settle, without
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.rotary import rope
 
@@ -126,7 +126,7 @@ def test_weights_of_four_bits_are_refused_by_name() -> None:
 def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:
     config = Config({"first": 1, "second": None, "third": 3, "attention_dropout": 0.1, "summary_type": "x"}, WHERE)
     config.whole("first")
-    assert settle(config, {"second": Fixed(7, "")}) == (
+    assert settle(config, {"second": FixedValue(7, "")}) == (
         "config.json has a key 'third' that attn does not know; it plays no part",
     )
 

@@ -77,7 +77,7 @@ def test_as_exact_as_the_library_where_its_casts_are_lifted(name: str, folder_of
     model = engine(folder_of(name), name, "float64")
     with running(folder_of(name), both=False) as theirs:
         (side,) = sides(theirs, IDS)
-        for module, exact in zip(model.theirs.modules(), theirs.modules(), strict=True):
+        for module, exact in zip(model.hf_model.modules(), theirs.modules(), strict=True):
             for buffer, value in exact.named_buffers(recurse=False):
                 setattr(module, buffer, value)  # rotary frequencies, rounded once
         traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS)))

@@ -37,15 +37,15 @@ def test_only_the_chosen_experts_are_computed() -> None:
 
 def test_layers_after_the_last_asked_for_cost_nothing() -> None:
     stored = StoredSizes([100, 200, 400], [60, 120, 240], 7)
-    assert estimate(spec(), TOKENS, stored=stored).bytes_read == 460 + 7 * TOKENS
-    found = estimate(spec(), TOKENS, stored=stored, layers=[1])
+    assert estimate(spec(), TOKENS, sizes=stored).bytes_read == 460 + 7 * TOKENS
+    found = estimate(spec(), TOKENS, sizes=stored, layers=[1])
     assert (found.bytes_read, found.layers) == (180 + 7 * TOKENS, 2)
     assert found.multiply_adds == 2 * loop_products(0)
     assert estimate(spec(), TOKENS, layers=[]).multiply_adds == 0
 
 
 def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
-    everything = estimate(spec(), 1009, kept=2).memory
+    everything = estimate(spec(), 1009, kept_stages=2).memory
     assert everything["scores that are kept"] == LAYERS * 2 * HEADS * 1009 * 1009 * 4
     assert estimate(spec(), 1009, layers=[2]).memory["scores that are kept"] == 2 * HEADS * 1009 * 1009 * 4
     streamed = estimate(spec(), 1009, rows=64).memory

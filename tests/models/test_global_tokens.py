@@ -14,7 +14,7 @@ from tiny_sizes import BERT
 import attncli
 from attncli.analysis.value_norms import sizes_by_query
 from attncli.errors import InputError, UnsupportedError
-from attncli.models.batch import alone
+from attncli.models.batch import take_text
 from attncli.models.global_tokens import global_tokens, seeing_all
 from attncli.models.model import Model
 from attncli.models.transformers_reference import reference
@@ -67,14 +67,14 @@ def test_blocks_of_rows_and_batches_give_the_same(folder: Path, library: str) ->
             heads = slice(block.first_head, block.first_head + weights.shape[0])
             found[layer, heads, block.start : block.stop, block.low : block.high] = weights
 
-        streamed = list(model.trace(tokens, keep=("weights",), rows=rows, see=see))
+        streamed = list(model.trace(tokens, keep=("weights",), rows=rows, on_block=see))
         for trace, other in zip(whole, streamed, strict=True):
             assert np.abs(plain(trace.stages["weights"]) - found[trace.layer]).max() < 1e-12
             assert np.abs(plain(trace.after - other.after)).max() < 1e-12
     for trace, batch in zip(whole, model.trace_batch([tokens, tokens[:5]]), strict=True):
-        assert np.abs(plain(trace.after - alone(batch, 0, len(tokens)).after)).max() < 1e-12
+        assert np.abs(plain(trace.after - take_text(batch, 0, len(tokens)).after)).max() < 1e-12
     for trace, batch in zip(model.trace(tokens[:5]), model.trace_batch([tokens, tokens[:5]]), strict=True):
-        assert np.abs(plain(trace.after - alone(batch, 1, 5).after)).max() < 1e-12
+        assert np.abs(plain(trace.after - take_text(batch, 1, 5).after)).max() < 1e-12
 
 
 def test_an_encoder_with_global_tokens_feeds_its_decoder(tmp_path: Path) -> None:

@@ -10,15 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.models.layouts.layout import Asked
-from attncli.models.layouts.recognise import COMPARED, Recognised, recognise
+from attncli.models.layouts.layout import LayoutRequest
+from attncli.models.layouts.recognise import COMPARED, WeightFile, recognise
 
 EYE = np.eye(6, dtype=np.float32)
 
 
-def read(tensors: dict[str, Any], asked: Asked | None = None, **metadata: str) -> Recognised:
+def read(tensors: dict[str, Any], asked: LayoutRequest | None = None, **metadata: str) -> WeightFile:
     return recognise(
-        {name: np.asarray(array, np.float32) for name, array in tensors.items()}, metadata, "w.npz", asked or Asked()
+        {name: np.asarray(array, np.float32) for name, array in tensors.items()},
+        metadata,
+        "w.npz",
+        asked or LayoutRequest(),
     )
 
 
@@ -116,25 +119,25 @@ def test_shapes_name_both_what_is_there_and_what_should_be(tensors: dict[str, An
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (Asked(heads=5), "5 heads cannot share"),
-        (Asked(heads=0), "--num-heads is 0"),
-        (Asked(d_model=7), "--d-model is 7, the file's is 6"),
-        (Asked(heads=2, d_k=2), "--d-k is 2, the file's is 3"),
-        (Asked(heads=2, d_v=5), "--d-v is 5, the file's is 3"),
+        (LayoutRequest(heads=5), "5 heads cannot share"),
+        (LayoutRequest(heads=0), "--num-heads is 0"),
+        (LayoutRequest(d_model=7), "--d-model is 7, the file's is 6"),
+        (LayoutRequest(heads=2, d_k=2), "--d-k is 2, the file's is 3"),
+        (LayoutRequest(heads=2, d_v=5), "--d-v is 5, the file's is 3"),
     ],
 )
-def test_the_asker_contradicts_the_file(asked: Asked, says: str) -> None:
+def test_the_asker_contradicts_the_file(asked: LayoutRequest, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read(CANONICAL, asked)
     with pytest.raises(UsageError, match="--num-heads is 4, the file's is 3"):
-        read(HEADS, Asked(heads=4))
+        read(HEADS, LayoutRequest(heads=4))
 
 
 def test_heads_come_from_the_tensors_the_asker_the_metadata_d_k_or_are_one_and_said() -> None:
     assert read(HEADS).facts.heads == 3
-    assert read(CANONICAL, Asked(heads=2), num_heads="3").facts.heads == 2
+    assert read(CANONICAL, LayoutRequest(heads=2), num_heads="3").facts.heads == 2
     assert read(CANONICAL, num_heads="3").facts.heads == 3
-    assert read(CANONICAL, Asked(d_k=2)).facts.heads == 3
+    assert read(CANONICAL, LayoutRequest(d_k=2)).facts.heads == 3
     assumed = read(CANONICAL)
     assert assumed.facts.heads == 1
     assert any("does not say how many heads" in note for note in assumed.notes)
@@ -149,7 +152,7 @@ def test_metadata_that_lie_about_the_heads(stored: str) -> None:
 
 def test_shared_kv_heads_are_seen_from_the_shapes() -> None:
     facts = read(
-        shapes(q__weight=(12, 5), k__weight=(4, 5), v__weight=(14, 5), o__weight=(5, 42)), Asked(heads=6)
+        shapes(q__weight=(12, 5), k__weight=(4, 5), v__weight=(14, 5), o__weight=(5, 42)), LayoutRequest(heads=6)
     ).facts
     assert (facts.kv_heads, facts.d_k, facts.d_v) == (2, 2, 7)
 
@@ -164,7 +167,7 @@ def test_matrices_that_fit_one_way_only_are_read_that_way() -> None:
     either = shapes(W_Q=(4, 2), W_K=(4, 2), W_V=(4, 2))
     assert read(either).facts.d_model == 4
     assert "also fit" in read(either).notes[0]
-    assert read(either, Asked(d_model=2)).facts.d_k == 4
+    assert read(either, LayoutRequest(d_model=2)).facts.d_k == 4
 
 
 NAMES = st.sampled_from(

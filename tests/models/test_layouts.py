@@ -15,7 +15,7 @@ from attncli.arrays.backend import choose
 from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, Given
-from attncli.models.layouts.layout import Asked
+from attncli.models.layouts.layout import LayoutRequest
 from attncli.models.one_layer import Settings
 from attncli.models.weight_file import load_weights
 
@@ -73,14 +73,14 @@ def inputs(d_model: int, batch: int = 2) -> np.ndarray[Any, Any]:
 
 
 def outputs(
-    path: Path, x: np.ndarray[Any, Any], asked: Asked, mask: Any, backend: str = "numpy", **around: Any
+    path: Path, x: np.ndarray[Any, Any], asked: LayoutRequest, mask: Any, backend: str = "numpy", **around: Any
 ) -> np.ndarray[Any, Any]:
     """attn's output for each text of a batch, in float64."""
     chosen = choose(backend, device=None, dtype="float64")
     found = []
     for text in x:
         model = load_weights(
-            path, tokenizer("word"), chosen, asked=asked, settings=Settings(mask=mask, **around), embedding=text
+            path, tokenizer("word"), chosen, request=asked, settings=Settings(mask=mask, **around), embedding=text
         )
         found.append(chosen.numpy(next(model.trace(WORDS)).stages["out"]))
     return np.stack(found)
@@ -98,7 +98,7 @@ def test_outputs_are_those_of_the_class_itself(name: str, mask: str, tmp_path: P
     module = classes.filled(case.make(), seed=11)
     path = tmp_path / "class.npz"
     write_tensors(path, state(module, case.prefix), {})
-    ours, (rule, visible) = Asked(heads=case.heads), MASKS[mask]
+    ours, (rule, visible) = LayoutRequest(heads=case.heads), MASKS[mask]
     x = inputs(case.d_model)
     reference = expected(module, x, visible)
     assert np.abs(outputs(path, x, ours, rule) - reference).max() < 1e-10
@@ -118,7 +118,7 @@ def test_every_kind_of_file_gives_the_same_numbers(ending: str, backend: str, tm
     else:
         write_tensors(path, state(module), {})
     x = inputs(13)
-    assert np.abs(outputs(path, x, Asked(), Everywhere(), backend) - expected(module, x, None)).max() < 1e-10
+    assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), backend) - expected(module, x, None)).max() < 1e-10
 
 
 def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_layout_is_told_in_words_and_every_tensor_has_a_role(name: str, tmp_pa
     write_tensors(path, state(classes.filled(case.make(), seed=1), case.prefix), {})
     from attncli.models.layouts.recognise import read_weight_file
 
-    found = read_weight_file(path, Asked(heads=case.heads))
+    found = read_weight_file(path, LayoutRequest(heads=case.heads))
     assert case.layout in found.layout
     assert all(found.roles.values())
     assert found.facts.d_model == case.d_model
@@ -152,7 +152,7 @@ def test_modules_around_it_do_not_matter(around: str, tmp_path: Path) -> None:
     path = tmp_path / "wrapped.npz"
     write_tensors(path, {f"{around}{name}": array for name, array in state(module, "inner.").items()}, {})
     x = inputs(15)
-    assert np.abs(outputs(path, x, Asked(heads=3), Everywhere()) - expected(module, x, None)).max() < 1e-10
+    assert np.abs(outputs(path, x, LayoutRequest(heads=3), Everywhere()) - expected(module, x, None)).max() < 1e-10
 
 
 def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way(tmp_path: Path) -> None:
@@ -163,5 +163,5 @@ def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way
     reference = expected(module, x, None)
     said = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float64")).warnings
     assert any("√d_model" in note and "--scale" in note for note in said)
-    assert np.abs(outputs(path, x, Asked(), Everywhere(), scale="sqrt-dmodel") - reference).max() < 1e-10
-    assert np.abs(outputs(path, x, Asked(), Everywhere(), scale="sqrt-dk") - reference).max() > 1e-3
+    assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dmodel") - reference).max() < 1e-10
+    assert np.abs(outputs(path, x, LayoutRequest(), Everywhere(), scale="sqrt-dk") - reference).max() > 1e-3

@@ -132,7 +132,7 @@ def test_the_estimate_is_what_is_read(llama: Path) -> None:
         before = model.store.bytes_read()
         list(model.trace(model.tokenizer.ids_to_tokens(different), layers=layers))
         assert (
-            estimate(model.spec, len(different), stored=stored, layers=layers).bytes_read
+            estimate(model.spec, len(different), sizes=stored, layers=layers).bytes_read
             == model.store.bytes_read() - before
         )
 

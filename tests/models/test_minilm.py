@@ -14,7 +14,7 @@ from attncli.inputs.token import Token
 from attncli.models import estimate
 from attncli.models.aliases import locate
 from attncli.models.model import Model
-from attncli.models.transformers_reference import Side, running, sides
+from attncli.models.transformers_reference import ReferenceSide, running, sides
 
 SENTENCES = (
     "The animal didn't cross the street because it was too tired",
@@ -36,11 +36,11 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(folder: Path) -> Callable[[str], list[Side]]:
+def known(folder: Path) -> Callable[[str], list[ReferenceSide]]:
     """The reference's side of each sentence, in one type or the other."""
 
     @cache
-    def found(dtype: str) -> list[Side]:
+    def found(dtype: str) -> list[ReferenceSide]:
         exact = attncli.load(folder, backend="numpy")
         with running(folder, both=False, dtype=dtype) as model:
             return [sides(model, [token.id for token in exact.encode(sentence)])[0] for sentence in SENTENCES]
@@ -49,7 +49,7 @@ def known(folder: Path) -> Callable[[str], list[Side]]:
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
-def test_ten_sentences(folder: Path, known: Callable[[str], list[Side]], library: str) -> None:
+def test_ten_sentences(folder: Path, known: Callable[[str], list[ReferenceSide]], library: str) -> None:
     """Weights within 1e-6 of the reference. transformers' own float32 is up to 3e-6 away from it (1.6e-6 in short
     sentences); here float32 is float64 rounded once."""
     exact, single = (attncli.load(folder, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
@@ -69,7 +69,7 @@ def test_ten_sentences(folder: Path, known: Callable[[str], list[Side]], library
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 def test_float32_throughout(
-    folder: Path, known: Callable[[str], list[Side]], library: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, known: Callable[[str], list[ReferenceSide]], library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were MiniLM too large for float64: at most twice as far as transformers' own float32, root mean square."""
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)

@@ -24,7 +24,7 @@ from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.families import MODEL_TYPES
 from attncli.models.global_tokens import seeing_all
 from attncli.models.model import Model
-from attncli.models.transformers_reference import Side, over, running, sides
+from attncli.models.transformers_reference import ReferenceSide, over, running, sides
 
 DRAWN = 20
 """Configurations of each family that are compared."""
@@ -47,7 +47,7 @@ def states(odd: Odd) -> np.ndarray | None:
     return READ[:, : odd.config["d_model"]] if odd.config["model_type"] == "whisper" else None
 
 
-def expected(odd: Odd, folder: Path) -> tuple[Side, ...]:
+def expected(odd: Odd, folder: Path) -> tuple[ReferenceSide, ...]:
     """What transformers makes of it. Raises whatever the library raises for what it cannot run."""
     read = states(odd)
     with running(folder, both=read is not None or odd.target is not None) as theirs:

@@ -24,7 +24,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models import estimate
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.transformers_reference import Side, over, reference, running, sides
+from attncli.models.transformers_reference import ReferenceSide, over, reference, running, sides
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
@@ -42,9 +42,9 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[Side, ...]]:
+def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[ReferenceSide, ...]]:
     @cache
-    def found(name: str, ids: tuple[int, ...] = IDS) -> tuple[Side, ...]:
+    def found(name: str, ids: tuple[int, ...] = IDS) -> tuple[ReferenceSide, ...]:
         target, states = TARGET if two_sided(name) else None, STATES if CASES[name].model_type in READING else None
         return reference(folder_of(name), ids, target=target, states=states)
 
@@ -52,11 +52,11 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[Side, ...]
 
 
 @pytest.fixture(scope="module")
-def texts(folder_of: Callable[[str], Path]) -> Callable[[str, str], dict[tuple[int, ...], tuple[Side, ...]]]:
+def texts(folder_of: Callable[[str], Path]) -> Callable[[str, str], dict[tuple[int, ...], tuple[ReferenceSide, ...]]]:
     """The reference's sides of each of the texts in one type, by a model that is loaded once where that is the same."""
 
     @cache
-    def found(name: str, dtype: str) -> dict[tuple[int, ...], tuple[Side, ...]]:
+    def found(name: str, dtype: str) -> dict[tuple[int, ...], tuple[ReferenceSide, ...]]:
         target, reads = TARGET if two_sided(name) else None, CASES[name].model_type in READING
         if name in KEEPING:
             return {ids: reference(folder_of(name), ids, dtype=dtype) for ids in TEXTS}
@@ -76,7 +76,7 @@ def two_sided(name: str) -> bool:
     return CASES[name].model_type in TWO_SIDED
 
 
-def pairs(model: Model, sides: tuple[Side, ...], ids: tuple[int, ...] = IDS) -> Iterator[Pair]:
+def pairs(model: Model, sides: tuple[ReferenceSide, ...], ids: tuple[int, ...] = IDS) -> Iterator[Pair]:
     """Every head's weights and every layer's vectors of a run, with the reference's."""
     return side_by_side(both_sides(model, ids, TARGET if len(sides) > 1 else None), sides)
 
@@ -130,7 +130,7 @@ def test_float32_throughout(
     assert np.exp(np.mean(np.log(ratios))) < 2.0
 
 
-def arrays(side: Side) -> list[np.ndarray]:
+def arrays(side: ReferenceSide) -> list[np.ndarray]:
     return [*side.hidden, *side.weights, *side.cross]
 
 

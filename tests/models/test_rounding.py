@@ -90,7 +90,7 @@ def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library
         own = slice(block.first_head, block.first_head + len(weights))
         found[layer, own, block.start : block.stop, block.low : block.high] = weights
 
-    for _ in model.trace(tokens, keep=("weights",), rows=1, see=see):
+    for _ in model.trace(tokens, keep=("weights",), rows=1, on_block=see):
         pass
     for trace in model.trace(tokens, keep=("weights",)):
         assert np.abs(found[trace.layer] - model.backend.numpy(trace.stages["weights"])).max() <= 2.0**-24
@@ -113,14 +113,16 @@ def test_kept_keys_stay_of_the_type_they_began_with(llama: Path, library: str, m
 def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(
     llama: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    from attncli.models.rounding import rounded
+    from attncli.models.rounding import round_trace
 
     model = attncli.load(llama, backend="numpy")
     trace = next(model.trace(model.tokenizer.ids_to_tokens(IDS)))
-    found = rounded(model.backend, rounded(attncli.load(llama, backend="numpy", dtype="float64").backend, trace))
+    found = round_trace(
+        model.backend, round_trace(attncli.load(llama, backend="numpy", dtype="float64").backend, trace)
+    )
     assert np.array_equal(found.after, trace.after)
     trace.stages["out"] = np.full((1, 1), -1e39)
-    assert rounded(model.backend, trace).stages["out"] == -np.inf
+    assert round_trace(model.backend, trace).stages["out"] == -np.inf
     assert not recwarn
 
 
@@ -146,7 +148,7 @@ def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: s
     traces = list(model.trace(tokens))
     for trace in traces:
         see(trace.stages)
-    traces += model.trace(tokens, rows=1, keep=("weights",), see=lambda layer, kind, block: see(block.stages))
+    traces += model.trace(tokens, rows=1, keep=("weights",), on_block=lambda layer, kind, block: see(block.stages))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
@@ -215,7 +217,9 @@ def test_a_score_too_large_for_the_results_type_is_not_taken_for_a_hidden_one(
     model = replace(model, spec=replace(model.spec, blocks=blocks))
     seen: list[RowBlock] = []
     traces = list(
-        model.trace(model.tokenizer.ids_to_tokens(IDS), rows=rows, see=lambda layer, kind, block: seen.append(block))
+        model.trace(
+            model.tokenizer.ids_to_tokens(IDS), rows=rows, on_block=lambda layer, kind, block: seen.append(block)
+        )
     )
     for start, masked in (
         [(0, trace.stages["masked"]) for trace in traces]

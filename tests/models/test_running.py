@@ -137,7 +137,7 @@ def test_row_blocks_and_chosen_heads(folder_of: Callable) -> None:
         own = slice(block.first_head, block.first_head + len(weights))
         full[own, block.start : block.stop, block.low : block.high] = weights
 
-    for trace in model.trace(tokens, rows=1, see=see):
+    for trace in model.trace(tokens, rows=1, on_block=see):
         np.testing.assert_allclose(trace.after, whole[trace.layer].after, rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(seen[trace.layer], whole[trace.layer].stages["weights"], atol=1e-12)
     (chosen,) = model.trace(tokens, layers=[1], heads=[1, 4])
@@ -175,9 +175,9 @@ def test_text_without_a_tokenizer_is_told(folder_of: Callable) -> None:
 
 def test_a_decoder_text_is_shifted() -> None:
     from attncli.inputs.tokenize import tokenizer
-    from attncli.models.checkpoint_tokenizers import Shifted
+    from attncli.models.checkpoint_tokenizers import ShiftedTokenizer
 
-    shifted = Shifted(tokenizer("byte"), 0)
+    shifted = ShiftedTokenizer(tokenizer("byte"), 0)
     assert [(token.index, token.id, token.special) for token in shifted.encode("abc")] == [
         (0, 0, True),
         (1, 97, False),

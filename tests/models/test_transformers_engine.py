@@ -19,7 +19,7 @@ import attncli
 from attncli.analysis.derivation import derivation_document
 from attncli.analysis.document import attention_part
 from attncli.analysis.documents.derivation import Projections, Scores
-from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.mechanism.mask import Causal, Everywhere, Window
@@ -201,7 +201,7 @@ def test_layers_that_do_not_attend_keep_their_number_and_are_named(name: str, fo
             next(model.trace(tokens, layers=[layer]))
     position = attention_part(model, model.backend).position
     assert position == ("none" if name in ("jamba", "granitemoehybrid", "nemotron_h") else "rope:97")
-    heads = heads_document(model, "", tokens, Compared())
+    heads = heads_document(model, "", tokens, HeadsRequest())
     assert {head.layer for head in heads.heads} == set(attending)
 
 
@@ -223,7 +223,9 @@ def test_row_blocks_and_heads(folder_of: Callable) -> None:
     tokens = model.tokenizer.ids_to_tokens(IDS)
     whole = list(model.trace(tokens))
     seen = []
-    parts = list(model.trace(tokens, rows=4, heads=[1, 5], see=lambda layer, kind, block: seen.append((layer, kind))))
+    parts = list(
+        model.trace(tokens, rows=4, heads=[1, 5], on_block=lambda layer, kind, block: seen.append((layer, kind)))
+    )
     assert list(dict.fromkeys(seen)) == [(layer, "self") for layer in range(3)]
     assert len(seen) > 2 * 3  # more than one block of each kv head
     for one, other in zip(whole, parts, strict=True):

@@ -30,7 +30,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_a_checkpoint_that_agrees(llama: Path, backend: str) -> None:
     found = verify.verify(llama, IDS, backend=backend)
-    assert found.passed
+    assert found.is_within_limits
     assert (found.tokens, found.backend, len(found.layers)) == (len(IDS), backend, 3)
     assert 0 < found.worst < 1e-12
     assert 0 < found.ratio < 0.5
@@ -42,13 +42,13 @@ def test_a_checkpoint_that_agrees(llama: Path, backend: str) -> None:
 def test_float32_throughout_is_as_far_as_the_reference(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
     found = verify.verify(llama, IDS)
-    assert found.passed
+    assert found.is_within_limits
     assert 0.5 < found.ratio < 2
 
 
 def test_both_sides_of_an_encoder_decoder(tmp_path: Path) -> None:
     found = verify.verify(make(CASES["bart"], tmp_path), IDS, target=(2, 9, 40))
-    assert found.passed
+    assert found.is_within_limits
     assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [("encoder", 3, 0)] * 2 + [
         ("decoder", 5, 5)
     ] * 3
@@ -61,13 +61,13 @@ def test_pickled_weights_are_verified_as_the_same_ones_are(llama: Path, tmp_path
     torch.save(load_file(llama / "model.safetensors"), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
     one, other = (verify.verify(folder, IDS) for folder in (llama, tmp_path))
-    assert other.passed
+    assert other.is_within_limits
     assert [layer.relative for layer in other.layers] == [layer.relative for layer in one.layers]
 
 
 def test_a_decoder_that_reads_random_states(tmp_path: Path) -> None:
     found = verify.verify(make(CASES["whisper"], tmp_path), IDS)
-    assert found.passed
+    assert found.is_within_limits
     assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [("decoder", 5, 5)] * 3
 
 
@@ -82,7 +82,7 @@ def test_a_turned_knob_fails_from_its_layer_on(llama: Path, monkeypatch: pytest.
     real = verify.load
     monkeypatch.setattr(verify, "load", lambda *given, **options: scaled(real(*given, **options), 1.0001, 1))
     found = verify.verify(llama, IDS)
-    assert not found.passed
+    assert not found.is_within_limits
     assert [layer.relative > 1e-10 for layer in found.layers] == [False, True, True]
     assert found.ratio > 2
 
@@ -98,7 +98,7 @@ def test_float32_alone_can_fail(llama: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = verify.verify(llama, IDS)
     assert found.worst < 1e-12
     assert found.ratio > 2
-    assert not found.passed
+    assert not found.is_within_limits
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_file_that_shrinks_does_not_end_the_process(
         raise AssertionError("this maps the file")
 
     monkeypatch.setattr("transformers.modeling_utils.safe_open", mapped)
-    assert verify.verify(llama, [7, 3, 50]).passed
+    assert verify.verify(llama, [7, 3, 50]).is_within_limits
     folder = tmp_path / "cut"
     shutil.copytree(llama, folder)
     os.truncate(folder / "model.safetensors", 5000)
@@ -148,4 +148,4 @@ def test_a_file_that_shrinks_does_not_end_the_process(
 def test_a_folder_whose_name_is_no_text(llama: Path, tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     shutil.copytree(llama, folder)
-    assert verify.verify(folder, [7, 3, 50]).passed
+    assert verify.verify(folder, [7, 3, 50]).is_within_limits

@@ -12,7 +12,7 @@ from render import documents
 from attncli.analysis.documents.reading import document_of
 from attncli.render.encoding import json_pieces
 from attncli.render.figures.drawing import LIGHT
-from attncli.render.figures.maps import coloured, pooled
+from attncli.render.figures.maps import colour_cells, pool_cells
 from attncli.render.figures.of_document import figure
 
 
@@ -37,15 +37,15 @@ def test_cells_are_the_weights() -> None:
 
 def test_signed_cells_and_pooling() -> None:
     values = np.array([[-1.0, 0.0], [np.nan, 1.0]])
-    cells = coloured(values, LIGHT.signed, "signed", 1.0)
+    cells = colour_cells(values, LIGHT.signed, "signed", 1.0)
     assert tuple(cells[0, 0, :3]) == LIGHT.signed.rgb(0)
     assert tuple(cells[1, 1, :3]) == LIGHT.signed.rgb(1)
     assert cells[1, 0, 3] == 0
     large = np.zeros((1030, 700))
     large[1029, 699] = -3.0
-    assert pooled(large, 3).shape == (344, 234)
-    assert pooled(large, 3)[-1, -1] == -3.0
-    assert pooled(large, 1) is large
+    assert pool_cells(large, 3).shape == (344, 234)
+    assert pool_cells(large, 3)[-1, -1] == -3.0
+    assert pool_cells(large, 1) is large
 
 
 def test_maps_of_long_texts_keep_their_thin_lines() -> None:

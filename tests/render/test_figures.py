@@ -21,7 +21,7 @@ from attncli.errors import InputError, UsageError
 from attncli.render.encoding import json_pieces
 from attncli.render.figures import runs
 from attncli.render.figures.drawing import DARK, LIGHT, Box, Drawing
-from attncli.render.figures.files import Style, style_of, written
+from attncli.render.figures.files import Style, figure_bytes, style_of
 from attncli.render.figures.of_document import figure
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -171,8 +171,8 @@ def test_emoji_among_letters_are_drawn() -> None:
     drawing = Drawing()
     for at, text in enumerate(("the 👩\u200d👩\u200d👧 sat", "猫 👩\u200d👩\u200d👧", "السلام 👋🏽 fi", "🇩🇪 e\u0301")):
         drawing.text(0, 20 + 20 * at, text, bold=at % 2 == 0)
-        drawing.text(40, 20 + 20 * at, text, turned=50, anchor="end")
-    assert len(png(written(drawing.svg(), ".png", Style()))) > 50
+        drawing.text(40, 20 + 20 * at, text, rotation=50, anchor="end")
+    assert len(png(figure_bytes(drawing.svg(), ".png", Style()))) > 50
 
 
 def test_logits_are_drawn() -> None:
@@ -243,7 +243,7 @@ def test_a_picture_has_the_size_that_was_asked_for() -> None:
     drawing = figure(made_of(documents.run(["a", "b", "c"])))
     assert drawing is not None
     style = style_of("50mm,254dpi")
-    pixels = png(written(drawing.svg(mm=style.mm), ".png", style))
+    pixels = png(figure_bytes(drawing.svg(mm=style.mm), ".png", style))
     assert pixels.shape[1] == 500
     assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
 
@@ -252,7 +252,7 @@ def test_a_page_of_pdf() -> None:
     pytest.importorskip("typst", reason="no typst here (a Python package, the extra pdf)")
     drawing = figure(made_of(documents.run(HOSTILE)))
     assert drawing is not None
-    data = written(drawing.svg(mm=85), ".pdf", Style())
+    data = figure_bytes(drawing.svg(mm=85), ".pdf", Style())
     assert data.startswith(b"%PDF-")
     box = re.search(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)", data)
     assert box is None or abs(float(box[1]) - 85 * 72 / 25.4) < 1

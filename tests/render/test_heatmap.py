@@ -111,7 +111,7 @@ def test_maps_side_by_side_fit(view: View, count: int, size: int) -> None:
 def test_maps_share_one_scale_unless_told_otherwise() -> None:
     maps = [Map("a", [[0.25]]), Map("b", [[1.0]], ("below",))]
     assert side_by_side(maps, View()).plain == "a       b\n░░      ██\n        below\n\n0.00 ···░░░▒▒▒▓▓▓████ 1.00"
-    assert side_by_side(maps, View(), shared=False).plain == "a       b\n██      ██\n        below"
+    assert side_by_side(maps, View(), shared_scale=False).plain == "a       b\n██      ██\n        below"
     assert side_by_side([], View()).plain == "(empty)"
     assert side_by_side([Map("a", [[NAN]])], View()).plain == "(empty)"
 

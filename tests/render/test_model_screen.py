@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from attncli.analysis.models import model_document
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.hub import Resolved
+from attncli.inputs.hub import ModelLocation
 from attncli.mechanism import spec
 from attncli.mechanism.mask import Causal
 from attncli.render.screens.model import model_screen
@@ -52,7 +52,7 @@ def test_the_screen_shows_every_turn_of_a_knob_once(tmp_path: Path) -> None:
     shown: dict[str, list[str]] = {"en": [], "zh": []}
     for part in (BASE, *TURNED):
         block, head = (BASE, part) if isinstance(part, spec.Head) else (part, spec.Head(tied=True))
-        found, checkpoint = Resolved(tmp_path, "x", None, "folder"), Checkpoint(tmp_path, {}, {})
+        found, checkpoint = ModelLocation(tmp_path, "x", None, "folder"), Checkpoint(tmp_path, {}, {})
         document = model_document(found, checkpoint, spec.Spec("x", 24, 50, (block,), head=head))
         for lang, told in shown.items():
             told.append(model_screen(document, View(lang=lang, width=300)).plain)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.analysis.documents.parts import LinkRow
-from attncli.render.bars import bar, barred
+from attncli.render.bars import bar, bar_pieces
 from attncli.render.glyphs import spell
-from attncli.render.lines import Lines, beside, clipped, flow, line, line_width, spaced
+from attncli.render.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
 from attncli.render.links import layer_and_head, links
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of, writer
@@ -16,7 +16,7 @@ from attncli.render.safe import cells
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
-from attncli.render.window import both_ends, ends, panels, says, strongest
+from attncli.render.window import both_ends, ends, panels, strongest, window_text
 
 NAN = float("nan")
 WORDS = [
@@ -224,7 +224,7 @@ def test_bars() -> None:
     assert bar(0.5, 4, ascii=True) == "##.."
     assert bar(1e-9, 4, ascii=False) == "▏╌╌╌"
     assert bar(0.5, 0, ascii=False) == ""
-    assert [text for text, _ in barred("▇▏╌╌")] == ["▇▏", "╌╌"]
+    assert [text for text, _ in bar_pieces("▇▏╌╌")] == ["▇▏", "╌╌"]
 
 
 def test_numbers() -> None:
@@ -244,8 +244,8 @@ def test_windows() -> None:
     assert ends(9, -5) == [0, None, 8]
     assert both_ends(9, 4) == [0, 1, None, 7, 8]
     assert both_ends(9, 5) == [0, 1, 2, None, 7, 8]
-    assert says(ends(9, 4), range(9), "columns") == "columns 0–2, 8 of 9"
-    assert says([0, 1], range(2), "rows") == ""
+    assert window_text(ends(9, 4), range(9), "columns") == "columns 0–2, 8 of 9"
+    assert window_text([0, 1], range(2), "rows") == ""
     assert panels([3, 3, 3, 9], 7) == [[0, 1], [2], [3]]
 
 
@@ -262,8 +262,8 @@ def test_blocks() -> None:
     two = Lines(((("ab", ""),), (("c", ""),)))
     assert beside([two, two, two], width=9, gap=2).plain == "ab  ab\nc   c\n\nab\nc"
     assert beside([], width=9).plain == ""
-    assert spaced([line("a"), Lines(), line("b")]).plain == "a\n\nb"
-    assert clipped(line("abc", ("def", "bold")), 5).plain == "abcd…"
+    assert stack_spaced([line("a"), Lines(), line("b")]).plain == "a\n\nb"
+    assert clip_lines(line("abc", ("def", "bold")), 5).plain == "abcd…"
     assert Lines().width == 0
 
 

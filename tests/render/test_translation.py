@@ -14,7 +14,7 @@ from attncli.cli.help_language import TAIL
 from attncli.render.notices import note_line
 from attncli.render.phrases import translation, zh
 from attncli.render.phrases.head_labels import CHINESE, label_name
-from attncli.render.phrases.translation import has, known, translated
+from attncli.render.phrases.translation import has, known, translate
 from attncli.render.phrases.zh_screens import SCREENS
 from attncli.render.view import View
 
@@ -55,7 +55,7 @@ def test_no_sentence_is_left_in_english(command: tuple[str, ...], monkeypatch: p
     missed: set[str] = set()
 
     def listening(text: str, lang: str) -> str:
-        said = translated(text, lang)
+        said = translate(text, lang)
         if said == text and sentences(text) and not re.search("[\u4e00-\u9fff]", text):
             missed.add(text)
         return said
@@ -68,7 +68,7 @@ def test_no_sentence_is_left_in_english(command: tuple[str, ...], monkeypatch: p
 
 
 def test_english_stays_english_and_json_does_not_depend_on_the_language() -> None:
-    assert translated("strongest links", "en") == "strongest links"
+    assert translate("strongest links", "en") == "strongest links"
     assert ask("run", TEXT, "--json", "--lang", "zh").out == ask("run", TEXT, "--json").out
 
 
@@ -80,8 +80,8 @@ def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None
 
 
 def test_places_are_filled_with_what_stood_there() -> None:
-    assert translated("12 heads", "zh") == "12 个头"
-    assert translated("layer 3 head 1", "zh") == "第 3 层第 1 头"
+    assert translate("12 heads", "zh") == "12 个头"
+    assert translate("layer 3 head 1", "zh") == "第 3 层第 1 头"
     assert not known("a sentence that nobody has translated")
     for text, phrase in SCREENS.items():
         assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", phrase)), text
@@ -201,7 +201,7 @@ def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
     ],
 )
 def test_lists_are_told_in_chinese_and_formulas_stay(english: str, chinese: str) -> None:
-    assert translated(english, "zh") == chinese
+    assert translate(english, "zh") == chinese
 
 
 def test_a_page_of_help_has_each_heading_once_and_its_foot_in_chinese() -> None:

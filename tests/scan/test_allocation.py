@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attncli.scan.engines import allocation
-from attncli.scan.engines.allocation import SPARE, Level
+from attncli.scan.engines.allocation import SPARE, MemoryTrimmer
 
 
 def test_what_gathers_is_given_back_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,7 +17,7 @@ def test_what_gathers_is_given_back_once_it_is_worth_it(monkeypatch: pytest.Monk
         held[0] = live
 
     monkeypatch.setattr(allocation, "_trim", trim)
-    level = Level()
+    level = MemoryTrimmer()
     for grown in (SPARE // 2, SPARE, SPARE + 1, 0, SPARE):
         held[0] = live + grown
         level.keep()
@@ -31,4 +31,4 @@ def test_what_gathers_is_given_back_once_it_is_worth_it(monkeypatch: pytest.Monk
 
 def test_a_process_holds_something() -> None:
     assert allocation._resident() > 2**20
-    Level().keep()
+    MemoryTrimmer().keep()

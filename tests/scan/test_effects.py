@@ -9,7 +9,7 @@ from scanning import loaded, planned
 
 import attncli
 from attncli.errors import UsageError
-from attncli.scan.effects import checked
+from attncli.scan.effects import check_effects
 from attncli.scan.plan import read
 from attncli.scan.report import scan_document
 from attncli.scan.totals import total
@@ -19,7 +19,7 @@ HEADS = ((0, 1), (1, 0))
 
 
 def scanned(model, corpus, folder, way, shards, **wanted):
-    made = planned(model, corpus, folder, effects=checked(way, ["L1H0,L0H1"]), **wanted)
+    made = planned(model, corpus, folder, effects=check_effects(way, ["L1H0,L0H1"]), **wanted)
     worker = Worker(made, folder, loaded(str(model)))
     for shard in shards if shards is not None else range(len(made.shards)):
         worker.shard(shard)
@@ -75,6 +75,6 @@ def test_effects_add_up_in_any_order_to_one_digest(encoder, lines, tmp_path):
 @pytest.mark.parametrize(("way", "heads", "said"), [("zero", [], "--head L5H11"), ("", ["L0H0"], "--effects zero")])
 def test_a_way_without_heads_and_heads_without_a_way(way, heads, said):
     with pytest.raises(UsageError) as caught:
-        checked(way, heads)
+        check_effects(way, heads)
     assert caught.value.hint == said
-    assert checked("", []) == ()
+    assert check_effects("", []) == ()

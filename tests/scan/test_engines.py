@@ -21,9 +21,9 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan import plan
-from attncli.scan.engines.here import Here
-from attncli.scan.run import Part, parse_part, run
-from attncli.scan.shard_files import given_up, is_done, load, path_of, sweep, temporary, written
+from attncli.scan.engines.here import LocalWorkers
+from attncli.scan.run import ScanPart, parse_part, run
+from attncli.scan.shard_files import failure_reasons, is_done, load, path_of, sweep, synced_writer, temporary
 from attncli.scan.totals import total
 
 SHARDS = 10
@@ -36,7 +36,7 @@ def reference(encoder, lines, tmp_path_factory) -> str:
     corpus.write_text("".join(f"{line}\n" for line in lines))
     made = planned(encoder, corpus, folder / "out")
     outcome = run(made, folder / "out", str(encoder), Inside())
-    assert (len(made.shards), outcome.computed, outcome.failed) == (SHARDS, SHARDS, [])
+    assert (len(made.shards), outcome.computed_count, outcome.failed_shards) == (SHARDS, SHARDS, [])
     return str(outcome.totals.digest())
 
 
@@ -47,16 +47,16 @@ def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, re
     def look(texts: int) -> None:
         beside.extend(path for path in (tmp_path / "two").iterdir() if path.name not in ("plan.json", "shards"))
 
-    assert run(made, tmp_path / "two", str(encoder), Here(2), progress=look).totals.digest() == reference
+    assert run(made, tmp_path / "two", str(encoder), LocalWorkers(2), progress=look).totals.digest() == reference
     assert beside == []  # nothing that could be left behind, whatever ends it
     made = planned(encoder, corpus, tmp_path / "parts")
-    first = run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(2, 3))
+    first = run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(2, 3))
     assert first.totals is None
-    assert first.computed == 3
-    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(1, 3)).totals is None
-    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(3, 3)).totals.digest() == reference
-    again = run(made, tmp_path / "parts", str(encoder), Here(2))
-    assert again.computed == 0
+    assert first.computed_count == 3
+    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(1, 3)).totals is None
+    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(3, 3)).totals.digest() == reference
+    again = run(made, tmp_path / "parts", str(encoder), LocalWorkers(2))
+    assert again.computed_count == 0
     assert again.totals.digest() == reference
 
 
@@ -195,20 +195,20 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, 
     (tmp_path / "dying/sitecustomize.py").write_text(DYING)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'dying'}{os.pathsep}{Path(attncli.__file__).parents[1]}")
     made = planned(encoder, corpus, tmp_path / "out")
-    outcome = run(made, tmp_path / "out", str(encoder), Here(2))
-    assert [one.shard for one in outcome.failed] == [4]
-    assert "died 3 times (signal 9: it dies here)" in outcome.failed[0].reason
+    outcome = run(made, tmp_path / "out", str(encoder), LocalWorkers(2))
+    assert [one.shard for one in outcome.failed_shards] == [4]
+    assert "died 3 times (signal 9: it dies here)" in outcome.failed_shards[0].reason
     assert outcome.totals is not None
-    assert sorted(outcome.totals.done) == [shard for shard in range(SHARDS) if shard != 4]
+    assert sorted(outcome.totals.done_shards) == [shard for shard in range(SHARDS) if shard != 4]
     told = path_of(tmp_path / "out", 4, "failed.txt")
     told.write_text("x" * 10**6)
-    assert given_up(tmp_path / "out") == {4: "x" * 4096}
+    assert failure_reasons(tmp_path / "out") == {4: "x" * 4096}
     healed = run(made, tmp_path / "out", str(encoder), Inside())
-    assert (healed.computed, healed.failed) == (1, [])
-    assert given_up(tmp_path / "out") == {}
+    assert (healed.computed_count, healed.failed_shards) == (1, [])
+    assert failure_reasons(tmp_path / "out") == {}
     told.unlink(missing_ok=True)
     os.mkfifo(told)
-    assert given_up(tmp_path / "out") == {}
+    assert failure_reasons(tmp_path / "out") == {}
 
 
 def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
@@ -217,7 +217,7 @@ def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
     path = path_of(tmp_path / "out", 2, "state.npz")
     path.write_bytes(path.read_bytes()[:1000])
     outcome = run(made, tmp_path / "out", str(encoder), Inside())
-    assert outcome.recomputed == [2]
+    assert outcome.recomputed_shards == [2]
     assert outcome.totals.digest() == reference
 
 
@@ -255,7 +255,7 @@ def test_parts_that_are_none(text):
 
 
 def test_temporary_names_tell_who_writes(tmp_path):
-    with written(tmp_path / "a.state.npz", "3-of-7") as stream:
+    with synced_writer(tmp_path / "a.state.npz", "3-of-7") as stream:
         stream.write(b"x")
         (name,) = [path.name for path in tmp_path.iterdir()]
         assert temporary("3-of-7") in name

@@ -18,8 +18,8 @@ from scanning import Inside, inside, planned
 from attncli import load as load_model
 from attncli.errors import AttnError
 from attncli.scan import plan
-from attncli.scan.engines.here import Here
-from attncli.scan.run import Part, run
+from attncli.scan.engines.here import LocalWorkers
+from attncli.scan.run import ScanPart, run
 from attncli.scan.shard_files import path_of, sweep
 
 
@@ -51,8 +51,8 @@ def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path)
     again = planned(encoder, away / "texts", away / "out", **wanted)
     assert (again.digest, plan.read(away / "out")) == (made.digest, again)
     assert all(Path(file.path).parent == away / "texts" for file in again.files)
-    outcome = run(again, away / "out", str(encoder), Here(1))
-    assert (outcome.computed, outcome.totals.digest()) == ((len(made.shards) + 1) // 2, digest)
+    outcome = run(again, away / "out", str(encoder), LocalWorkers(1))
+    assert (outcome.computed_count, outcome.totals.digest()) == ((len(made.shards) + 1) // 2, digest)
     (away / "texts").rename(tmp_path / "elsewhere")
     command = ("scan", "verify", str(away / "out"))
     assert ask(*command).code == 3
@@ -69,8 +69,8 @@ def test_workers_read_the_corpus_where_their_own_scan_has_it(encoder, lines, tmp
     made = planned(encoder, corpus, tmp_path / "out")
     path = tmp_path / "out/plan.json"
     path.write_text(path.read_text().replace(str(corpus), "/nowhere/corpus.txt"))
-    outcome = run(made, tmp_path / "out", str(encoder), Here(1), part=Part(1, 5))
-    assert (outcome.failed, outcome.computed) == ([], 2)
+    outcome = run(made, tmp_path / "out", str(encoder), LocalWorkers(1), part=ScanPart(1, 5))
+    assert (outcome.failed_shards, outcome.computed_count) == ([], 2)
 
 
 def test_a_copy_is_found_under_another_name(encoder, lines, tmp_path):
@@ -81,14 +81,14 @@ def test_a_copy_is_found_under_another_name(encoder, lines, tmp_path):
     again = planned(encoder, after, tmp_path / "out")
     assert again.digest == made.digest
     assert len(list((tmp_path / "out/corpus").iterdir())) == 1
-    assert run(again, tmp_path / "out", str(encoder), Inside()).failed == []
+    assert run(again, tmp_path / "out", str(encoder), Inside()).failed_shards == []
 
 
 def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpus, tmp_path, monkeypatch):
     folder = tmp_path / "out"
     made = planned(encoder, corpus, folder)
     whole = run(planned(encoder, corpus, tmp_path / "whole"), tmp_path / "whole", str(encoder), Inside())
-    run(made, folder, str(encoder), Inside(), part=Part(1, 2))
+    run(made, folder, str(encoder), Inside(), part=ScanPart(1, 2))
     path_of(folder, 0, "state.npz").write_bytes(b"PK")
 
     def refused(*_: object, **__: object) -> None:
@@ -102,13 +102,13 @@ def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpu
     with monkeypatch.context() as patched:
         patched.setattr("attncli.scan.engines.here.TemporaryFile", refused)
         with pytest.raises(AttnError, match="no file can be made for what a worker says"):
-            run(made, folder, str(encoder), Here(1))
+            run(made, folder, str(encoder), LocalWorkers(1))
     with monkeypatch.context() as patched:
         patched.setattr(plan, "_write_beside", refused)
         assert planned(encoder, corpus, folder) == made  # what is there is not written again
         with pytest.raises(AttnError, match="cannot write the plan: Permission denied"):
             planned(encoder, corpus, tmp_path / "other")
-    assert run(made, folder, str(encoder), Here(1)).totals.digest() == whole.totals.digest()
+    assert run(made, folder, str(encoder), LocalWorkers(1)).totals.digest() == whole.totals.digest()
 
 
 def nested(path: Path) -> None:
@@ -151,7 +151,7 @@ def test_no_more_workers_than_processors_are_started(encoder, corpus, tmp_path):
 
     usable = len(os.sched_getaffinity(0))
     asked = ("scan", str(encoder), str(corpus), "--no-labels", "--brief")
-    with patch("attncli.scan.engines.here.Here", here):
+    with patch("attncli.scan.engines.here.LocalWorkers", here):
         many = ask(*asked, "-o", str(tmp_path / "many"), "--workers", "1024")
         few = ask(*asked, "-o", str(tmp_path / "few"), "--workers", "1")
         ask(*asked, "-o", str(tmp_path / "usual"))

@@ -50,7 +50,7 @@ def test_every_kind_of_corpus_gives_the_same_scan(encoder, lines, tmp_path):
     for kind in ("txt", "txt.gz", "txt.zst", "jsonl", "parquet", "remote"):
         path, format = written(tmp_path, kind, lines)
         name = path.as_uri() if kind == "remote" else str(path)
-        asked = plan_making.Wanted((name,), ("entropy", "sink"), format, labels=False, shard=6)
+        asked = plan_making.ScanRequest((name,), ("entropy", "sink"), format, labels=False, shard=6)
         out = tmp_path / f"out-{kind}"
         made = plan_making.make(asked, loaded(str(encoder)), str(encoder), out, stdin=io.BytesIO())
         outcome = run(plan.write(made, out), out, str(encoder), Inside())
@@ -68,7 +68,7 @@ def test_another_corpus_that_is_refused_leaves_the_copy_of_the_first_alone(encod
         planned(encoder, path, tmp_path / "out", dedupe=True)
     after = {one.relative_to(tmp_path): one.read_bytes() for one in (tmp_path / "out").rglob("*") if one.is_file()}
     assert after == before
-    assert run(made, tmp_path / "out", str(encoder), Inside()).failed == []
+    assert run(made, tmp_path / "out", str(encoder), Inside()).failed_shards == []
 
 
 def test_a_copy_stays_whole_while_others_plan(encoder, lines, tmp_path, monkeypatch):
@@ -155,7 +155,7 @@ def test_a_corpus_of_many_texts_is_cut_into_large_shards(many, chunk, tmp_path, 
 
     def count(self: Ranges, records: int) -> None:
         counted(self, records)
-        usual.append((self._records, len(self._held.get(2, ()))))
+        usual.append((self._records, len(self._ranges.get(2, ()))))
 
     counted = Ranges.count
     monkeypatch.setattr(Ranges, "count", count)
@@ -193,7 +193,7 @@ def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder
     notes: list[str] = []
     for most, wanted in ((8, True), (7, False)):
         monkeypatch.setattr("attncli.scan.duplicates.MOST", most)
-        asked = plan_making.Wanted((str(path),), ("entropy",), dedupe=True)
+        asked = plan_making.ScanRequest((str(path),), ("entropy",), dedupe=True)
         folder = tmp_path / str(most)
         made = plan_making.make(
             asked, loaded(str(encoder)), str(encoder), folder, stdin=io.BytesIO(), note=notes.append

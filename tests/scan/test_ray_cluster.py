@@ -150,7 +150,7 @@ def test_a_killed_worker_driver_and_node_change_no_digest(encoder, corpus, tmp_p
     cluster.remove_node(node, allow_graceful=False)
     assert second.wait(timeout=240) == 0, said.read_text()
     found = total(made, folder)
-    assert sorted(found.done) == list(range(SHARDS))
+    assert sorted(found.done_shards) == list(range(SHARDS))
     assert found.digest() == total(made, reference).digest()
     # a worker, a driver's three and a node's two at most were killed: nothing else was computed twice
     assert SHARDS < sum(len(path.read_text().split()) for path in seen.iterdir()) <= SHARDS + 1 + 3 + 3

@@ -9,10 +9,10 @@ import statistics
 import numpy as np
 import pytest
 
-from attncli.analysis.measure import known
+from attncli.analysis.measure import metric_of
 from attncli.scan import fixed_point
 from attncli.scan.examples import NONE, Examples
-from attncli.scan.fixed_point import ONE, Scale, fixed, from_halves, halves, quantiles, scale_of, square_sum, squares
+from attncli.scan.fixed_point import ONE, Scale, from_halves, halves, quantiles, scale_of, square_sum, squares, to_fixed
 from attncli.scan.plan_making import metric_version
 from attncli.scan.statistics import (
     benjamini_hochberg,
@@ -36,10 +36,10 @@ from attncli.scan.text_hash import REPLICATES, counts, text_hash
 
 def test_fixed_point_sums_do_not_depend_on_order():
     values = np.random.default_rng(0).random(5000) * 7
-    whole = fixed(values).sum()
-    assert whole == fixed(values[::-1]).sum() == sum(int(one) for one in fixed(values))
+    whole = to_fixed(values).sum()
+    assert whole == to_fixed(values[::-1]).sum() == sum(int(one) for one in to_fixed(values))
     assert abs(whole / ONE - values.sum()) < 5000 / ONE
-    assert fixed(np.array([np.nan, 0.5])).tolist() == [0, ONE // 2]
+    assert to_fixed(np.array([np.nan, 0.5])).tolist() == [0, ONE // 2]
 
 
 SIZES = np.geomspace(1e-5, 131_072, 4001)
@@ -82,7 +82,7 @@ def test_quantiles_are_near_the_true_ones():
         (found,) = quantiles(histogram, scale, (at,))
         assert abs(found - np.quantile(values, at)) <= 0.0014
     assert quantiles(np.zeros(scale.count, np.int64), scale, (0.5,)) == [None]
-    assert [scale_of(known(name)).kind for name in ("sink", "distance", "signed_distance", "entropy")] == [
+    assert [scale_of(metric_of(name)).kind for name in ("sink", "distance", "signed_distance", "entropy")] == [
         "share",
         "size",
         "signed",
@@ -195,7 +195,7 @@ def test_clusters_and_shared_texts_show_in_replicates():
 def test_squares_of_small_and_of_large_values_add_up_exactly():
     drawn = np.random.default_rng(6)
     for middle, spread in ((2e-4, 2e-5), (1.0, 1e-3), (-0.3, 0.2), (9e5, 3e4)):
-        whole = fixed(drawn.normal(middle, spread, (400, 1, 1)))
+        whole = to_fixed(drawn.normal(middle, spread, (400, 1, 1)))
         parts = squares(whole).astype(float)
         exact = [int(one) for one in whole.ravel()]
         assert float(square_sum(parts)[0, 0]) == pytest.approx(sum(one * one for one in exact) / ONE**2, rel=1e-14)
@@ -205,7 +205,7 @@ def test_squares_of_small_and_of_large_values_add_up_exactly():
 
 def test_sums_over_the_rows_of_long_texts_add_up_exactly():
     """Of 65,536 texts of a million tokens, in each of which every row is a third of a million away."""
-    one = fixed(np.full((1, 1, 1), 1e12 / 3))
+    one = to_fixed(np.full((1, 1, 1), 1e12 / 3))
     parts = halves(np.repeat(one, 64, 0)) * 1024
     assert (
         sum(int(part) << shift for part, shift in zip(parts.ravel(), (32, 0), strict=True)) == int(one[0, 0, 0]) << 16
@@ -227,7 +227,7 @@ def test_examples_are_the_same_in_any_pieces(monkeypatch):
         for start in range(0, 30, 7):
             some = slice(start, start + 7)
             held.add(values[some], {name: place[some] for name, place in places.items()}, links[:, some])
-        found.append(held.held)
+        found.append(held.table)
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
     for column, head in np.ndindex(3, 4):

@@ -12,7 +12,7 @@ import pytest
 from scanning import loaded
 
 import attncli
-from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.labels import LABELS
 from attncli.analysis.metrics import METRICS
 from attncli.errors import InputError
@@ -21,14 +21,14 @@ from attncli.scan.shard_files import load
 from attncli.scan.tallies import METRIC_LABELS, bins_of
 from attncli.scan.text_hash import text_hash
 from attncli.scan.totals import total
-from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, truncated, what_matters
+from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, truncate, what_matters
 
 DISTANCES = {"distance", "signed_distance"}
 SPREADS = {"entropy", "effective_keys"}
 
 
-def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.Plan, Worker]:
-    asked = plan_making.Wanted((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
+def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.ScanPlan, Worker]:
+    asked = plan_making.ScanRequest((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
     made = plan.write(plan_making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
     worker = Worker(made, folder, loaded(str(model)))
     for shard in range(len(made.shards)):
@@ -52,7 +52,7 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     exact = attncli.load(str(folder), backend="numpy", dtype="float64")
     labelled = np.zeros((len(METRIC_LABELS), len(made.heads)), int)
     for line in range(len(lines)):
-        wanted = Compared(metrics=tuple(METRICS), maps=False, words=words, labels=True)
+        wanted = HeadsRequest(metrics=tuple(METRICS), maps=False, words=words, labels=True)
         document = heads_document(exact, lines[line], exact.encode(lines[line]), wanted)
         for number, head in enumerate(document.heads):
             at = place[line, head.layer, head.head]
@@ -65,7 +65,7 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
                     assert abs(found - told.value) <= tolerance * 4, (name, line)
             earned = {label.name for label in head.label_scores}
             labelled[:, number] += [label.name in earned for label in METRIC_LABELS]
-    found = total(made, tmp_path / "out").counted("label_texts")
+    found = total(made, tmp_path / "out").count_total("label_texts")
     # a score on its threshold may fall on either side in float32
     assert np.abs(found - labelled).sum() <= 1
     assert labelled.sum() > len(lines) / 2
@@ -83,7 +83,7 @@ def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
     np.testing.assert_allclose(totals.strata_square.sum(0)[1] / texts, (values**2).mean(0), rtol=1e-6)
     by_row = totals.row_value[1] / totals.whole("row_norm")[1]
     np.testing.assert_allclose(by_row, (values * rows).sum(0) / rows.sum(0), atol=1e-6)
-    assert totals.counted("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [60] * len(made.heads)
+    assert totals.count_total("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [60] * len(made.heads)
     assert totals.whole("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
     assert totals.counts["texts"] == 60
 
@@ -120,7 +120,7 @@ def test_shards_add_up_to_the_same_in_any_cut_and_order(encoder, corpus, tmp_pat
     backwards = total(many, tmp_path / "many", reversed(range(9)))
     assert forwards.digest() == backwards.digest()
     # another cut makes other batches; the numbers agree to rounding, the counts exactly
-    assert (whole.counted("texts") == forwards.counted("texts")).all()
+    assert (whole.count_total("texts") == forwards.count_total("texts")).all()
     np.testing.assert_allclose(whole.whole("value"), forwards.whole("value"), atol=1e-4)
 
 
@@ -284,8 +284,8 @@ def test_no_more_of_a_text_is_cut_than_can_matter(text, encoder, tmp_path):
     assert sum(tokenizer.lengths) <= 2 * limit * LONGEST
     few = text[: 10 * limit * LONGEST]
     whole = loaded(str(encoder)).tokenizer.encode(few)
-    assert [token.id for token in truncated(tokenizer.encode(piece), limit)] == [
-        token.id for token in truncated(whole, limit)
+    assert [token.id for token in truncate(tokenizer.encode(piece), limit)] == [
+        token.id for token in truncate(whole, limit)
     ]
     assert len(tokens) == len(whole) or len(tokens) > limit + MARGIN
     if len(text) < limit * TYPICAL:

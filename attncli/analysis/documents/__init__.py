@@ -45,10 +45,10 @@ class Kinds(Mapping[str, Any]):
         if name not in NAMES or schema != schema_of(name):
             raise KeyError(schema)
         module = import_module(f"{__name__}.{name}")
-        found: tuple[type[Document], ...] = getattr(module, "TOPICS", None) or (
+        classes: tuple[type[Document], ...] = getattr(module, "TOPICS", None) or (
             module.__dict__[f"{name.title().replace('_', '')}Document"],
         )
-        return found
+        return classes
 
     def __iter__(self) -> Iterator[str]:
         return map(schema_of, NAMES)

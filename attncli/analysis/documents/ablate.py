@@ -7,7 +7,7 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, Weight, says
+from attncli.analysis.documents.declaration import Count, Part, Weight, describe
 from attncli.analysis.documents.effects import (
     AttentionKind,
     LinkPlace,
@@ -31,28 +31,30 @@ class EffectRow(Part, frozen=True, kw_only=True):
     vector: VectorChange | UnsetType = UNSET
     logprob: float | UnsetType | None = UNSET
     kl: float | UnsetType | None = UNSET
-    weight: Annotated[Weight | None, says("The weight that the cut link had; null without a link.")]
-    looks: Annotated[Looks | None, says("Of several tokens: what their mean row looks at; null for a learned key.")]
+    weight: Annotated[Weight | None, describe("The weight that the cut link had; null without a link.")]
+    looks: Annotated[Looks | None, describe("Of several tokens: what their mean row looks at; null for a learned key.")]
     random: Annotated[
         Measures | None,
-        says("The same for changes of the same size in random directions, the mean of 8 draws; null where not drawn."),
+        describe(
+            "The same for changes of the same size in random directions, the mean of 8 draws; null where not drawn."
+        ),
     ]
 
 
-def reading_of(found: EffectRow | Measures, name: Reading) -> float | None:
+def reading_of(row: EffectRow | Measures, name: Reading) -> float | None:
     """A number of what changed; None where it is undefined, or was not measured."""
     match name:
         case "cosine":
-            held = None if found.vector is UNSET else found.vector.cosine
+            value = None if row.vector is UNSET else row.vector.cosine
         case "norm":
-            held = None if found.vector is UNSET else found.vector.norm
+            value = None if row.vector is UNSET else row.vector.norm
         case "logprob":
-            held = None if found.logprob is UNSET else found.logprob
+            value = None if row.logprob is UNSET else row.logprob
         case "kl":
-            held = None if found.kl is UNSET else found.kl
+            value = None if row.kl is UNSET else row.kl
         case _:
             assert_never(name)
-    return held
+    return value
 
 
 class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
@@ -60,26 +62,26 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
 
     by: Annotated[
         Literal["zero", "mean", "resample", "knockout"],
-        says("What stands for a head: nothing, a mean, another text's values; or it without the link."),
+        describe("What stands for a head: nothing, a mean, another text's values; or it without the link."),
     ]
     measures: MeasureNames
-    place: Annotated[TokenPlace | Literal["mean"], says("Whose last vector turns.")] = field(name="at")
-    every: Annotated[bool, says("Whether logprob is the mean over all positions of the token that follows.")]
-    position: Annotated[Count | None, says("After which token logprob and kl are taken; null where they are not.")]
-    target: Annotated[TargetToken | None, says("What logprob is about; null where it is not.")]
-    link: Annotated[LinkPlace | None, says("The link that was cut; null where heads were taken away.")]
-    effects: Annotated[list[EffectRow], says("By size, the largest first.")]
-    together: Annotated[Measures, says("All of these heads at once.")]
+    place: Annotated[TokenPlace | Literal["mean"], describe("Whose last vector turns.")] = field(name="at")
+    every: Annotated[bool, describe("Whether logprob is the mean over all positions of the token that follows.")]
+    position: Annotated[Count | None, describe("After which token logprob and kl are taken; null where they are not.")]
+    target: Annotated[TargetToken | None, describe("What logprob is about; null where it is not.")]
+    link: Annotated[LinkPlace | None, describe("The link that was cut; null where heads were taken away.")]
+    effects: Annotated[list[EffectRow], describe("By size, the largest first.")]
+    together: Annotated[Measures, describe("All of these heads at once.")]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every effect is told by the same measures; what is looked at is there, and what is cut had a weight."""
         yield from super().misfits()
         rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
-        drawn = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
-        for place, found in (("together", self.together), *rows, *drawn):
+        random_rows = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
+        for place, measures in (("together", self.together), *rows, *random_rows):
             for name in ("vector", "logprob", "kl"):
-                if (getattr(found, name) is UNSET) == (name in self.measures):
+                if (getattr(measures, name) is UNSET) == (name in self.measures):
                     yield place, f"{name} is {'missing' if name in self.measures else 'not among the measures'}"
         link = self.link
         if link is not None and link.attention in (UNSET, "self"):

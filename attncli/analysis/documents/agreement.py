@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, field
 
 from attncli.analysis.documents.declaration import Document, Part
 
-Misfit = tuple[str, str]
+DocumentError = tuple[str, str]
 """A place in a document, and what is wrong there."""
 
 
@@ -25,28 +25,32 @@ class Axes(Struct, frozen=True):
     items: Axes | None = None
 
 
-SAID = ("axes", "at", "items")
+SIZE_FIELDS = ("axes", "at", "items")
 
 
 class Lengths(Struct, frozen=True):
     """Axes by name: how long, and which place says so."""
 
-    known: dict[str, tuple[int | range, str]] = field(default_factory=dict)
+    by_axis: dict[str, tuple[int | range, str]] = field(default_factory=dict)
 
-    def misfit(self, axis: str, length: int, place: str) -> str:
+    def length_error(self, axis: str, length: int, place: str) -> str:
         """What is wrong with an axis of this length; "" where it fits, or is the first."""
         if not axis:
             return ""
-        known, said = self.known.setdefault(axis, (length, place))
-        if isinstance(known, range) and length in known:
-            self.known[axis] = (length, place)
-        elif known != length:
-            told = f"{known.start} to {known.stop - 1}" if isinstance(known, range) else known
-            return f"{length} along the axis {axis!r}, and {said} has {told}"
+        declared_length, source = self.by_axis.setdefault(axis, (length, place))
+        if isinstance(declared_length, range) and length in declared_length:
+            self.by_axis[axis] = (length, place)
+        elif declared_length != length:
+            length_text = (
+                f"{declared_length.start} to {declared_length.stop - 1}"
+                if isinstance(declared_length, range)
+                else declared_length
+            )
+            return f"{length} along the axis {axis!r}, and {source} has {length_text}"
         return ""
 
 
-def disagreement(document: Document) -> Misfit | None:
+def first_error(document: Document) -> DocumentError | None:
     """The first place that contradicts the rest of the document, None for none."""
     lengths = Lengths({axis: (length, "the document") for axis, length in document.lengths().items()})
     return next(_part(document, lengths, ""), None)
@@ -56,62 +60,67 @@ def disagreement(document: Document) -> Misfit | None:
 def axes_of(kind: type[Part]) -> Mapping[str, Axes]:
     """The sizes that the fields of a part declare, by name."""
     hints = get_type_hints(kind, include_extras=True)
-    return {name: _declared(hints[name]) for name in kind.__struct_fields__}
+    return {name: _axes_of_hint(hints[name]) for name in kind.__struct_fields__}
 
 
-def _declared(hint: Any) -> Axes:
+def _axes_of_hint(hint: Any) -> Axes:
     if get_origin(hint) is Annotated:
-        inner, *said = get_args(hint)
-        found = _declared(inner)
-        for one in said:
-            if isinstance(one, Meta) and one.extra:
-                found = Axes(one.extra.get("axes", found.axes), one.extra.get("at", found.at), found.items)
-        return found
+        inner, *details = get_args(hint)
+        sizes = _axes_of_hint(inner)
+        for item in details:
+            if isinstance(item, Meta) and item.extra:
+                sizes = Axes(item.extra.get("axes", sizes.axes), item.extra.get("at", sizes.at), sizes.items)
+        return sizes
     if get_origin(hint) in (list, dict):
-        return Axes(items=_declared(get_args(hint)[-1]))
+        return Axes(items=_axes_of_hint(get_args(hint)[-1]))
     if get_origin(hint) is np.ndarray:
         return Axes()
-    of_each = [_declared(one) for one in get_args(hint)]  # a union: a list of positions, or one position
-    return Axes(*(next((said for one in of_each if (said := getattr(one, name)) is not None), None) for name in SAID))
+    of_each = [_axes_of_hint(item) for item in get_args(hint)]  # a union: a list of positions, or one position
+    return Axes(
+        *(
+            next((details for item in of_each if (details := getattr(item, name)) is not None), None)
+            for name in SIZE_FIELDS
+        )
+    )
 
 
-def _part(part: Part, lengths: Lengths, path: str) -> Iterator[Misfit]:
-    for name, said in axes_of(type(part)).items():
-        yield from _value(getattr(part, name), said, lengths, f"{path}.{name}" if path else name)
-    for place, wrong in part.misfits():
+def _part(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
+    for name, sizes in axes_of(type(part)).items():
+        yield from _value(getattr(part, name), sizes, lengths, f"{path}.{name}" if path else name)
+    for place, wrong in part.validation_errors():
         yield f"{path}.{place}" if path else place, wrong
 
 
-def _value(value: Any, said: Axes, lengths: Lengths, place: str) -> Iterator[Misfit]:
+def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
     match value:
         case Part():
             yield from _part(value, lengths, place)
         case np.ndarray():
-            yield from _array(value, said, lengths, place)
+            yield from _array(value, sizes, lengths, place)
         case list():
-            if said.axes is not None and (wrong := lengths.misfit(said.axes[0], len(value), place)):
+            if sizes.axes is not None and (wrong := lengths.length_error(sizes.axes[0], len(value), place)):
                 yield place, wrong
-            items = said.items or Axes()
+            items = sizes.items or Axes()
             if items != Axes() or (value and not isinstance(value[0], str | float)):
                 for number, item in enumerate(value):
                     yield from _value(item, items, lengths, f"{place}[{number}]")
         case dict():
             for name, item in value.items():
-                yield from _value(item, said.items or Axes(), lengths, f"{place}[{name!r:.40}]")
-        case int() if said.at is not None and said.at in lengths.known:
-            known, source = lengths.known[said.at]
-            if isinstance(known, int) and not 0 <= value < known:
-                yield place, f"position {value} lies beyond the axis {said.at!r}, and {source} has {known}"
+                yield from _value(item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]")
+        case int() if sizes.at is not None and sizes.at in lengths.by_axis:
+            length, source = lengths.by_axis[sizes.at]
+            if isinstance(length, int) and not 0 <= value < length:
+                yield place, f"position {value} lies beyond the axis {sizes.at!r}, and {source} has {length}"
         case _:
             pass
 
 
-def _array(array: Any, said: Axes, lengths: Lengths, place: str) -> Iterator[Misfit]:
-    if said.axes is None:
+def _array(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+    if sizes.axes is None:
         return
-    if array.ndim != len(said.axes):
-        yield place, f"an array of {array.ndim} axes, and [{', '.join(said.axes)}] is declared"
+    if array.ndim != len(sizes.axes):
+        yield place, f"an array of {array.ndim} axes, and [{', '.join(sizes.axes)}] is declared"
         return
-    for axis, length in zip(said.axes, array.shape, strict=True):
-        if wrong := lengths.misfit(axis, length, place):
+    for axis, length in zip(sizes.axes, array.shape, strict=True):
+        if wrong := lengths.length_error(axis, length, place):
             yield place, wrong

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, at, axes, says
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, axes, describe, index_of
 from attncli.analysis.documents.parts import AttentionPart, LeftOut, ModelPart, TokenRow
 
 
@@ -16,7 +16,7 @@ class CompareSide(Part, frozen=True, kw_only=True):
 
     name: str
     text: str
-    tokens: Annotated[list[TokenRow], says("The tokens in order.")]
+    tokens: Annotated[list[TokenRow], describe("The tokens in order.")]
     model: ModelPart
     attention: AttentionPart
 
@@ -32,8 +32,8 @@ class SignedDifference(Part, frozen=True, kw_only=True):
     """The weight that differs most, signed; positions in A."""
 
     value: float
-    query: Annotated[Count, at("token of A")]
-    key: Annotated[Count, at("token of A")]
+    query: Annotated[Count, index_of("token of A")]
+    key: Annotated[Count, index_of("token of A")]
 
 
 class BothNumbers(Part, frozen=True, kw_only=True):
@@ -59,18 +59,20 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     link: (
         Annotated[
             SignedDifference | None,
-            says("The weight that differs most of those that count: the kinds left out are not; null where none does."),
+            describe(
+                "The weight that differs most of those that count: the kinds left out are not; null where none does."
+            ),
         ]
         | UnsetType
     ) = UNSET
-    mean_difference: Annotated[float, says("Mean of |B - A|.")]
-    js: Annotated[float | None, says("Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931.")]
-    js_rows: Annotated[Count, says("Rows that it was taken over.")]
-    outside: Annotated[BothNumbers, says("Mean weight on tokens that the other text lacks.")]
-    pairs: Annotated[BothCounts | None, says("Visible pairs.")]
-    kept: Annotated[float | None, says("Share of A's weight on keys that B sees.")]
-    output_error: Annotated[float | None, says("|O_B - O_A| / |O_A|.")]
-    weights_a: Annotated[Numbers, axes("aligned", "aligned", says="aligned query, aligned key; null where hidden.")]
+    mean_difference: Annotated[float, describe("Mean of |B - A|.")]
+    js: Annotated[float | None, describe("Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931.")]
+    js_rows: Annotated[Count, describe("Rows that it was taken over.")]
+    outside: Annotated[BothNumbers, describe("Mean weight on tokens that the other text lacks.")]
+    pairs: Annotated[BothCounts | None, describe("Visible pairs.")]
+    kept: Annotated[float | None, describe("Share of A's weight on keys that B sees.")]
+    output_error: Annotated[float | None, describe("|O_B - O_A| / |O_A|.")]
+    weights_a: Annotated[Numbers, axes("aligned", "aligned", meaning="aligned query, aligned key; null where hidden.")]
     weights_b: Annotated[Numbers, axes("aligned", "aligned")]
     difference: Annotated[Numbers, axes("aligned", "aligned")]
 
@@ -83,8 +85,8 @@ class ComparedHead(Part, frozen=True, kw_only=True):
 class OnlyOn(Part, frozen=True, kw_only=True):
     """Positions without a partner."""
 
-    a: list[Annotated[Count, at("token of A")]]
-    b: list[Annotated[Count, at("token of B")]]
+    a: list[Annotated[Count, index_of("token of A")]]
+    b: list[Annotated[Count, index_of("token of B")]]
 
 
 class CompareSummary(Part, frozen=True, kw_only=True):
@@ -100,8 +102,8 @@ class MovedWeight(Part, frozen=True, kw_only=True):
 
     layer: Count
     head: Count
-    query: Annotated[Count, at("token of A")]
-    key: Annotated[Count, at("token of A")]
+    query: Annotated[Count, index_of("token of A")]
+    key: Annotated[Count, index_of("token of A")]
     a: float
     b: float
     difference: float
@@ -112,23 +114,23 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
 
     a: CompareSide
     b: CompareSide
-    differs: Annotated[list[str], says("In what the sides differ.")]
+    differs: Annotated[list[str], describe("In what the sides differ.")]
     aligned: Annotated[
-        list[tuple[Annotated[Count, at("token of A")], Annotated[Count, at("token of B")]]],
-        axes("aligned", says="positions of the tokens that both have: [in A, in B]."),
+        list[tuple[Annotated[Count, index_of("token of A")], Annotated[Count, index_of("token of B")]]],
+        axes("aligned", meaning="positions of the tokens that both have: [in A, in B]."),
     ]
     only: OnlyOn
     queries: (
         Annotated[
-            list[Annotated[Count, at("token of A")]],
-            says("With --query: the positions in A whose rows alone are measured; absent when all are."),
+            list[Annotated[Count, index_of("token of A")]],
+            describe("With --query: the positions in A whose rows alone are measured; absent when all are."),
         ]
         | UnsetType
     ) = UNSET
     heads: list[ComparedHead]
     summary: CompareSummary
     links_leave_out: LeftOut | UnsetType = UNSET
-    moved: Annotated[list[MovedWeight], says("The weights that differ most of those that count, largest first.")]
+    moved: Annotated[list[MovedWeight], describe("The weights that differ most of those that count, largest first.")]
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
@@ -137,13 +139,13 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
 
     def rows(self) -> list[int]:
         """The aligned queries that are measured: which entries of `aligned`."""
-        chosen = None if self.queries is UNSET else set(self.queries)
-        return [at for at, (left, _) in enumerate(self.aligned) if chosen is None or left in chosen]
+        queries = None if self.queries is UNSET else set(self.queries)
+        return [row for row, (token_a, _) in enumerate(self.aligned) if queries is None or token_a in queries]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Something is compared."""
         if not self.heads or not self.aligned:
             yield "heads", "no pair of heads, or no token that both texts have"
         for number, pair in enumerate(self.aligned):
-            if any(at >= len(side.tokens) for at, side in zip(pair, (self.a, self.b), strict=True)):
+            if any(index >= len(side.tokens) for index, side in zip(pair, (self.a, self.b), strict=True)):
                 yield f"aligned[{number}]", "a token that is not there"

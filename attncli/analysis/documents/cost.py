@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from attncli.analysis.documents.declaration import Document, Part, Size, says
+from attncli.analysis.documents.declaration import Document, Part, Size, describe
 from attncli.analysis.documents.parts import ModelPart
 
 MOST = 10**60
@@ -25,13 +25,13 @@ class Variant(Part, frozen=True, kw_only=True):
 
     name: VariantName
     spec: str
-    pairs: Annotated[Many, says("Visible pairs per head.")]
-    multiply_adds: Annotated[Many, says("Of all heads; without the projections.")]
-    score_bytes: Annotated[Many, says("All scores of all heads at once.")]
-    streamed_bytes: Annotated[Many, says("Those of `rows` query rows.")]
-    steps: Annotated[Many, says("Sequential steps.")]
+    pairs: Annotated[Many, describe("Visible pairs per head.")]
+    multiply_adds: Annotated[Many, describe("Of all heads; without the projections.")]
+    score_bytes: Annotated[Many, describe("All scores of all heads at once.")]
+    streamed_bytes: Annotated[Many, describe("Those of `rows` query rows.")]
+    steps: Annotated[Many, describe("Sequential steps.")]
     path: Annotated[
-        Many | None, says("Layers, for the rnn steps, between the most distant tokens; null where chance decides.")
+        Many | None, describe("Layers, for the rnn steps, between the most distant tokens; null where chance decides.")
     ]
     grows: str | None
 
@@ -55,8 +55,8 @@ class LayerCost(Part, frozen=True, kw_only=True):
     multiply_adds: Many
     projections: Many
     score_bytes: Many
-    streamed_bytes: Annotated[Many, says("Scores of `rows` query rows.")]
-    cache_bytes: Annotated[Many, says("Keys and values kept while generating.")]
+    streamed_bytes: Annotated[Many, describe("Scores of `rows` query rows.")]
+    cache_bytes: Annotated[Many, describe("Keys and values kept while generating.")]
 
 
 class TotalCost(Part, frozen=True, kw_only=True):
@@ -89,11 +89,11 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     d_k: Size
     d_v: Size
     dtype: str
-    window: Annotated[Size, says("Keys of the window, the query's own included.")]
+    window: Annotated[Size, describe("Keys of the window, the query's own included.")]
     chunk: Size
     rounds: Size
-    rows: Annotated[Size, says("Query rows at a time when streaming.")]
-    projections: Annotated[Many, says("Multiply-adds of the projections to q, k, v and back.")]
+    rows: Annotated[Size, describe("Query rows at a time when streaming.")]
+    projections: Annotated[Many, describe("Multiply-adds of the projections to q, k, v and back.")]
     variants: list[Variant]
     growth: list[GrowthRow]
     model: ModelPart | None
@@ -102,18 +102,18 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     measured: list[Timing]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Screens compare with the variants by name, in numbers that a float holds, and divide by full attention's."""
-        named = {variant.name for variant in self.variants}
+        names = {variant.name for variant in self.variants}
         for name in ("full", "causal", "window", "lsh", "rnn"):
-            if name not in named or any(name not in row.multiply_adds for row in self.growth) or not self.growth:
+            if name not in names or any(name not in row.multiply_adds for row in self.growth) or not self.growth:
                 yield "variants", f"there is no {name!r} here, or not at every length of `growth`"
         sizes = (self.n, self.d_model, self.heads, self.d_k, self.d_v, self.window, self.chunk, self.rounds, self.rows)
         if max(*sizes, self.projections) > MOST:
             yield "n", f"this or another size is above {MOST:.0e}"
-        for at, variant in enumerate(self.variants):
+        for number, variant in enumerate(self.variants):
             numbers = (variant.multiply_adds, variant.score_bytes, variant.streamed_bytes, variant.pairs, variant.steps)
             if max(numbers) > MOST or min(variant.multiply_adds, variant.streamed_bytes) < 1:
-                yield f"variants[{at}]", f"its numbers are not between 1 and {MOST:.0e}"
+                yield f"variants[{number}]", f"its numbers are not between 1 and {MOST:.0e}"
         if max((count for row in self.growth for count in (row.n, *row.multiply_adds.values())), default=0) > MOST:
             yield "growth", f"a number is above {MOST:.0e}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, at, axes, says
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
 from attncli.analysis.documents.parts import (
     AttentionPart,
     EmptyRows,
@@ -14,7 +14,7 @@ from attncli.analysis.documents.parts import (
     ShapeRows,
     TokenRow,
     keys_of,
-    misplaced,
+    position_errors,
 )
 
 
@@ -22,9 +22,9 @@ class CrossHead(Part, frozen=True, kw_only=True):
     """One head between the two texts."""
 
     head: Count
-    scores: Annotated[Numbers, axes("query", "key", says="what enters the softmax; null where masked.")]
+    scores: Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")]
     weights: Annotated[Numbers, axes("query", "key")]
-    output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")]
+    output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")]
 
 
 class CrossLayer(Part, frozen=True, kw_only=True):
@@ -32,14 +32,14 @@ class CrossLayer(Part, frozen=True, kw_only=True):
 
     layer: Count
     heads: list[CrossHead]
-    output: Annotated[Numbers, axes("query", "", says="the output of the attention.")]
+    output: Annotated[Numbers, axes("query", "", meaning="the output of the attention.")]
 
 
 class Aligned(Part, frozen=True, kw_only=True):
     """For a query the key with the largest mean weight."""
 
-    query: Annotated[Count, at("query")]
-    key: Annotated[Annotated[Count, at("key token")] | None, says("null where the query sees nothing.")]
+    query: Annotated[Count, index_of("query")]
+    key: Annotated[Annotated[Count, index_of("key token")] | None, describe("null where the query sees nothing.")]
     weight: Weight
 
 
@@ -48,25 +48,25 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
 
     query_text: str
     key_text: str
-    value_text: Annotated[str | None, says("Where values come from a third text.")]
-    queries: Annotated[list[TokenRow], axes("query", says="the tokens of the query text.")]
-    keys: Annotated[list[TokenRow], axes("key token", says="the tokens of the key text.")]
+    value_text: Annotated[str | None, describe("Where values come from a third text.")]
+    queries: Annotated[list[TokenRow], axes("query", meaning="the tokens of the query text.")]
+    keys: Annotated[list[TokenRow], axes("key token", meaning="the tokens of the key text.")]
     model: ModelPart
     attention: AttentionPart
     shapes: ShapeRows
     layers: list[CrossLayer]
     alignment: Annotated[
         list[Aligned],
-        says("For each query the key with the largest mean weight over the layers and heads of the document."),
+        describe("For each query the key with the largest mean weight over the layers and heads of the document."),
     ]
     links: LinkRows
     empty_rows: EmptyRows
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Tokens lie in their texts."""
-        yield from misplaced(self.queries, self.query_text, "queries")
-        yield from misplaced(self.keys, self.key_text, "keys")
+        yield from position_errors(self.queries, self.query_text, "queries")
+        yield from position_errors(self.keys, self.key_text, "keys")
 
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either text; learned keys come after those of the second."""

@@ -25,23 +25,23 @@ Entropy = Annotated[float, Meta(ge=-0.00001, le=100, description="In nats.")]
 """An entropy: of as many keys as any document can hold; what rounding takes from 0 is borne."""
 
 
-def says(meaning: str) -> Meta:
+def describe(meaning: str) -> Meta:
     """What a field means, in its schema's words."""
     return Meta(description=meaning)
 
 
-def axes(*names: str, says: str = "") -> Meta:
+def axes(*names: str, meaning: str = "") -> Meta:
     """The axes of an array of numbers, or the axis that a list runs along; "" is an axis of any length.
 
     One name is one length in the whole document, checked in what is read from a file.
     """
     shape = f"[{', '.join(name or '…' for name in names)}]"
-    return Meta(description=f"{shape}: {says}" if says else shape, extra={"axes": names})
+    return Meta(description=f"{shape}: {meaning}" if meaning else shape, extra={"axes": names})
 
 
-def at(axis: str, says: str = "") -> Meta:
+def index_of(axis: str, meaning: str = "") -> Meta:
     """A position on an axis, from 0: it must be less than the axis is long."""
-    return Meta(description=says or None, extra={"at": axis})
+    return Meta(description=meaning or None, extra={"at": axis})
 
 
 class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=True):
@@ -52,16 +52,16 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
 
     def __repr__(self) -> str:
         """The type and its members in brief, `SHOWN` characters or little more."""
-        told, left = [], SHOWN
+        pieces, room = [], SHOWN
         for name, value in members(self):
-            told.append(f"{name}={brief(value)}")
-            left -= len(told[-1]) + 2
-            if left < 0:
-                told.append("…")
+            pieces.append(f"{name}={brief(value)}")
+            room -= len(pieces[-1]) + 2
+            if room < 0:
+                pieces.append("…")
                 break
-        return f"{type(self).__name__}({', '.join(told)})"
+        return f"{type(self).__name__}({', '.join(pieces)})"
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what is wrong there."""
         return iter(())
 
@@ -69,7 +69,7 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
 class Document(Part, tag_field="schema", frozen=True, kw_only=True):
     """What one command found: what JSON and every screen are made from. Its tag is the member `schema`."""
 
-    version: Annotated[str, says("The version of attn that wrote the document.")]
+    version: Annotated[str, describe("The version of attn that wrote the document.")]
 
     @property
     def schema(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, describe
 from attncli.analysis.documents.effects import AttentionKind
 
 
@@ -27,11 +27,13 @@ class DifferentHead(Part, frozen=True, kw_only=True):
     head: Count
     a: float
     b: float
-    difference: Annotated[float, says("B − A.")]
-    low: Annotated[float | None, says("End of the 95% interval of the difference, by Welch's t; null with one text.")]
+    difference: Annotated[float, describe("B − A.")]
+    low: Annotated[
+        float | None, describe("End of the 95% interval of the difference, by Welch's t; null with one text.")
+    ]
     high: float | None
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """An interval has two ends."""
         if (self.low is None) != (self.high is None):
             yield "high", "an interval with one end"
@@ -42,6 +44,6 @@ class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only
 
     a: DifferenceSide
     b: DifferenceSide
-    measure: Annotated[str, says("cosine, logprob or kl.")]
-    heads: Annotated[list[DifferentHead], Meta(min_length=1), says("The largest difference first.")]
+    measure: Annotated[str, describe("cosine, logprob or kl.")]
+    heads: Annotated[list[DifferentHead], Meta(min_length=1), describe("The largest difference first.")]
     warnings: list[str]

@@ -7,11 +7,12 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, members, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, describe, index_of, members
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
 
 AttentionKind = Annotated[
-    Literal["self", "cross"], says("Whether the head looks at the text itself, or at the text that a decoder reads.")
+    Literal["self", "cross"],
+    describe("Whether the head looks at the text itself, or at the text that a decoder reads."),
 ]
 
 
@@ -23,31 +24,33 @@ Reading = Literal["cosine", "norm", "logprob", "kl"]
 
 def readings_of(measures: Sequence[Measure]) -> list[Reading]:
     """The readings of these measures, in their order: the first one ranks."""
-    found: list[Reading] = []
+    readings: list[Reading] = []
     for measure in measures:
         match measure:
             case "vector":
-                found += ["cosine", "norm"]
+                readings += ["cosine", "norm"]
             case "logprob" | "kl":
-                found.append(measure)
+                readings.append(measure)
             case _:
                 assert_never(measure)
-    return found
+    return readings
 
 
 class VectorChange(Part, frozen=True, kw_only=True):
     """How far the last vector turned and moved; null where a vector of length 0 has no direction."""
 
-    cosine: Annotated[float | None, says("1 − cos(x, x′), 0 to 2.")]
-    norm: Annotated[float | None, says("‖x − x′‖ / ‖x‖.")]
+    cosine: Annotated[float | None, describe("1 − cos(x, x′), 0 to 2.")]
+    norm: Annotated[float | None, describe("‖x − x′‖ / ‖x‖.")]
 
 
 class Measures(Part, frozen=True, kw_only=True):
     """What changed, by the measures asked for."""
 
     vector: VectorChange | UnsetType = UNSET
-    logprob: Annotated[float | None, says("log p′ − log p of the target, in nats; below 0: rarer.")] | UnsetType = UNSET
-    kl: Annotated[float | None, says("KL(p ‖ p′) of the next token, in nats.")] | UnsetType = UNSET
+    logprob: Annotated[float | None, describe("log p′ − log p of the target, in nats; below 0: rarer.")] | UnsetType = (
+        UNSET
+    )
+    kl: Annotated[float | None, describe("KL(p ‖ p′) of the next token, in nats.")] | UnsetType = UNSET
 
 
 class Looks(Part, frozen=True, kw_only=True):
@@ -60,17 +63,20 @@ class Looks(Part, frozen=True, kw_only=True):
 class TokenPlace(Part, frozen=True, kw_only=True):
     """The token measured at; of a span, its first one and its last."""
 
-    token: Annotated[Count, at("token")]
-    last: Annotated[Annotated[Count, at("token")] | UnsetType, says("Absent for one token.")] = UNSET
+    token: Annotated[Count, index_of("token")]
+    last: Annotated[Annotated[Count, index_of("token")] | UnsetType, describe("Absent for one token.")] = UNSET
 
 
 class LinkPlace(Part, frozen=True, kw_only=True):
     """A link that was cut: every query to every key."""
 
-    query: Annotated[list[Annotated[Count, at("token")]], says("The tokens that look.")] | Annotated[Count, at("token")]
-    key: Annotated[list[Count], says("The tokens looked at, of the other text where the link is `cross`.")] | Count
+    query: (
+        Annotated[list[Annotated[Count, index_of("token")]], describe("The tokens that look.")]
+        | Annotated[Count, index_of("token")]
+    )
+    key: Annotated[list[Count], describe("The tokens looked at, of the other text where the link is `cross`.")] | Count
     attention: AttentionKind | UnsetType = UNSET
-    text: Annotated[str | UnsetType, says("The keys' text, where it is the other text's.")] = UNSET
+    text: Annotated[str | UnsetType, describe("The keys' text, where it is the other text's.")] = UNSET
 
 
 class TargetToken(Part, frozen=True, kw_only=True):
@@ -86,9 +92,9 @@ class Interval(Part, frozen=True, kw_only=True):
     mean: float
     low: float | None
     high: float | None
-    texts: Annotated[Size, says("How many of the texts it is the mean of: those where it is defined.")]
+    texts: Annotated[Size, describe("How many of the texts it is the mean of: those where it is defined.")]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """It has two ends, or none."""
         if (self.low is None) != (self.high is None):
             yield "high", "an interval with one end"
@@ -106,16 +112,16 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
         """The mean of a reading; None where no text defines it, or none was taken."""
         match name:
             case "cosine":
-                found = self.cosine
+                interval = self.cosine
             case "norm":
-                found = self.norm
+                interval = self.norm
             case "logprob":
-                found = self.logprob
+                interval = self.logprob
             case "kl":
-                found = self.kl
+                interval = self.kl
             case _:
                 assert_never(name)
-        return found or None
+        return interval or None
 
 
 class MeanEffect(Part, frozen=True, kw_only=True):
@@ -137,23 +143,23 @@ class NamedLink(Part, frozen=True, kw_only=True):
 class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True):
     """What changes when a head is taken away, or a link cut: the mean over texts of `attn.ablate/1`."""
 
-    texts: Annotated[Size, says("How many texts there were.")]
+    texts: Annotated[Size, describe("How many texts there were.")]
     model: ModelPart
     attention: AttentionPart
     by: Literal["zero", "mean", "resample", "knockout"]
     measures: MeasureNames
-    place: Annotated[str, says("Where it was measured: `mean`, `last`, or the word that names a token.")] = field(
+    place: Annotated[str, describe("Where it was measured: `mean`, `last`, or the word that names a token.")] = field(
         name="at"
     )
     link: NamedLink | None
-    effects: Annotated[list[MeanEffect], says("By the size of the mean, the largest first.")]
-    together: Annotated[MeanMeasures, says("All of these heads at once.")]
+    effects: Annotated[list[MeanEffect], describe("By the size of the mean, the largest first.")]
+    together: Annotated[MeanMeasures, describe("All of these heads at once.")]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every mean is of the same measures."""
-        kept = set(readings_of(self.measures))
+        readings = set(readings_of(self.measures))
         rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
-        for place, found in (("together", self.together), *rows):
-            if {name for name, _ in members(found)} != kept:
+        for place, measures in (("together", self.together), *rows):
+            if {name for name, _ in members(measures)} != readings:
                 yield place, f"means of other measures than {', '.join(self.measures)}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from attncli.analysis.documents.declaration import Part, says
+from attncli.analysis.documents.declaration import Part, describe
 
 
 class Failure(Part, frozen=True, kw_only=True):
     """What went wrong."""
 
-    code: Annotated[Literal[1, 2, 3, 4, 5], says("1 failure, 2 usage, 3 bad input, 4 not supported, 5 over a limit.")]
+    code: Annotated[
+        Literal[1, 2, 3, 4, 5], describe("1 failure, 2 usage, 3 bad input, 4 not supported, 5 over a limit.")
+    ]
     message: str
-    hint: Annotated[str | None, says("A command or option to try.")]
+    hint: Annotated[str | None, describe("A command or option to try.")]
 
 
 class ErrorDocument(Part, frozen=True, kw_only=True):

@@ -7,14 +7,14 @@ from typing import Annotated, Literal, get_args
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, axes, describe, index_of
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
 from attncli.analysis.documents.parts import Header, TokenRow
 
 Order = Annotated[
-    list[Annotated[Count, at("token")]],
-    axes("token", says="for each new place the position of the token that moves there."),
+    list[Annotated[Count, index_of("token")]],
+    axes("token", meaning="for each new place the position of the token that moves there."),
 ]
 
 
@@ -24,9 +24,9 @@ class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     topic: Literal["softmax"]
     given: Annotated[list[float], axes("score")]
     temperature: float
-    scores: Annotated[list[float], axes("score", says="what was given, divided by the temperature.")]
+    scores: Annotated[list[float], axes("score", meaning="what was given, divided by the temperature.")]
     exponentials: Annotated[
-        list[float | None], axes("score", says="exp of the scores; null where too large for a float.")
+        list[float | None], axes("score", meaning="exp of the scores; null where too large for a float.")
     ]
     sum: float | None
     highest: float
@@ -34,8 +34,8 @@ class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     shifted_exponentials: Annotated[list[float | None], axes("score")]
     shifted_sum: float
     weights: Annotated[list[float], axes("score")]
-    entropy: Annotated[float, says("Nats.")]
-    gradient: Annotated[float, says("Frobenius norm of diag(w) - w·wT.")]
+    entropy: Annotated[float, describe("Nats.")]
+    gradient: Annotated[float, describe("Frobenius norm of diag(w) - w·wT.")]
     agreement: float
     warnings: list[str]
 
@@ -50,7 +50,7 @@ class ScaleVariance(Part, frozen=True, kw_only=True):
     mean: float
     mean_error: float
     variance: float
-    variance_error: Annotated[float, says("Standard error of the variance.")]
+    variance_error: Annotated[float, describe("Standard error of the variance.")]
     theory: float
     standard_errors: float | None
 
@@ -58,7 +58,7 @@ class ScaleVariance(Part, frozen=True, kw_only=True):
 class ScaleSoftmax(Part, frozen=True, kw_only=True):
     """What a softmax makes of one scale; means over the queries."""
 
-    scale: Annotated[str, says("A scale, or `uniform` for weights that are all alike.")]
+    scale: Annotated[str, describe("A scale, or `uniform` for weights that are all alike.")]
     largest: float
     entropy: float
     gradient: float
@@ -75,16 +75,16 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     queries: Size
     seed: Count
     variance: list[ScaleVariance]
-    softmax: Annotated[list[ScaleSoftmax], says("Means over the queries.")]
+    softmax: Annotated[list[ScaleSoftmax], describe("Means over the queries.")]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Each scale stands beside the others, that of d_model where there is one."""
-        known = [*SCALES[: 2 if self.d_model is None else 3]]
-        if [row.scale for row in self.variance] != known:
-            yield "variance", f"the scales are not {', '.join(known)}"
-        if [row.scale for row in self.softmax] != [*known, "uniform"]:
-            yield "softmax", f"the scales are not {', '.join(known)}, uniform"
+        scales = [*SCALES[: 2 if self.d_model is None else 3]]
+        if [row.scale for row in self.variance] != scales:
+            yield "variance", f"the scales are not {', '.join(scales)}"
+        if [row.scale for row in self.softmax] != [*scales, "uniform"]:
+            yield "softmax", f"the scales are not {', '.join(scales)}, uniform"
 
 
 class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -94,9 +94,9 @@ class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True
     layer: Count
     head: Count
     scores: Annotated[Numbers, axes("token", "key")]
-    rows: Annotated[Numbers, axes("token", "key", says="softmax of each row.")]
-    whole: Annotated[Numbers, axes("token", "key", says="softmax over all entries.")]
-    row_sums: Annotated[Numbers, axes("token", says="of `whole`.")]
+    rows: Annotated[Numbers, axes("token", "key", meaning="softmax of each row.")]
+    whole: Annotated[Numbers, axes("token", "key", meaning="softmax over all entries.")]
+    row_sums: Annotated[Numbers, axes("token", meaning="of `whole`.")]
     warnings: list[str]
 
 
@@ -108,16 +108,16 @@ class OrderRow(Part, frozen=True, kw_only=True):
     dtype: str
     order: Order
     max_difference: float
-    token: Annotated[Count, at("token")]
-    tolerance: Annotated[float, says("What float rounding may make of equal outputs.")]
+    token: Annotated[Count, index_of("token")]
+    tolerance: Annotated[float, describe("What float rounding may make of equal outputs.")]
     equal: bool
     per_token: Annotated[Numbers, axes("token")]
     outputs: (
-        Annotated[Numbers, axes("token", "entry", says="the first entries, 8 at most, of each token's output.")]
+        Annotated[Numbers, axes("token", "entry", meaning="the first entries, 8 at most, of each token's output.")]
         | UnsetType
     ) = UNSET
     moved_outputs: (
-        Annotated[Numbers, axes("token", "entry", says="the same in the other order, token for token.")] | UnsetType
+        Annotated[Numbers, axes("token", "entry", meaning="the same in the other order, token for token.")] | UnsetType
     ) = UNSET
 
 
@@ -127,8 +127,10 @@ class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     topic: Literal["order"]
     layer: Count
     order: Order
-    reversed: Annotated[bool, says("Whether the other order is the tokens read backwards, which keeps every distance.")]
-    moved: Annotated[list[TokenRow], axes("token", says="the tokens in the other order.")]
+    reversed: Annotated[
+        bool, describe("Whether the other order is the tokens read backwards, which keeps every distance.")
+    ]
+    moved: Annotated[list[TokenRow], axes("token", meaning="the tokens in the other order.")]
     rows: list[OrderRow]
     warnings: list[str]
 

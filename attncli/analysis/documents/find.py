@@ -7,18 +7,19 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, Size, Weight, at, says
+from attncli.analysis.documents.declaration import Count, Part, Size, Weight, describe, index_of
 from attncli.analysis.documents.parts import Header
 
 
 class Reverse(Part, frozen=True, kw_only=True):
     """The same from `to` to `from`."""
 
-    weight: Annotated[Weight, says("From the query to the key.")]
-    rank: Annotated[Size | None, says("1 if no key of this query has more weight; null if hidden.")]
-    visible: Annotated[Count, says("Keys that this query may see.")]
+    weight: Annotated[Weight, describe("From the query to the key.")]
+    rank: Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
+    visible: Annotated[Count, describe("Keys that this query may see.")]
     top_key: Annotated[
-        Annotated[Count, at("token")] | None, says("The key with the most weight; null if the query sees none.")
+        Annotated[Count, index_of("token")] | None,
+        describe("The key with the most weight; null if the query sees none."),
     ]
 
 
@@ -27,17 +28,18 @@ class FoundHead(Part, frozen=True, kw_only=True):
 
     layer: Count
     head: Count
-    weight: Annotated[Weight, says("From the query to the key.")]
-    rank: Annotated[Size | None, says("1 if no key of this query has more weight; null if hidden.")]
-    visible: Annotated[Count, says("Keys that this query may see.")]
+    weight: Annotated[Weight, describe("From the query to the key.")]
+    rank: Annotated[Size | None, describe("1 if no key of this query has more weight; null if hidden.")]
+    visible: Annotated[Count, describe("Keys that this query may see.")]
     top_key: Annotated[
-        Annotated[Count, at("token")] | None, says("The key with the most weight; null if the query sees none.")
+        Annotated[Count, index_of("token")] | None,
+        describe("The key with the most weight; null if the query sees none."),
     ]
     reverse: Reverse
     effect: (
         Annotated[
             float | None,
-            says("With --effect: 1 − cosine of the query's last vector when the link is cut in this head alone."),
+            describe("With --effect: 1 − cosine of the query's last vector when the link is cut in this head alone."),
         ]
         | UnsetType
     ) = UNSET
@@ -46,16 +48,17 @@ class FoundHead(Part, frozen=True, kw_only=True):
 class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     """Heads ranked by how much of one token's attention goes to another. Positions, layers and heads count from 0."""
 
-    query: Annotated[Count, at("token", "Index of the query token.")] = field(name="from")
-    key: Annotated[Count, at("token", "Index of the key token.")] = field(name="to")
-    words: Annotated[bool, says("Whether pieces were merged: then `tokens` are words.")]
-    heads: Annotated[list[FoundHead], says("Every head, the largest weight first.")]
+    query: Annotated[Count, index_of("token", "Index of the query token.")] = field(name="from")
+    key: Annotated[Count, index_of("token", "Index of the key token.")] = field(name="to")
+    words: Annotated[bool, describe("Whether pieces were merged: then `tokens` are words.")]
+    heads: Annotated[list[FoundHead], describe("Every head, the largest weight first.")]
     effect_together: (
-        Annotated[float | None, says("With --effect: the same with the link cut in all of these heads.")] | UnsetType
+        Annotated[float | None, describe("With --effect: the same with the link cut in all of these heads.")]
+        | UnsetType
     ) = UNSET
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """The effect of a cut is told of every head, or of none."""
         yield from super().misfits()
         for number, head in enumerate(self.heads):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Entropy, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.declaration import Count, Entropy, Numbers, Part, Size, axes, describe, index_of
 from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
 
 
@@ -15,10 +15,10 @@ class MetricValue(Part, frozen=True, kw_only=True):
     """A metric's value, null where no row could be used."""
 
     value: float | None
-    rows: Annotated[Count, says("Rows that the mean is over.")]
+    rows: Annotated[Count, describe("Rows that the mean is over.")]
 
 
-Metrics = Annotated[dict[str, MetricValue], says("Metrics by name; `attn explain metric NAME` defines them.")]
+Metrics = Annotated[dict[str, MetricValue], describe("Metrics by name; `attn explain metric NAME` defines them.")]
 
 
 class LabelScore(Part, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class LabelScore(Part, frozen=True, kw_only=True):
     name: str
     score: float
     threshold: float
-    detail: Annotated[str | None, says("Such as −3.")]
+    detail: Annotated[str | None, describe("Such as −3.")]
 
 
 class MovedMetrics(Part, frozen=True, kw_only=True):
@@ -44,33 +44,38 @@ class HeadMetrics(Part, frozen=True, kw_only=True):
     head: Count
     metrics: Metrics
     baseline: (
-        Annotated[Metrics, says("The same metrics if every row were uniform over what it may see.")] | UnsetType
+        Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
     ) = UNSET
     top_link: TopLink | None
-    sorted_by: Annotated[float | None, says("With --sort: the value that orders the heads.")] | UnsetType = UNSET
+    sorted_by: Annotated[float | None, describe("With --sort: the value that orders the heads.")] | UnsetType = UNSET
     labels: (
-        Annotated[list[str], says("With --labels: what the head looks like, such as previous-token.")] | UnsetType
+        Annotated[list[str], describe("With --labels: what the head looks like, such as previous-token.")] | UnsetType
     ) = UNSET
-    label_scores: Annotated[list[LabelScore], says("The score that earned each label.")] | UnsetType = UNSET
+    label_scores: Annotated[list[LabelScore], describe("The score that earned each label.")] | UnsetType = UNSET
     pool: (
-        Annotated[Size, says("Of a text too long for whole weights: each cell is the largest of pool × pool weights.")]
+        Annotated[
+            Size, describe("Of a text too long for whole weights: each cell is the largest of pool × pool weights.")
+        ]
         | UnsetType
     ) = UNSET
     weights: (
-        Annotated[Numbers, axes("query", "key", says="without what was excluded; or cells of pool × pool.")] | UnsetType
+        Annotated[Numbers, axes("query", "key", meaning="without what was excluded; or cells of pool × pool.")]
+        | UnsetType
     ) = UNSET
-    moved: Annotated[MovedMetrics, says("With --moved.")] | UnsetType = UNSET
+    moved: Annotated[MovedMetrics, describe("With --moved.")] | UnsetType = UNSET
 
 
 class AverageHead(Part, frozen=True, kw_only=True):
     """The mean of the heads' weights of the last layer."""
 
     weights: Annotated[Numbers, axes("query", "key")]
-    entropy: Annotated[Entropy, says("Of the average, in nats, mean over rows that see something.")] | UnsetType = UNSET
+    entropy: Annotated[Entropy, describe("Of the average, in nats, mean over rows that see something.")] | UnsetType = (
+        UNSET
+    )
     heads_entropy: (
         Annotated[
             Entropy,
-            says("Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike."),
+            describe("Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike."),
         ]
         | UnsetType
     ) = UNSET
@@ -124,16 +129,17 @@ class Merge(Part, frozen=True, kw_only=True):
 class Similarity(Part, frozen=True, kw_only=True):
     """How alike heads are."""
 
-    heads: Annotated[list[WhichHead], axes("head alike", says="the heads in the order of the rows of `distances`.")]
+    heads: Annotated[list[WhichHead], axes("head alike", meaning="the heads in the order of the rows of `distances`.")]
     distances: Annotated[
-        Numbers, axes("head alike", "head alike", says="√(Jensen–Shannon / ln 2) between heads, 0 to 1.")
+        Numbers, axes("head alike", "head alike", meaning="√(Jensen–Shannon / ln 2) between heads, 0 to 1.")
     ]
     order: Annotated[
-        list[Annotated[Count, at("head alike")]], axes("head alike", says="rows in the order of the tree's leaves.")
+        list[Annotated[Count, index_of("head alike")]],
+        axes("head alike", meaning="rows in the order of the tree's leaves."),
     ]
-    tree: Annotated[list[Merge], says("Average linkage: rows, then earlier merges, join.")]
+    tree: Annotated[list[Merge], describe("Average linkage: rows, then earlier merges, join.")]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """It is a tree of all rows, and the order is that of its leaves."""
         places = [[row] for row in range(len(self.heads))]
         for number, merge in enumerate(self.tree):
@@ -151,9 +157,9 @@ class CircuitHead(Part, frozen=True, kw_only=True):
 
     layer: Count
     head: Count
-    copying: Annotated[float | None, says("Re Σλ / Σ|λ| of W_OV, −1 to 1.")]
-    qk_norm: Annotated[float, says("‖W_QK‖, scale included.")]
-    ov_norm: Annotated[float, says("‖W_OV‖.")]
+    copying: Annotated[float | None, describe("Re Σλ / Σ|λ| of W_OV, −1 to 1.")]
+    qk_norm: Annotated[float, describe("‖W_QK‖, scale included.")]
+    ov_norm: Annotated[float, describe("‖W_OV‖.")]
 
 
 class Composition(Part, frozen=True, kw_only=True):
@@ -177,7 +183,7 @@ class Circuits(Part, frozen=True, kw_only=True):
     """Copying scores, norms and compositions."""
 
     heads: list[CircuitHead]
-    compositions: Annotated[list[Composition], says("The strongest between heads of different layers.")]
+    compositions: Annotated[list[Composition], describe("The strongest between heads of different layers.")]
     chance: Chance | None
 
 
@@ -189,15 +195,15 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     empty_rows: EmptyRows | UnsetType = UNSET
     warnings: list[str]
     links_leave_out: LeftOut | UnsetType = UNSET
-    excluded: Annotated[Excluded, says("With --exclude: what no number here counts.")] | UnsetType = UNSET
-    sort: Annotated[Order, says("With --sort: the order of `heads`.")] | UnsetType = UNSET
+    excluded: Annotated[Excluded, describe("With --exclude: what no number here counts.")] | UnsetType = UNSET
+    sort: Annotated[Order, describe("With --sort: the order of `heads`.")] | UnsetType = UNSET
     rollout: Rollout | UnsetType = UNSET
     flow: Flow | UnsetType = UNSET
     similarity: Similarity | UnsetType = UNSET
     circuits: Circuits | UnsetType = UNSET
     resources: Resources | UnsetType = UNSET
     heads_in_all: (
-        Annotated[Size, says("With --top: how many heads there were; `heads` holds the first of them.")] | UnsetType
+        Annotated[Size, describe("With --top: how many heads there were; `heads` holds the first of them.")] | UnsetType
     ) = UNSET
 
     def lengths(self) -> Mapping[str, int | range]:
@@ -207,7 +213,7 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
         cells = -(-count // pool)
         return {**super().lengths(), "query": cells, "key": keys_of(cells) if pool == 1 else cells}
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights are held of every head in one size, or of none."""
         yield from super().misfits()
         if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, Weight, at, axes, says
+from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, Weight, axes, describe, index_of
 from attncli.analysis.documents.parts import Header, TokenRow
 
 
@@ -16,7 +16,7 @@ class PositionWay(Part, frozen=True, kw_only=True):
 
     position: str
     enters: Annotated[
-        Literal["nowhere", "input", "queries and keys", "scores"], says("Where in the layer the positions come in.")
+        Literal["nowhere", "input", "queries and keys", "scores"], describe("Where in the layer the positions come in.")
     ]
     formula: str
     table: (
@@ -25,14 +25,14 @@ class PositionWay(Part, frozen=True, kw_only=True):
             axes(
                 "token",
                 "",
-                says="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
+                meaning="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
                 "added to the scores of each key.",
             ),
         ]
         | UnsetType
     ) = UNSET
-    weights: Annotated[Numbers, axes("key", says="the query's weights.")]
-    moved: Annotated[float, says("Largest |difference| of the query's weights from those of the first way.")]
+    weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
+    moved: Annotated[float, describe("Largest |difference| of the query's weights from those of the first way.")]
 
 
 class PositionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class PositionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     topic: Literal["position"]
     layer: Count
     head: Count
-    query: Annotated[Count, at("token")]
+    query: Annotated[Count, index_of("token")]
     ways: list[PositionWay]
     warnings: list[str]
 
@@ -51,8 +51,8 @@ class PaddedText(Part, frozen=True, kw_only=True):
 
     text: str
     tokens: list[TokenRow]
-    weights: Annotated[Numbers, axes("padded", says="of its last token, padding included.")]
-    agreement: Annotated[float, says("Largest |difference| of its weights from those that it has alone.")]
+    weights: Annotated[Numbers, axes("padded", meaning="of its last token, padding included.")]
+    agreement: Annotated[float, describe("Largest |difference| of its weights from those that it has alone.")]
 
 
 class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -61,13 +61,13 @@ class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     topic: Literal["mask"]
     layer: Count
     head: Count
-    query: Annotated[Count, at("token")]
-    scores: Annotated[Numbers, axes("token", "key", says="as they are before the mask.")]
-    masked: Annotated[Numbers, axes("token", "key", says="what enters the softmax; null where hidden.")]
-    before: Annotated[Numbers, axes("token", "key", says="softmax of each row of `scores`.")]
-    after: Annotated[Numbers, axes("token", "key", says="softmax of each row of `masked`.")]
-    hidden: Annotated[Weight, says("What the query's hidden keys have of its weights before the mask.")]
-    batch: Annotated[list[PaddedText], says("With several texts: each, padded to the longest.")] | UnsetType = UNSET
+    query: Annotated[Count, index_of("token")]
+    scores: Annotated[Numbers, axes("token", "key", meaning="as they are before the mask.")]
+    masked: Annotated[Numbers, axes("token", "key", meaning="what enters the softmax; null where hidden.")]
+    before: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `scores`.")]
+    after: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `masked`.")]
+    hidden: Annotated[Weight, describe("What the query's hidden keys have of its weights before the mask.")]
+    batch: Annotated[list[PaddedText], describe("With several texts: each, padded to the longest.")] | UnsetType = UNSET
     warnings: list[str]
 
 
@@ -75,9 +75,9 @@ class HeadPart(Part, frozen=True, kw_only=True):
     """What one head looks at, and what it gives."""
 
     head: Count
-    weights: Annotated[Numbers, axes("key", says="the query's weights.")]
-    output: Annotated[Numbers, axes("v_dim", says="the query's row of A·V.")]
-    share: Annotated[Numbers, axes("width", says="its output times its rows of W_O.")] | UnsetType = UNSET
+    weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
+    output: Annotated[Numbers, axes("v_dim", meaning="the query's row of A·V.")]
+    share: Annotated[Numbers, axes("width", meaning="its output times its rows of W_O.")] | UnsetType = UNSET
 
 
 class SingleHead(Part, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class SingleHead(Part, frozen=True, kw_only=True):
 
     weights: Annotated[Numbers, axes("key")]
     output: Annotated[Numbers, axes("v_dim")]
-    agreement: Annotated[float, says("Largest |difference| of both from those of the run's one head.")]
+    agreement: Annotated[float, describe("Largest |difference| of both from those of the run's one head.")]
 
 
 class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -93,19 +93,21 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 
     topic: Literal["multihead"]
     layer: Count
-    query: Annotated[Count, at("token")]
+    query: Annotated[Count, index_of("token")]
     heads: list[HeadPart]
-    average: Annotated[Numbers, axes("key", says="of the heads' weights.")]
-    entropies: Annotated[list[float], says("Of each head's row, in nats.")]
-    average_entropy: Annotated[float, says("Of the averaged row, in nats; never below the mean of the heads' own.")]
-    single: Annotated[SingleHead, says("Of one head: the same without heads.")] | UnsetType = UNSET
-    concat: Annotated[Numbers, axes("concat", says="the heads' outputs side by side.")]
-    bias: Annotated[Numbers, axes("width", says="b_O.")] | UnsetType = UNSET
-    out: Annotated[Numbers, axes("out", says="concat·W_O, or concat where there is no W_O.")]
-    agreement: Annotated[float, says("Largest |difference| of the heads' shares, added up, from the run's own output.")]
+    average: Annotated[Numbers, axes("key", meaning="of the heads' weights.")]
+    entropies: Annotated[list[float], describe("Of each head's row, in nats.")]
+    average_entropy: Annotated[float, describe("Of the averaged row, in nats; never below the mean of the heads' own.")]
+    single: Annotated[SingleHead, describe("Of one head: the same without heads.")] | UnsetType = UNSET
+    concat: Annotated[Numbers, axes("concat", meaning="the heads' outputs side by side.")]
+    bias: Annotated[Numbers, axes("width", meaning="b_O.")] | UnsetType = UNSET
+    out: Annotated[Numbers, axes("out", meaning="concat·W_O, or concat where there is no W_O.")]
+    agreement: Annotated[
+        float, describe("Largest |difference| of the heads' shares, added up, from the run's own output.")
+    ]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """There are heads, each with its entropy, and a share of each or of none."""
         yield from super().misfits()
         if not self.heads or len(self.entropies) != len(self.heads):
@@ -119,14 +121,14 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 class NormStep(Part, frozen=True, kw_only=True):
     """A norm of one vector, number by number."""
 
-    place: Annotated[str, says("attn.sum: after the residual; attn.in: before the attention.")]
+    place: Annotated[str, describe("attn.sum: after the residual; attn.in: before the attention.")]
     kind: Literal["layer", "rms"]
     eps: float
-    given: Annotated[Numbers, axes("width", says="the vector that is normed.")]
-    mean: Annotated[float, says("Of its entries; subtracted by a layer norm alone.")]
-    variance: Annotated[float, says("Mean square of the entries, after the mean is subtracted where it is.")]
-    scaled: Annotated[Numbers, axes("width", says="(x − mean) / √(variance + eps).")]
-    normed: Annotated[Numbers, axes("width", says="times the learned weight, plus the learned bias.")]
+    given: Annotated[Numbers, axes("width", meaning="the vector that is normed.")]
+    mean: Annotated[float, describe("Of its entries; subtracted by a layer norm alone.")]
+    variance: Annotated[float, describe("Mean square of the entries, after the mean is subtracted where it is.")]
+    scaled: Annotated[Numbers, axes("width", meaning="(x − mean) / √(variance + eps).")]
+    normed: Annotated[Numbers, axes("width", meaning="times the learned weight, plus the learned bias.")]
 
 
 class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -134,15 +136,15 @@ class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 
     topic: Literal["residual"]
     layer: Count
-    query: Annotated[Count, at("token")]
+    query: Annotated[Count, index_of("token")]
     width: Size
-    x: Annotated[Numbers, axes("width", says="what entered the layer.")]
-    out: Annotated[Numbers, axes("width", says="what attention adds.")]
-    sum: Annotated[Numbers, axes("width", says="x + out.")]
-    weights: Annotated[Numbers, axes("key", says="the most that the query gives each key in any head.")] | UnsetType = (
-        UNSET
-    )
-    cosine: Annotated[float, says("Between x and x + out: 1 where attention changes no direction.")]
+    x: Annotated[Numbers, axes("width", meaning="what entered the layer.")]
+    out: Annotated[Numbers, axes("width", meaning="what attention adds.")]
+    sum: Annotated[Numbers, axes("width", meaning="x + out.")]
+    weights: (
+        Annotated[Numbers, axes("key", meaning="the most that the query gives each key in any head.")] | UnsetType
+    ) = UNSET
+    cosine: Annotated[float, describe("Between x and x + out: 1 where attention changes no direction.")]
     norm: NormStep | None
-    agreement: Annotated[float, says("Largest |difference| of x + out and its norm from the run's own.")]
+    agreement: Annotated[float, describe("Largest |difference| of x + out and its norm from the run's own.")]
     warnings: list[str]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, at, says
+from attncli.analysis.documents.declaration import Count, Part, describe, index_of
 from attncli.analysis.documents.effects import AttentionKind, Looks, TargetToken
 from attncli.analysis.documents.parts import Header
 
@@ -16,13 +16,15 @@ class LogitPart(Part, frozen=True, kw_only=True):
     """What one part adds."""
 
     part: Literal["embedding", "head", "mlp", "bias"]
-    attention: Annotated[AttentionKind | None, says("Of a head; null for other parts.")]
-    layer: Annotated[Count | None, says("Null for the embedding, and for the biases of the final norm and the head.")]
+    attention: Annotated[AttentionKind | None, describe("Of a head; null for other parts.")]
+    layer: Annotated[
+        Count | None, describe("Null for the embedding, and for the biases of the final norm and the head.")
+    ]
     head: Count | None
     value: float
-    looks: Annotated[Looks | UnsetType, says("Of a head: what the token at `at` looks at most there.")] = UNSET
+    looks: Annotated[Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")] = UNSET
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """A head has its place, a feed-forward part its layer."""
         of_head = None not in (self.attention, self.layer, self.head)
         if (self.part == "head" and not of_head) or (self.part == "mlp" and self.layer is None):
@@ -32,11 +34,11 @@ class LogitPart(Part, frozen=True, kw_only=True):
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
     """What each part adds to a logit, the statistics of every norm being those of this run; the parts sum to it."""
 
-    position: Annotated[Count, at("token", "After which token.")] = field(name="at")
+    position: Annotated[Count, index_of("token", "After which token.")] = field(name="at")
     target: TargetToken
-    versus: Annotated[TargetToken | None, says("Whose logit is taken away from the target's; null for none.")]
-    softcap: Annotated[float | None, says("The bound that the model puts on its logits after this; null for none.")]
-    logit: Annotated[float, says("The model's own, after its scale and before a soft cap.")]
-    sum: Annotated[float, says("The sum of the parts.")]
-    parts: Annotated[list[LogitPart], says("In the order of the model.")]
+    versus: Annotated[TargetToken | None, describe("Whose logit is taken away from the target's; null for none.")]
+    softcap: Annotated[float | None, describe("The bound that the model puts on its logits after this; null for none.")]
+    logit: Annotated[float, describe("The model's own, after its scale and before a soft cap.")]
+    sum: Annotated[float, describe("The sum of the parts.")]
+    parts: Annotated[list[LogitPart], describe("In the order of the model.")]
     warnings: list[str]

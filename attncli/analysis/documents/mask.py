@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import MOST, Count, Document, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.declaration import MOST, Count, Document, Numbers, Part, Size, axes, describe, index_of
 from attncli.analysis.documents.parts import ModelPart
 
 
@@ -29,23 +29,23 @@ class KeysPerQuery(Part, frozen=True, kw_only=True):
 class ShareMap(Part, frozen=True, kw_only=True):
     """Which share of its pairs each cell shows."""
 
-    block: Annotated[Size, says("Each cell stands for block × block pairs.")]
+    block: Annotated[Size, describe("Each cell stands for block × block pairs.")]
     share: Annotated[Numbers, axes("cell", "cell")]
 
 
 class MaskPart(Part, frozen=True, kw_only=True):
     """What one mask shows."""
 
-    spec: Annotated[str, says("As --mask spells it.")]
+    spec: Annotated[str, describe("As --mask spells it.")]
     words: MaskWords = field(name="says")
-    everything: Annotated[bool, says("Whether nothing is hidden.")]
-    pairs: Annotated[Count, says("Visible pairs.")]
-    share: Annotated[float, says("Of all pairs, 0 to 1.")]
+    everything: Annotated[bool, describe("Whether nothing is hidden.")]
+    pairs: Annotated[Count, describe("Visible pairs.")]
+    share: Annotated[float, describe("Of all pairs, 0 to 1.")]
     keys_per_query: KeysPerQuery
-    empty_rows: Annotated[list[Annotated[Count, at("position")]], says("Queries that see nothing.")]
-    unseen_keys: list[Annotated[Count, at("position")]]
+    empty_rows: Annotated[list[Annotated[Count, index_of("position")]], describe("Queries that see nothing.")]
+    unseen_keys: list[Annotated[Count, index_of("position")]]
     map: ShareMap
-    form: Annotated[str, says("How such masks are written.")] | UnsetType = UNSET
+    form: Annotated[str, describe("How such masks are written.")] | UnsetType = UNSET
 
 
 class BiasAt(Part, frozen=True, kw_only=True):
@@ -62,12 +62,13 @@ class BiasPart(Part, frozen=True, kw_only=True):
     head: Count
     heads: Size
     slope: float | None
-    buckets: Annotated[bool, says("Whether the values are T5's bucket numbers.")]
-    by_distance: Annotated[list[BiasAt], says("By key position - query position.")]
-    before: Annotated[Numbers, axes("position", "position", says="null for many positions.")] | None
-    after: Annotated[Numbers, axes("position", "position", says="the same, null where hidden.")] | None
+    buckets: Annotated[bool, describe("Whether the values are T5's bucket numbers.")]
+    by_distance: Annotated[list[BiasAt], describe("By key position - query position.")]
+    before: Annotated[Numbers, axes("position", "position", meaning="null for many positions.")] | None
+    after: Annotated[Numbers, axes("position", "position", meaning="the same, null where hidden.")] | None
     weights_before: (
-        Annotated[Numbers, axes("position", "position", says="weights of queries and keys that are all alike.")] | None
+        Annotated[Numbers, axes("position", "position", meaning="weights of queries and keys that are all alike.")]
+        | None
     )
     weights_after: Annotated[Numbers, axes("position", "position")] | None
 
@@ -83,11 +84,11 @@ class LayerMask(Part, frozen=True, kw_only=True):
 class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
     """What masks show. Positions count from 0."""
 
-    n: Annotated[Size, says("Number of queries and of keys.")]
+    n: Annotated[Size, describe("Number of queries and of keys.")]
     seed: Count
-    gallery: Annotated[bool, says("Whether this shows one mask of every kind.")]
+    gallery: Annotated[bool, describe("Whether this shows one mask of every kind.")]
     masks: Annotated[list[MaskPart], Meta(min_length=1)]
-    combined: Annotated[MaskPart | None, says("What all masks show; null for one.")]
+    combined: Annotated[MaskPart | None, describe("What all masks show; null for one.")]
     bias: BiasPart | None
     model: ModelPart | None
     layers: list[LayerMask] | None
@@ -95,5 +96,5 @@ class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
 
     def lengths(self) -> Mapping[str, int | range]:
         """Positions, and cells of the maps."""
-        shown = [*self.masks, *([] if self.combined is None else [self.combined])]
-        return {"position": self.n, "cell": -(-self.n // shown[0].map.block)}
+        parts = [*self.masks, *([] if self.combined is None else [self.combined])]
+        return {"position": self.n, "cell": -(-self.n // parts[0].map.block)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, describe
 from attncli.analysis.documents.model_parts import (
     EmbeddingPart,
     ExpertsPart,
@@ -28,35 +28,39 @@ class AttentionRow(Part, frozen=True, kw_only=True):
     kv_heads: Size
     d_k: Size
     d_v: Size
-    scale: Annotated[float, says("What q·k is multiplied by.")]
+    scale: Annotated[float, describe("What q·k is multiplied by.")]
     softcap: float | None
-    sinks: Annotated[bool, says("Whether a learned sink per head takes part in the softmax.")]
-    mask: Annotated[str, says("As --mask spells it.")]
-    mask_says: Annotated[str, says("The mask in words.")]
+    sinks: Annotated[bool, describe("Whether a learned sink per head takes part in the softmax.")]
+    mask: Annotated[str, describe("As --mask spells it.")]
+    mask_says: Annotated[str, describe("The mask in words.")]
     position: PositionPart | None
     qk_norm: QkNormPart | None
-    clip: Annotated[float | None, says("Queries, keys and values are cut off there; null for not.")]
-    latent: Annotated[LatentPart | None, says("How they come from narrow vectors; null where each has one projection.")]
-    temperature: Annotated[TemperaturePart | None, says("How queries grow with their position; null for not.")]
-    global_tokens: Annotated[
-        list[Count] | None, says("Tokens that see all by projections of their own; null for a model without such.")
+    clip: Annotated[float | None, describe("Queries, keys and values are cut off there; null for not.")]
+    latent: Annotated[
+        LatentPart | None, describe("How they come from narrow vectors; null where each has one projection.")
     ]
-    source_width: Annotated[Size | None, says("Of the vectors that keys and values come from; null for d_model.")]
+    temperature: Annotated[TemperaturePart | None, describe("How queries grow with their position; null for not.")]
+    global_tokens: Annotated[
+        list[Count] | None, describe("Tokens that see all by projections of their own; null for a model without such.")
+    ]
+    source_width: Annotated[Size | None, describe("Of the vectors that keys and values come from; null for d_model.")]
 
 
 class LayerGroup(Part, frozen=True, kw_only=True):
     """Layers that do the same."""
 
-    layers: Annotated[list[Count], says("The layers that are alike.")]
+    layers: Annotated[list[Count], describe("The layers that are alike.")]
     attention: AttentionRow
     cross: AttentionRow | None
     mlp: MlpPart | ExpertsPart | None
-    norms: Annotated[dict[Place, NormPart], says("Normalizations by place.")]
-    parallel: Annotated[bool, says("Whether attention and feed-forward read the same input.")]
+    norms: Annotated[dict[Place, NormPart], describe("Normalizations by place.")]
+    parallel: Annotated[bool, describe("Whether attention and feed-forward read the same input.")]
     residual: bool
-    branch_scale: Annotated[float, says("What is multiplied with what attention and feed-forward add.")]
-    convolution: Annotated[Size | None, says("How many tokens the convolution beside the layer spans; null for none.")]
-    instead: Annotated[str, says("What the layers do in place of attention; empty where they attend.")]
+    branch_scale: Annotated[float, describe("What is multiplied with what attention and feed-forward add.")]
+    convolution: Annotated[
+        Size | None, describe("How many tokens the convolution beside the layer spans; null for none.")
+    ]
+    instead: Annotated[str, describe("What the layers do in place of attention; empty where they attend.")]
 
 
 class ModelSide(Part, frozen=True, kw_only=True):
@@ -67,7 +71,7 @@ class ModelSide(Part, frozen=True, kw_only=True):
     layers: Size
     max_positions: Size | None
     embedding: EmbeddingPart
-    groups: Annotated[list[LayerGroup], says("Layers that do the same stand together.")]
+    groups: Annotated[list[LayerGroup], describe("Layers that do the same stand together.")]
     final_norm: NormPart | None
     head: HeadPart | None
 
@@ -79,10 +83,10 @@ class EstimatePart(Part, frozen=True, kw_only=True):
     layers: Count
     bytes_read: Count
     multiply_adds: Count
-    memory: Annotated[dict[str, Count], says("Bytes at the peak, by what they are for.")]
+    memory: Annotated[dict[str, Count], describe("Bytes at the peak, by what they are for.")]
     peak_memory: Count
     seconds: float
-    rule: Annotated[str, says("How the seconds were reckoned.")]
+    rule: Annotated[str, describe("How the seconds were reckoned.")]
 
 
 class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
@@ -93,20 +97,20 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     folder: str
     revision: str | None
     family: str
-    tokenizer: Annotated[bool, says("Whether there is a tokenizer.json.")]
-    fetched: Annotated[bool, says("Whether the weights are on this machine.")]
+    tokenizer: Annotated[bool, describe("Whether there is a tokenizer.json.")]
+    fetched: Annotated[bool, describe("Whether the weights are on this machine.")]
     tensors: Count
     parameters: Count
-    bytes: Annotated[dict[str, Count], says("Bytes of weights by data type.")]
+    bytes: Annotated[dict[str, Count], describe("Bytes of weights by data type.")]
     spec: ModelSide
     decoder: ModelSide | None
     estimate: EstimatePart | None
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every layer stands in one group."""
         for name, side in (("spec", self.spec), ("decoder", self.decoder)):
             if side is not None:
-                told = sorted(layer for group in side.groups for layer in group.layers)
-                if len(told) != side.layers or told != list(range(len(told))):
+                layers = sorted(layer for group in side.groups for layer in group.layers)
+                if len(layers) != side.layers or layers != list(range(len(layers))):
                     yield f"{name}.groups", f"not each of {side.layers} layers stands in one group"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from attncli.analysis.documents.declaration import Count, Part, Size, says
+from attncli.analysis.documents.declaration import Count, Part, Size, describe
 
 
 class NormPart(Part, frozen=True, kw_only=True):
@@ -12,25 +12,31 @@ class NormPart(Part, frozen=True, kw_only=True):
 
     kind: Literal["layer", "rms"]
     eps: float
-    unit_offset: Annotated[bool, says("Whether the stored weight w multiplies as 1 + w.")]
-    affine: Annotated[bool, says("Whether there is a stored weight.")]
+    unit_offset: Annotated[bool, describe("Whether the stored weight w multiplies as 1 + w.")]
+    affine: Annotated[bool, describe("Whether there is a stored weight.")]
 
 
 class QkNormPart(Part, tag_field="kind", tag="qknorm", frozen=True, kw_only=True):
     """The normalization of queries and keys."""
 
     norm: NormPart
-    over: Annotated[Literal["head", "own", "width"], says("Each head by shared or own weights, or all heads at once.")]
-    after: Annotated[bool, says("Whether it follows the position encoding.")]
+    over: Annotated[
+        Literal["head", "own", "width"], describe("Each head by shared or own weights, or all heads at once.")
+    ]
+    after: Annotated[bool, describe("Whether it follows the position encoding.")]
 
 
 class LatentPart(Part, tag_field="kind", tag="latent", frozen=True, kw_only=True):
     """Queries, keys and values that come from narrow vectors."""
 
-    query: Annotated[Size | None, says("Width of the vector of queries; null where they come from the input at once.")]
-    keys: Annotated[Size, says("Width of the vector of keys and values.")]
+    query: Annotated[
+        Size | None, describe("Width of the vector of queries; null where they come from the input at once.")
+    ]
+    keys: Annotated[Size, describe("Width of the vector of keys and values.")]
     norm: NormPart
-    straight: Annotated[Count, says("Entries of each key that come from the input at once, the same for all heads.")]
+    straight: Annotated[
+        Count, describe("Entries of each key that come from the input at once, the same for all heads.")
+    ]
 
 
 class TemperaturePart(Part, tag_field="kind", tag="temperature", frozen=True, kw_only=True):
@@ -85,11 +91,11 @@ class LongRopePart(Part, tag_field="kind", tag="longrope", frozen=True, kw_only=
 class RopePart(Part, tag_field="kind", tag="rope", frozen=True, kw_only=True):
     """Rotary positions."""
 
-    dims: Annotated[Count, says("How many entries of each query and key are rotated.")]
+    dims: Annotated[Count, describe("How many entries of each query and key are rotated.")]
     theta: float
     pairing: Literal["half", "adjacent"]
     scaling: LinearPart | DynamicPart | Llama3Part | YarnPart | LongRopePart | None
-    first: Annotated[Count, says("The entry at which the rotated ones begin.")]
+    first: Annotated[Count, describe("The entry at which the rotated ones begin.")]
 
 
 class AlibiPart(Part, tag_field="kind", tag="alibi", frozen=True, kw_only=True):
@@ -97,7 +103,7 @@ class AlibiPart(Part, tag_field="kind", tag="alibi", frozen=True, kw_only=True):
 
     symmetric: bool
     factor: float
-    coarse: Annotated[bool, says("Whether it is rounded to bfloat16.")]
+    coarse: Annotated[bool, describe("Whether it is rounded to bfloat16.")]
 
 
 class BucketsPart(Part, tag_field="kind", tag="relativebuckets", frozen=True, kw_only=True):
@@ -122,15 +128,15 @@ class DisentangledPart(Part, tag_field="kind", tag="disentangled", frozen=True, 
 class RelativeSinesPart(Part, tag_field="kind", tag="relativesines", frozen=True, kw_only=True):
     """Scores of content with the sinusoid of the distance."""
 
-    furthest: Annotated[Size | None, says("Distances beyond it count as it.")]
+    furthest: Annotated[Size | None, describe("Distances beyond it count as it.")]
 
 
 class FirstBlockAgainPart(Part, tag_field="kind", tag="firstblockagain", frozen=True, kw_only=True):
     """Keys of the first block that count several times."""
 
-    times: Annotated[Count, says("How many times more.")]
-    size: Annotated[Size, says("Of a block.")]
-    longest: Annotated[Count, says("The longest text that is seen whole.")]
+    times: Annotated[Count, describe("How many times more.")]
+    size: Annotated[Size, describe("Of a block.")]
+    longest: Annotated[Count, describe("The longest text that is seen whole.")]
 
 
 PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart | RelativeSinesPart | FirstBlockAgainPart
@@ -143,7 +149,7 @@ class BoundedPart(Part, tag_field="kind", tag="bounded", frozen=True, kw_only=Tr
     slope: float
 
 
-Activation = Annotated[str, says("The activation function.")]
+Activation = Annotated[str, describe("The activation function.")]
 
 
 class MlpPart(Part, tag_field="kind", tag="mlp", frozen=True, kw_only=True):
@@ -174,9 +180,9 @@ class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=Tr
     chosen: Size
     width: Size
     activation: Activation
-    renormalise: Annotated[bool, says("Whether the shares of the chosen ones are made to sum to 1.")]
-    shared: Annotated[MlpPart | None, says("A part that serves every token besides.")]
-    shared_share: Annotated[bool, says("Whether the token decides how much of it is added.")]
+    renormalise: Annotated[bool, describe("Whether the shares of the chosen ones are made to sum to 1.")]
+    shared: Annotated[MlpPart | None, describe("A part that serves every token besides.")]
+    shared_share: Annotated[bool, describe("Whether the token decides how much of it is added.")]
     routing: RoutingPart
     bounded: BoundedPart | None
 
@@ -184,7 +190,7 @@ class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=Tr
 class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_only=True):
     """How token ids become vectors."""
 
-    width: Annotated[Size | None, says("Of the token table; null for d_model.")]
+    width: Annotated[Size | None, describe("Of the token table; null for d_model.")]
     projection: Literal["tokens", "sum"] | None
     scale: float
     positions: Literal["learned", "sinusoidal", "halves", "timescales"] | None
@@ -197,7 +203,7 @@ class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_onl
 class HeadPart(Part, tag_field="kind", tag="head", frozen=True, kw_only=True):
     """How the last vectors become logits."""
 
-    tied: Annotated[bool, says("Whether the token table is the matrix.")]
+    tied: Annotated[bool, describe("Whether the token table is the matrix.")]
     scale: float
     softcap: float | None
     projection: bool

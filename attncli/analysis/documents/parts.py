@@ -7,24 +7,25 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, axes, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, axes, describe, index_of
 
 
 class TokenRow(Part, frozen=True, kw_only=True):
     """A token, or a word of several."""
 
-    index: Annotated[Count, says("Position in the text, from 0.")]
+    index: Annotated[Count, describe("Position in the text, from 0.")]
     text: str
-    id: Annotated[int | None, says("Id in the vocabulary; null where the tokenizer has none.")]
-    start: Annotated[Count | None, says("First character in the text, from 0; null for a token that is not in it.")]
-    end: Annotated[Count | None, says("Character after the last.")]
-    special: Annotated[bool, says("Whether the tokenizer added it, such as [CLS].")]
+    id: Annotated[int | None, describe("Id in the vocabulary; null where the tokenizer has none.")]
+    start: Annotated[Count | None, describe("First character in the text, from 0; null for a token that is not in it.")]
+    end: Annotated[Count | None, describe("Character after the last.")]
+    special: Annotated[bool, describe("Whether the tokenizer added it, such as [CLS].")]
     unknown: (
-        Annotated[bool, says("true where the model has no token of its own for it; absent for all others.")] | UnsetType
+        Annotated[bool, describe("true where the model has no token of its own for it; absent for all others.")]
+        | UnsetType
     ) = UNSET
 
 
-def misplaced(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
+def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
     """The tokens that do not lie in their text, as a document's misfits. name: of the list."""
     for number, token in enumerate(tokens):
         if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
@@ -37,36 +38,37 @@ class ModelPart(Part, frozen=True, kw_only=True):
     source: Literal["seeded", "random", "file", "checkpoint", "tensors"]
     name: str | None
     family: str | None
-    seed: Annotated[int | None, says("The seed of the weights; null when they come from elsewhere.")]
-    d_model: Annotated[Size | None, says("Width of a token's vector; null for captured tensors.")]
+    seed: Annotated[int | None, describe("The seed of the weights; null when they come from elsewhere.")]
+    d_model: Annotated[Size | None, describe("Width of a token's vector; null for captured tensors.")]
     layers: Size
     heads: Size
     kv_heads: Size
-    d_k: Annotated[Size, says("Width of a query and a key.")]
-    d_v: Annotated[Size, says("Width of a value.")]
-    digest: Annotated[str | None, says("sha256 of the weights; null where it was not computed.")]
+    d_k: Annotated[Size, describe("Width of a query and a key.")]
+    d_v: Annotated[Size, describe("Width of a value.")]
+    digest: Annotated[str | None, describe("sha256 of the weights; null where it was not computed.")]
 
 
 class AttentionPart(Part, frozen=True, kw_only=True):
     """The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`."""
 
-    scale: Annotated[float | None, says("What q·k is multiplied by.")]
+    scale: Annotated[float | None, describe("What q·k is multiplied by.")]
     softcap: float | None
     mask: str
     mask_says: (
-        Annotated[str, says("The mask in words: which keys a query sees, and what its numbers count.")] | UnsetType
+        Annotated[str, describe("The mask in words: which keys a query sees, and what its numbers count.")] | UnsetType
     ) = UNSET
     position: str
     backend: str
-    dtype: Annotated[str, says("The type of the numbers.")]
+    dtype: Annotated[str, describe("The type of the numbers.")]
     compute_dtype: (
         Annotated[
-            str, says("A wider type that they were computed in before they were rounded; absent where there was none.")
+            str,
+            describe("A wider type that they were computed in before they were rounded; absent where there was none."),
         ]
         | UnsetType
     ) = UNSET
     hashing: (
-        Annotated[str, says("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")]
+        Annotated[str, describe("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")]
         | UnsetType
     ) = UNSET
 
@@ -79,20 +81,22 @@ class ShapeRow(Part, frozen=True, kw_only=True):
     shape: list[Count]
     formula: str
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every axis has a size."""
         if len(self.axes) != len(self.shape):
             yield "shape", f"{len(self.shape)} sizes of {len(self.axes)} axes"
 
 
-ShapeRows = Annotated[list[ShapeRow], says("The shape trace: every step of one layer, with its axes and their sizes.")]
+ShapeRows = Annotated[
+    list[ShapeRow], describe("The shape trace: every step of one layer, with its axes and their sizes.")
+]
 
 
 class TopLink(Part, frozen=True, kw_only=True):
     """A head's link from a query to a key."""
 
-    query: Annotated[Count, at("query token")]
-    key: Annotated[Count, at("key token")]
+    query: Annotated[Count, index_of("query token")]
+    key: Annotated[Count, index_of("key token")]
     weight: Weight
 
 
@@ -101,12 +105,12 @@ class LinkRow(Part, frozen=True, kw_only=True):
 
     layer: Count
     head: Count
-    query: Annotated[Count, at("query token")]
-    key: Annotated[Count, at("key token")]
+    query: Annotated[Count, index_of("query token")]
+    key: Annotated[Count, index_of("key token")]
     weight: Weight
 
 
-LinkRows = Annotated[list[LinkRow], says("The strongest links, strongest first.")]
+LinkRows = Annotated[list[LinkRow], describe("The strongest links, strongest first.")]
 
 
 class EmptyRow(Part, frozen=True, kw_only=True):
@@ -114,29 +118,32 @@ class EmptyRow(Part, frozen=True, kw_only=True):
 
     layer: Count
     head: Count
-    query: Annotated[Count, at("query token")]
+    query: Annotated[Count, index_of("query token")]
 
 
-EmptyRows = Annotated[list[EmptyRow], says("Queries that see nothing: their weights and outputs are 0.")]
+EmptyRows = Annotated[list[EmptyRow], describe("Queries that see nothing: their weights and outputs are 0.")]
 
 
 class Resources(Part, frozen=True, kw_only=True):
     """What the run took."""
 
-    bytes_read: Annotated[Count, says("Bytes of weights read for this text; 0 for weights already in memory.")]
-    memory_estimate: Annotated[Count, says("Bytes this run was expected to take at its peak, besides the program.")]
+    bytes_read: Annotated[Count, describe("Bytes of weights read for this text; 0 for weights already in memory.")]
+    memory_estimate: Annotated[Count, describe("Bytes this run was expected to take at its peak, besides the program.")]
     peak_memory: (
         Annotated[
-            Count | None, says("The most bytes the process held; of checkpoints only, null where the system is silent.")
+            Count | None,
+            describe("The most bytes the process held; of checkpoints only, null where the system is silent."),
         ]
         | UnsetType
     ) = UNSET
 
 
-Tokens = Annotated[list[TokenRow], axes("token", says="The tokens in order.")]
-Pieces = Annotated[list[TokenRow], says("With --words: the tokens that were merged; `tokens` holds the words.")]
+Tokens = Annotated[list[TokenRow], axes("token", meaning="The tokens in order.")]
+Pieces = Annotated[list[TokenRow], describe("With --words: the tokens that were merged; `tokens` holds the words.")]
 LeftOutKind = Literal["special", "self", "neighbours", "first", "unknown"]
-LeftOut = Annotated[list[LeftOutKind], says("Kinds of link that the strongest links leave out; absent when all count.")]
+LeftOut = Annotated[
+    list[LeftOutKind], describe("Kinds of link that the strongest links leave out; absent when all count.")
+]
 
 
 LEARNED = 2
@@ -162,6 +169,6 @@ class Header(Document, frozen=True, kw_only=True):
         count = len(self.tokens)
         return {"token": count, "query token": count, "key token": count, "key": keys_of(count)}
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Tokens lie in the text."""
-        yield from misplaced(self.tokens, self.text, "tokens")
+        yield from position_errors(self.tokens, self.text, "tokens")

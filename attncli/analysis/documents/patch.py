@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from attncli.analysis.documents.declaration import Count, Part, at, says
+from attncli.analysis.documents.declaration import Count, Part, describe, index_of
 from attncli.analysis.documents.effects import AttentionKind, TargetToken
-from attncli.analysis.documents.parts import Header, TokenRow, misplaced
+from attncli.analysis.documents.parts import Header, TokenRow, position_errors
 
 
 class PatchRow(Part, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class PatchRow(Part, frozen=True, kw_only=True):
     attention: AttentionKind
     layer: Count
     head: Count
-    recovered: Annotated[float, says("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")]
+    recovered: Annotated[float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")]
 
 
 class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
@@ -27,19 +27,21 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     clean: str
     corrupt: str
     corrupt_tokens: list[TokenRow]
-    places: Annotated[list[Annotated[Count, at("token")]], says("The tokens that got the clean text's.")] = field(
-        name="at"
+    places: Annotated[list[Annotated[Count, index_of("token")]], describe("The tokens that got the clean text's.")] = (
+        field(name="at")
     )
-    query: Annotated[list[Annotated[Count, at("token")]], says("The tokens measured at; of logits, the last of them.")]
+    query: Annotated[
+        list[Annotated[Count, index_of("token")]], describe("The tokens measured at; of logits, the last of them.")
+    ]
     measure: Literal["logit difference", "log probability", "cosine"]
     target: TargetToken | None
     versus: TargetToken | None
     m_clean: float
     m_corrupt: float
-    effects: Annotated[list[PatchRow], says("By what they recover, the largest first.")]
+    effects: Annotated[list[PatchRow], describe("By what they recover, the largest first.")]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Tokens lie in their texts."""
-        yield from misplaced(self.tokens, self.clean, "tokens")
-        yield from misplaced(self.corrupt_tokens, self.corrupt, "corrupt_tokens")
+        yield from position_errors(self.tokens, self.clean, "tokens")
+        yield from position_errors(self.corrupt_tokens, self.corrupt, "corrupt_tokens")

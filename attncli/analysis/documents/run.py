@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, axes, describe, index_of
 from attncli.analysis.documents.parts import (
     EmptyRows,
     Header,
@@ -19,10 +19,10 @@ from attncli.analysis.documents.parts import (
     keys_of,
 )
 
-Stages = Annotated[dict[str, Numbers], says("With --stages all: every stage by name.")]
+Stages = Annotated[dict[str, Numbers], describe("With --stages all: every stage by name.")]
 
 Projections = Annotated[
-    dict[str, Numbers], says("With --show W_Q and the like: the weights by which rows are multiplied, [in, out].")
+    dict[str, Numbers], describe("With --show W_Q and the like: the weights by which rows are multiplied, [in, out].")
 ]
 
 
@@ -34,21 +34,21 @@ class RunHead(Part, frozen=True, kw_only=True):
     """One head of a run: absent members were not kept."""
 
     head: Count
-    scores: Annotated[Numbers, axes("query", "key", says="what enters the softmax; null where masked.")] | UnsetType = (
-        UNSET
-    )
+    scores: (
+        Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")] | UnsetType
+    ) = UNSET
     weights: (
         Annotated[
             Numbers,
             axes(
                 "query",
                 "key",
-                says="each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
+                meaning="each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
             ),
         ]
         | UnsetType
     ) = UNSET
-    output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")] | UnsetType = UNSET
+    output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")] | UnsetType = UNSET
     stages: Stages | UnsetType = UNSET
     projections: Projections | UnsetType = UNSET
 
@@ -58,10 +58,12 @@ class RunLayer(Part, frozen=True, kw_only=True):
 
     layer: Count
     heads: list[RunHead]
-    output: Annotated[Numbers, axes("query", "", says="the output of the attention.")] | UnsetType = UNSET
+    output: Annotated[Numbers, axes("query", "", meaning="the output of the attention.")] | UnsetType = UNSET
     stages: Stages | UnsetType = UNSET
     projections: Projections | UnsetType = UNSET
-    hidden: Annotated[Numbers, axes("query", "", says="what leaves the layer, of width d_model.")] | UnsetType = UNSET
+    hidden: Annotated[Numbers, axes("query", "", meaning="what leaves the layer, of width d_model.")] | UnsetType = (
+        UNSET
+    )
 
 
 class StrongestLink(Part, frozen=True, kw_only=True):
@@ -86,15 +88,16 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
 
     queries: (
         Annotated[
-            list[Annotated[Count, at("token")]],
-            axes("query", says="With --query: the positions of the rows; absent when every token has its row."),
+            list[Annotated[Count, index_of("token")]],
+            axes("query", meaning="With --query: the positions of the rows; absent when every token has its row."),
         ]
         | UnsetType
     ) = UNSET
     shapes: ShapeRows
     overview: (
         Annotated[
-            list[StrongestLink], says("The strongest link of every head that ran; with --query, of that query's row.")
+            list[StrongestLink],
+            describe("The strongest link of every head that ran; with --query, of that query's row."),
         ]
         | UnsetType
     ) = UNSET
@@ -103,14 +106,14 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     maps: (
         Annotated[
             list[PooledMap],
-            says("Of a text too long for full matrices: each cell is the largest of pool × pool weights."),
+            describe("Of a text too long for full matrices: each cell is the largest of pool × pool weights."),
         ]
         | UnsetType
     ) = UNSET
     average: (
         Annotated[
             Numbers,
-            axes("token", says="with --query: its row of weights, averaged over the layers and heads that ran."),
+            axes("token", meaning="with --query: its row of weights, averaged over the layers and heads that ran."),
         ]
         | UnsetType
     ) = UNSET
@@ -124,7 +127,7 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         count = len(self.tokens)
         return {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights are held of every head, or of none; stages have a row per query or key."""
         yield from super().misfits()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, describe
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 LEAST_TEXTS = 30
@@ -19,21 +19,21 @@ Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
 class PlanPart(Part, frozen=True, kw_only=True):
     """What the numbers depend on; all of it is in the scan's plan.json."""
 
-    digest: Annotated[str, says("sha256 of the plan.")]
-    model: Annotated[str, says("As it was asked for.")]
-    model_digest: Annotated[str, says("sha256 over the weights and their config.")]
+    digest: Annotated[str, describe("sha256 of the plan.")]
+    model: Annotated[str, describe("As it was asked for.")]
+    model_digest: Annotated[str, describe("sha256 over the weights and their config.")]
     layers: Size
-    corpus: Annotated[list[str], says("The files, in order; positions in them count from 0.")]
+    corpus: Annotated[list[str], describe("The files, in order; positions in them count from 0.")]
     seed: Count
     dtype: str
     threads: Size
     isa: Annotated[
-        list[str], says("Instruction sets of the machines that computed the shards; several are a mixed fleet.")
+        list[str], describe("Instruction sets of the machines that computed the shards; several are a mixed fleet.")
     ]
-    labels: Annotated[bool, says("Whether heads were labelled.")]
-    words: Annotated[bool, says("Whether pieces were merged to words.")]
+    labels: Annotated[bool, describe("Whether heads were labelled.")]
+    words: Annotated[bool, describe("Whether pieces were merged to words.")]
     find: list[str]
-    effects: Annotated[list[str], says("How heads were taken away, and which; empty for none.")]
+    effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
 
 
 class FailedShard(Part, frozen=True, kw_only=True):
@@ -46,25 +46,25 @@ class FailedShard(Part, frozen=True, kw_only=True):
 class DonePart(Part, frozen=True, kw_only=True):
     """How much of the scan is done."""
 
-    shards: Annotated[list[Count], Meta(min_length=2, max_length=2), says("Shards that are done, of how many.")]
-    texts: Annotated[Count, says("Texts in the numbers.")]
+    shards: Annotated[list[Count], Meta(min_length=2, max_length=2), describe("Shards that are done, of how many.")]
+    texts: Annotated[Count, describe("Texts in the numbers.")]
     tokens: Count
-    truncated: Annotated[Count, says("Texts in the numbers that were cut to the model's length.")]
+    truncated: Annotated[Count, describe("Texts in the numbers that were cut to the model's length.")]
     unknown_texts: (
-        Annotated[Count, says("Texts in the numbers with words that the model does not know; absent for none.")]
+        Annotated[Count, describe("Texts in the numbers with words that the model does not know; absent for none.")]
         | UnsetType
     ) = UNSET
     unknown_tokens: (
-        Annotated[Count, says("Tokens in the numbers that the model does not know; absent for none.")] | UnsetType
+        Annotated[Count, describe("Tokens in the numbers that the model does not know; absent for none.")] | UnsetType
     ) = UNSET
     failed: list[FailedShard]
-    skipped: Annotated[dict[str, Count], says("Records that are not in the numbers, by reason.")]
+    skipped: Annotated[dict[str, Count], describe("Records that are not in the numbers, by reason.")]
 
 
 class Stratum(Part, frozen=True, kw_only=True):
     """Texts of like length."""
 
-    most: Annotated[int | None, says("Tokens of the longest text that belongs here; null for no bound.")]
+    most: Annotated[int | None, describe("Tokens of the longest text that belongs here; null for no bound.")]
     texts: Count
     mean: float
 
@@ -72,27 +72,27 @@ class Stratum(Part, frozen=True, kw_only=True):
 class ScanMetric(Part, frozen=True, kw_only=True):
     """A metric of one head over all texts. sd, quantiles and ci95 are of the texts' own means."""
 
-    texts: Annotated[Count, says("Texts that have the metric.")]
-    rows: Annotated[Count, says("Query rows in them that it is taken over.")]
-    mean_texts: Annotated[float | None, says("Mean over texts, each counted once.")]
-    mean_rows: Annotated[float | None, says("Mean over query rows: long texts count more.")]
+    texts: Annotated[Count, describe("Texts that have the metric.")]
+    rows: Annotated[Count, describe("Query rows in them that it is taken over.")]
+    mean_texts: Annotated[float | None, describe("Mean over texts, each counted once.")]
+    mean_rows: Annotated[float | None, describe("Mean over query rows: long texts count more.")]
     sd: float | None
-    quantiles: Annotated[dict[str, float | None], says("By percent, from a histogram.")]
+    quantiles: Annotated[dict[str, float | None], describe("By percent, from a histogram.")]
     quantile_error: Annotated[
         float,
-        says(
+        describe(
             "The most that a bin puts a quantile off: absolute for shares, else relative; sizes below 0.0001 and "
             "signed distances within 0.001 are told as 0."
         ),
     ]
     ci95: Annotated[
         Interval | None,
-        says(
+        describe(
             "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters, where one makes it, or "
             "where they hardly differ."
         ),
     ]
-    baseline: Annotated[float | None, says("The same mean for uniform attention.")]
+    baseline: Annotated[float | None, describe("The same mean for uniform attention.")]
     strata: list[Stratum]
 
 
@@ -100,19 +100,19 @@ class ScanLabel(Part, frozen=True, kw_only=True):
     """A kind that a head is of, in at least one text."""
 
     name: str
-    detail: Annotated[str | None, says("Such as the offset of a positional head.")]
-    score: Annotated[float | None, says("The mean of the number that decides.")]
+    detail: Annotated[str | None, describe("Such as the offset of a positional head.")]
+    score: Annotated[float | None, describe("The mean of the number that decides.")]
     threshold: Annotated[float, Meta(gt=0)]
     texts: Annotated[
-        Share | None, says("Share of texts that earn the label; null where it is decided on random repeats.")
+        Share | None, describe("Share of texts that earn the label; null where it is decided on random repeats.")
     ]
-    texts_ci95: Annotated[Interval | None, says("Wilson's 95% interval of that share.")]
-    ci95: Annotated[Interval | None, says("95% interval of the score.")]
+    texts_ci95: Annotated[Interval | None, describe("Wilson's 95% interval of that share.")]
+    ci95: Annotated[Interval | None, describe("95% interval of the score.")]
     earned: Annotated[
-        bool, says("Whether the score over the corpus reaches the threshold and its margin over uniform.")
+        bool, describe("Whether the score over the corpus reaches the threshold and its margin over uniform.")
     ]
     borderline: Annotated[
-        bool, says("Whether the interval of the score holds what the label takes; true where there is none.")
+        bool, describe("Whether the interval of the score holds what the label takes; true where there is none.")
     ]
 
 
@@ -122,10 +122,12 @@ class ScanExample(Part, frozen=True, kw_only=True):
     metric: str
     value: float
     shard: Count
-    file: Annotated[Count, says("Which file of the plan's corpus.")]
-    line: Annotated[Count, says("Line of the file, from 0.")]
+    file: Annotated[Count, describe("Which file of the plan's corpus.")]
+    line: Annotated[Count, describe("Line of the file, from 0.")]
     text: str
-    query: Annotated[int | None, says("The head's strongest link in this text; null where the text went by in blocks.")]
+    query: Annotated[
+        int | None, describe("The head's strongest link in this text; null where the text went by in blocks.")
+    ]
     key: int | None
 
 
@@ -135,7 +137,7 @@ class ScanEffect(Part, frozen=True, kw_only=True):
     texts: Count
     mean: float | None
     sd: float | None
-    quantiles: Annotated[dict[str, float | None], says("By percent, to 1%; what is below 0.0001 is 0.")]
+    quantiles: Annotated[dict[str, float | None], describe("By percent, to 1%; what is below 0.0001 is 0.")]
     ci95: Interval | None
 
 
@@ -157,11 +159,12 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     done: DonePart
     heads: list[ScanHead]
     digest: Annotated[
-        str | None, says("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet.")
+        str | None,
+        describe("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet."),
     ]
     warnings: list[str]
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every head has the metrics of the first, which are shown side by side."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():

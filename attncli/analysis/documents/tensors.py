@@ -7,31 +7,31 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, at, axes, says
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
 from attncli.analysis.documents.heads import Metrics
 from attncli.analysis.documents.parts import AttentionPart, EmptyRows, ModelPart, ShapeRows
 
-Place = Annotated[list[Count], says("Place on the leading axes; empty without any.")]
+Place = Annotated[list[Count], describe("Place on the leading axes; empty without any.")]
 
 
 class CapturedHead(Part, frozen=True, kw_only=True):
     """One head of captured arrays."""
 
     head: Count
-    scores: Annotated[Numbers, axes("query", "key", says="what enters the softmax; null where masked.")] | UnsetType = (
-        UNSET
-    )
+    scores: (
+        Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")] | UnsetType
+    ) = UNSET
     weights: Annotated[Numbers, axes("query", "key")] | UnsetType = UNSET
-    output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")] | UnsetType = UNSET
-    stages: Annotated[dict[str, Numbers], says("With --stages all.")] | UnsetType = UNSET
+    output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")] | UnsetType = UNSET
+    stages: Annotated[dict[str, Numbers], describe("With --stages all.")] | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
     baseline: (
-        Annotated[Metrics, says("The same metrics if every row were uniform over what it may see.")] | UnsetType
+        Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
     ) = UNSET
 
-    def misfits(self) -> Iterator[tuple[str, str]]:
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Scores, weights and output are held together."""
-        if len({held is UNSET for held in (self.scores, self.weights, self.output)}) > 1:
+        if len({value is UNSET for value in (self.scores, self.weights, self.output)}) > 1:
             yield "weights", "scores, weights and output are not all there"
 
 
@@ -47,8 +47,8 @@ class CapturedLink(Part, frozen=True, kw_only=True):
 
     index: Place
     head: Count
-    query: Annotated[Count, at("query")]
-    key: Annotated[Count, at("key")]
+    query: Annotated[Count, index_of("query")]
+    key: Annotated[Count, index_of("key")]
     weight: Weight
 
 
@@ -56,13 +56,13 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
     """Attention over arrays from a file; queries and keys have positions, not texts."""
 
     file: str
-    queries: Annotated[Count, says("Number of query rows.")]
-    keys: Annotated[Count, says("Number of keys.")]
+    queries: Annotated[Count, describe("Number of query rows.")]
+    keys: Annotated[Count, describe("Number of keys.")]
     model: ModelPart
     attention: AttentionPart
     shapes: ShapeRows
-    batch: Annotated[list[BatchEntry], says("One entry per place on the leading axes.")]
-    links: Annotated[list[CapturedLink], says("The strongest links over all batch entries, strongest first.")]
+    batch: Annotated[list[BatchEntry], describe("One entry per place on the leading axes.")]
+    links: Annotated[list[CapturedLink], describe("The strongest links over all batch entries, strongest first.")]
     empty_rows: EmptyRows
     warnings: list[str]
 

@@ -6,16 +6,16 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.analysis.documents.declaration import Document, axes, says
+from attncli.analysis.documents.declaration import Document, axes, describe
 from attncli.analysis.documents.parts import TokenRow
 
 
 class TokenBytes(TokenRow, frozen=True, kw_only=True):
     """A token with its bytes."""
 
-    bytes: Annotated[list[Annotated[int, Meta(ge=0, le=255)]], says("The UTF-8 bytes of the token.")] | UnsetType = (
-        UNSET
-    )
+    bytes: (
+        Annotated[list[Annotated[int, Meta(ge=0, le=255)]], describe("The UTF-8 bytes of the token.")] | UnsetType
+    ) = UNSET
 
 
 class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
@@ -23,5 +23,5 @@ class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
 
     text: str
     tokenizer: str
-    tokens: Annotated[list[TokenBytes], axes("token", says="the tokens in order.")]
+    tokens: Annotated[list[TokenBytes], axes("token", meaning="the tokens in order.")]
     warnings: list[str]

@@ -13,19 +13,19 @@ from attncli.analysis.effects.changes import (
     By,
     ByResample,
     ByZero,
-    Link,
-    ablating,
-    ablating_together,
-    cutting,
-    cutting_together,
+    CutLink,
+    ablate_heads,
+    ablate_heads_together,
+    cut_link,
+    cut_link_together,
     of_kind,
     random_directions,
     same_length,
 )
-from attncli.analysis.effects.measures import Asked
-from attncli.analysis.effects.places import Chosen, Place, attentions, places
-from attncli.analysis.effects.sweep import Numbers, Plan, Text, sweep
-from attncli.analysis.effects.sweep_memory import Room, least, room, sweep_work
+from attncli.analysis.effects.measures import MeasureRequest
+from attncli.analysis.effects.places import HeadAddress, HeadSelection, attentions, places
+from attncli.analysis.effects.sweep import Numbers, SweepPlan, SweepText, sweep
+from attncli.analysis.effects.sweep_memory import MemoryBudget, least, memory_budget, sweep_work
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Backend
 from attncli.errors import InputError, LimitError, UnsupportedError
@@ -49,9 +49,9 @@ class Removal(Struct, frozen=True, eq=False):
     "top" for the `top` largest effects.
     """
 
-    chosen: Chosen
+    selection: HeadSelection
     by: By = ZERO
-    link: Link | None = None
+    link: CutLink | None = None
     together: bool = False
     baseline: Literal["top", "all", "none"] = "top"
     top: int = 10
@@ -62,14 +62,14 @@ class Effect(Struct, frozen=True):
     over its keys and the mean over its queries; looks: the key that the token measured at looks at most, and how much.
     random: the measures of the baseline, None where it was not drawn."""
 
-    place: Place
+    place: HeadAddress
     readings: dict[str, float]
     weight: float | None
     looks: tuple[int, float] | None
     random: dict[str, float] | None = None
 
 
-class Removed(Struct, frozen=True, eq=False):
+class RemovalResult(Struct, frozen=True, eq=False):
     """What was found: an effect a head, by layer; that of all together; the target that `logprob` was about;
     what it was computed in."""
 
@@ -83,14 +83,14 @@ def remove(
     model: Model,
     tokens: Sequence[Token],
     removal: Removal,
-    asked: Asked,
+    request: MeasureRequest,
     *,
     memory: int | None = None,
-    told: Callable[[float], None] = lambda share: None,
-) -> Removed:
+    progress: Callable[[float], None] = lambda share: None,
+) -> RemovalResult:
     """Take heads away, one at a time and together, and measure.
 
-    memory: bytes there may be, None for any amount. told: the share done. Raises LimitError where not even one branch
+    memory: bytes there may be, None for any amount. progress: the share done. Raises LimitError where not even one branch
     fits, UnsupportedError for what this model cannot have taken away or measured.
     """
     refuse_foreign(model)
@@ -98,77 +98,81 @@ def remove(
     if isinstance(removal.by, ByResample):
         same_length(tokens, removal.by.tokens, "the reference")
     kinds = {"self", "cross"} if removal.link is None else {removal.link.kind}
-    found = [place for place in places(model.spec, removal.chosen) if place.kind in kinds]
-    if not found:
+    places_found = [place for place in places(model.spec, removal.selection) if place.kind in kinds]
+    if not places_found:
         raise InputError("no chosen head has such a link", expected="heads of the attention that the link is in")
-    text = ready(model, tokens, [] if removal.together else found)
-    refuse_least(text, memory, predicts=asked.predicts)
+    text = choose_backend(model, tokens, [] if removal.together else places_found)
+    refuse_least(text, memory, predicts=request.predicts)
     link = removal.link
-    change = ablating(text, removal.by) if link is None else cutting(text, link)
+    change = ablate_heads(text, removal.by) if link is None else cut_link(text, link)
     joint = (
-        ablating_together(text, removal.by, removal.chosen)
+        ablate_heads_together(text, removal.by, removal.selection)
         if link is None
-        else cutting_together(text, link, removal.chosen)
+        else cut_link_together(text, link, removal.selection)
     )
-    looking = _Looking(text, asked, link)
-    plan = Plan(() if removal.together else found, change, start=0 if link is None else min(link.queries), joint=joint)
+    looking = _TargetReader(text, request, link)
+    plan = SweepPlan(
+        () if removal.together else places_found, change, start=0 if link is None else min(link.queries), joint=joint
+    )
     rounds = 1 if removal.baseline == "none" or removal.together else 2
-    compared = len(found) if removal.baseline == "all" else min(removal.top, len(found))
+    compared = len(places_found) if removal.baseline == "all" else min(removal.top, len(places_found))
     # of the whole work: a random change takes as long as taking the head away
-    first = 1.0 if rounds == 1 else len(found) / (len(found) + compared * DRAWS)
+    first = 1.0 if rounds == 1 else len(places_found) / (len(places_found) + compared * DRAWS)
     swept = sweep(
-        text, plan, asked, _space(text, len(plan.places), asked, memory),
-        see=looking.see, told=lambda share: told(share * first),
+        text, plan, request, _memory_budget(text, len(plan.places), request, memory),
+        on_trace=looking.on_trace, on_progress=lambda share: progress(share * first),
     )  # fmt: skip
     assert swept.together is not None
     effects = [
-        Effect(place, {name: float(column[at, 0]) for name, column in swept.readings.items()}, *looking.of(place))
-        for at, place in enumerate(plan.places)
+        Effect(place, {name: float(column[index, 0]) for name, column in swept.readings.items()}, *looking.of(place))
+        for index, place in enumerate(plan.places)
     ]
     if rounds == 2:
-        chosen = range(len(effects)) if removal.baseline == "all" else ranked(effects)[: removal.top]
-        drawn = _drawn(
+        rank_numbers = range(len(effects)) if removal.baseline == "all" else rank_effects(effects)[: removal.top]
+        random_readings = _random_effects(
             text,
             replace(plan, joint=None),
-            [found[at] for at in chosen],
-            asked,
+            [places_found[index] for index in rank_numbers],
+            request,
             memory,
-            lambda share: told(first + share * (1 - first)),
+            lambda share: progress(first + share * (1 - first)),
         )
-        effects = [replace(one, random=drawn.get(one.place)) for one in effects]
-    return Removed(
+        effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
+    return RemovalResult(
         effects, {name: float(value[0]) for name, value in swept.together.items()}, swept.reader.target, text.backend
     )
 
 
-def _space(text: Text, branches: int, asked: Asked, memory: int | None) -> Room:
-    return room(text.model.spec, text.count, branches, text.backend.dtype, memory, predicts=asked.predicts)
+def _memory_budget(text: SweepText, branches: int, request: MeasureRequest, memory: int | None) -> MemoryBudget:
+    return memory_budget(text.model.spec, text.count, branches, text.backend.dtype, memory, predicts=request.predicts)
 
 
-def ranked(effects: Sequence[Effect]) -> list[int]:
+def rank_effects(effects: Sequence[Effect]) -> list[int]:
     """The places of the effects, the largest by the first measure first; what is undefined comes last."""
-    first = [next(iter(one.readings.values())) for one in effects]
-    return sorted(range(len(effects)), key=lambda at: (np.isnan(first[at]), -abs(np.nan_to_num(first[at])), at))
+    first = [next(iter(effect.readings.values())) for effect in effects]
+    return sorted(
+        range(len(effects)), key=lambda index: (np.isnan(first[index]), -abs(np.nan_to_num(first[index])), index)
+    )
 
 
-def ready(model: Model, tokens: Sequence[Token], branches: Sequence[Place]) -> Text:
+def choose_backend(model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]) -> SweepText:
     """The text in the type that it is computed in: float64 for a checkpoint's float32 results where that takes little
     time more (`WIDE_UP_TO`). Documents say which (`compute_dtype`)."""
-    own = model.backend
-    if own.dtype == "float32" and model.identity.source == "checkpoint":
+    backend = model.backend
+    if backend.dtype == "float32" and model.identity.source == "checkpoint":
         work = sweep_work(model.spec, len(tokens), branches, 1)
         if seconds_of(work, "float64") - seconds_of(work, "float32") <= WIDE_UP_TO:
-            return Text(model, tokens, model.computing(len(tokens)))
-    return Text(model, tokens, own)
+            return SweepText(model, tokens, model.computing(len(tokens)))
+    return SweepText(model, tokens, backend)
 
 
-def refuse_least(text: Text, memory: int | None, *, predicts: bool) -> None:
+def refuse_least(text: SweepText, memory: int | None, *, predicts: bool) -> None:
     """Raise LimitError if one branch at a time takes more than `memory` bytes. predicts: whether next tokens are
     measured."""
-    needed = least(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
-    if memory is not None and needed > memory:
+    least_bytes = least(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
+    if memory is not None and least_bytes > memory:
         raise LimitError(
-            f"this would take about {needed:,} bytes of memory, there may be {memory:,}",
+            f"this would take about {least_bytes:,} bytes of memory, there may be {memory:,}",
             expected="less work, or a higher --max-memory",
             hint="a shorter text",
         )
@@ -194,48 +198,55 @@ def refuse_hashed(model: Model) -> None:
             )
 
 
-def _drawn(
-    text: Text, plan: Plan, rows: Sequence[Place], asked: Asked, memory: int | None, told: Callable[[float], None]
-) -> dict[Place, dict[str, float]]:
+def _random_effects(
+    text: SweepText,
+    plan: SweepPlan,
+    rows: Sequence[HeadAddress],
+    request: MeasureRequest,
+    memory: int | None,
+    progress: Callable[[float], None],
+) -> dict[HeadAddress, dict[str, float]]:
     """The baseline of these places: the mean over the draws."""
 
-    def variants(place: Place, own: Numbers, other: Numbers) -> Numbers:
-        return random_directions(place.layer, place.kind, place.head, own, other, DRAWS)
+    def variants(place: HeadAddress, values: Numbers, replacement: Numbers) -> Numbers:
+        return random_directions(place.layer, place.kind, place.head, values, replacement, DRAWS)
 
     in_order = sorted(rows, key=plan.places.index)
     drawing = replace(plan, places=in_order, variants=variants, many=DRAWS)
-    readings = sweep(text, drawing, asked, _space(text, len(rows) * DRAWS, asked, memory), told=told).readings
+    readings = sweep(
+        text, drawing, request, _memory_budget(text, len(rows) * DRAWS, request, memory), on_progress=progress
+    ).readings
     return {
-        place: {name: float(column[at].mean()) for name, column in readings.items()}
-        for at, place in enumerate(in_order)
+        place: {name: float(column[index].mean()) for name, column in readings.items()}
+        for index, place in enumerate(in_order)
     }
 
 
-class _Looking:
+class _TargetReader:
     """Where heads look, noted while the own run goes by: the link's weight, and what the measured token looks at."""
 
-    def __init__(self, text: Text, asked: Asked, link: Link | None) -> None:
+    def __init__(self, text: SweepText, request: MeasureRequest, link: CutLink | None) -> None:
         self._text, self._link = text, link
-        self._at = asked.at
-        self._found: dict[Place, tuple[float | None, tuple[int, float] | None]] = {}
+        self._positions = request.positions
+        self._by_place: dict[HeadAddress, tuple[float | None, tuple[int, float] | None]] = {}
 
-    def see(self, trace: LayerTrace) -> None:
+    def on_trace(self, trace: LayerTrace) -> None:
         for kind, attention in attentions(self._text.model.spec.blocks[trace.layer]):
             stages = of_kind(trace, kind).stages
             if "weights" not in stages:
                 continue
             weights = np.asarray(self._text.backend.numpy(stages["weights"]), np.float64)
             for head in range(attention.heads):
-                self._found[Place(trace.layer, kind, head)] = self._row(weights[head], kind)
+                self._by_place[HeadAddress(trace.layer, kind, head)] = self._row(weights[head], kind)
 
     def _row(self, weights: Floats, kind: str) -> tuple[float | None, tuple[int, float] | None]:
         link, weight = self._link, None
         if link is not None and link.kind == kind:
             weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())
-        row = weights[list(self._at)].mean(0)
+        row = weights[list(self._positions)].mean(0)
         key = int(row.argmax())
-        learned = kind == "self" and key >= self._text.count  # a key that no token stands for
-        return weight, None if learned else (key, float(row[key]))
+        is_learned_key = kind == "self" and key >= self._text.count  # a key that no token stands for
+        return weight, None if is_learned_key else (key, float(row[key]))
 
-    def of(self, place: Place) -> tuple[float | None, tuple[int, float] | None]:
-        return self._found.get(place, (None, None))
+    def of(self, place: HeadAddress) -> tuple[float | None, tuple[int, float] | None]:
+        return self._by_place.get(place, (None, None))

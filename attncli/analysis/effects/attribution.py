@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.analysis.effects.measures import refuse_overflow
-from attncli.analysis.effects.sweep import Text
+from attncli.analysis.effects.sweep import SweepText
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array
 from attncli.errors import UnsupportedError
@@ -23,13 +23,13 @@ from attncli.mechanism.context import Weights
 from attncli.mechanism.intervention import Kind
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.branches import held
+from attncli.models.branches import cache_weights
 from attncli.models.run import logits, unembedding
 
 PartKind = Literal["embedding", "head", "mlp", "bias"]
 
 
-class Part(Struct, frozen=True):
+class LogitTerm(Struct, frozen=True):
     """One part: the embedding, positions included, one head, a layer's feed-forward part, or biases of a layer.
 
     layer: None for the embedding, and for the biases of the final norm and the head. attention, head: of a head.
@@ -41,25 +41,25 @@ class Part(Struct, frozen=True):
     head: int | None = None
 
 
-class Attributed(Struct, frozen=True, eq=False):
+class Attribution(Struct, frozen=True, eq=False):
     """What each part adds to the logit of `target`, or to the difference of two. logit: the own one, before a soft cap;
     parts sum to it. softcap: that bound, None for none. looks: per head the key that the token looks at most, and its
     weight."""
 
-    parts: Sequence[tuple[Part, float]]
+    parts: Sequence[tuple[LogitTerm, float]]
     logit: float
     target: int
     softcap: float | None
-    looks: Mapping[Part, tuple[int, float]]
+    looks: Mapping[LogitTerm, tuple[int, float]]
 
 
 class _Stream(Struct, frozen=True, eq=False):
     """The residual stream at one token as a sum of parts, [part, width]."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[LogitTerm] = field(default_factory=list)
     vectors: list[Floats] = field(default_factory=list)
 
-    def add(self, part: Part, vector: Floats) -> None:
+    def add(self, part: LogitTerm, vector: Floats) -> None:
         self.parts.append(part)
         self.vectors.append(vector)
 
@@ -67,12 +67,12 @@ class _Stream(Struct, frozen=True, eq=False):
         self, norm: Norm, entering: Floats, weight: Floats | None, bias: Floats | None, layer: int | None
     ) -> None:
         """Every part through a norm with the statistics of `entering`, [width]; its bias is a part of its own."""
-        self.vectors[:] = frozen(norm, entering, weight, np.stack(self.vectors))
+        self.vectors[:] = apply_frozen_norm(norm, entering, weight, np.stack(self.vectors))
         if bias is not None:
-            self.add(Part("bias", layer), bias)
+            self.add(LogitTerm("bias", layer), bias)
 
 
-def frozen(norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats) -> Floats:
+def apply_frozen_norm(norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats) -> Floats:
     """Vectors, [part, width], through the linear part of a norm with the statistics of `entering`, [width]."""
     width = entering.shape[-1]
     if norm.kind == "layer":
@@ -84,7 +84,7 @@ def frozen(norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats)
     return scaled
 
 
-def attribute(text: Text, position: int, target: int | None, versus: int | None) -> Attributed:
+def attribute(text: SweepText, position: int, target: int | None, versus: int | None) -> Attribution:
     """What each part adds to the logit of `target` after the token at `position`, or to its difference from that of
     `versus`. target: None for the model's first choice.
 
@@ -102,19 +102,24 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
     hidden = model.store.embed(backend, text.tokens)
     model.store.expect(range(len(spec.blocks)))
     stream = _Stream()
-    looks: dict[Part, tuple[int, float]] = {}
-    stream.add(Part("embedding"), _row(text, hidden, position))
+    looks: dict[LogitTerm, tuple[int, float]] = {}
+    stream.add(LogitTerm("embedding"), _row(text, hidden, position))
     for index, block in enumerate(spec.blocks):
-        weights = held(model.store.layer(backend, index))
-        watched: dict[str, Floats] = {}
+        weights = cache_weights(model.store.layer(backend, index))
+        activations: dict[str, Floats] = {}
 
-        def watch(layer: int, what: str, array: Array, watched: dict[str, Floats] = watched) -> None:
-            watched[what] = _row(text, array, position)
+        def on_activation(layer: int, what: str, array: Array, activations: dict[str, Floats] = activations) -> None:
+            activations[what] = _row(text, array, position)
 
         trace = run_block(
-            backend, block, weights, hidden, replace(text.context(frozenset({"weights"})), watch=watch), index
+            backend,
+            block,
+            weights,
+            hidden,
+            replace(text.context(frozenset({"weights"})), on_activation=on_activation),
+            index,
         )
-        _layer(text, stream, block, weights, trace, watched, position)
+        _layer(text, stream, block, weights, trace, activations, position)
         looks |= _looks(text, trace, "self", position)
         looks |= {} if trace.cross is None else _looks(text, trace.cross, "cross", position)
         hidden = trace.after
@@ -124,31 +129,39 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
             spec.final_norm, entering, _numbers(text, outer("final.weight")), _numbers(text, outer("final.bias")), None
         )
     refuse_overflow(backend, hidden[position : position + 1])
-    uncapped = replace(spec, head=replace(head, softcap=None))
-    own = np.asarray(backend.numpy(logits(uncapped, outer, backend, hidden[position : position + 1])), np.float64)[0]
-    chosen = int(own.argmax()) if target is None else target
-    direction, bias = _direction(text, outer, chosen, versus)
+    spec_without_cap = replace(spec, head=replace(head, softcap=None))
+    token_logits = np.asarray(
+        backend.numpy(logits(spec_without_cap, outer, backend, hidden[position : position + 1])), np.float64
+    )[0]
+    target_id = int(token_logits.argmax()) if target is None else target
+    direction, bias = _direction(text, outer, target_id, versus)
     values = np.stack(stream.vectors) @ direction
-    parts = _merged([*zip(stream.parts, values.tolist(), strict=True), (Part("bias"), bias)])
-    return Attributed(parts, float(own[chosen] - (0.0 if versus is None else own[versus])), chosen, head.softcap, looks)
+    parts = _merge_terms([*zip(stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)])
+    return Attribution(
+        parts,
+        float(token_logits[target_id] - (0.0 if versus is None else token_logits[versus])),
+        target_id,
+        head.softcap,
+        looks,
+    )
 
 
 def _layer(
-    text: Text,
+    text: SweepText,
     stream: _Stream,
     block: Block,
     weights: Weights,
     trace: LayerTrace,
-    watched: dict[str, Floats],
+    activations: dict[str, Floats],
     position: int,
 ) -> None:
     """Add a layer's parts to the stream, as `run_block` adds its branches."""
 
-    def through(place: Place, some: _Stream) -> None:
+    def through(place: Place, stream_part: _Stream) -> None:
         norm = block.norms.get(place)
         if norm is not None:
-            told = [_numbers(text, weights(f"{place}.{name}")) for name in ("weight", "bias")]
-            some.through(norm, watched[place], told[0], told[1], trace.layer)
+            norm_arrays = [_numbers(text, weights(f"{place}.{name}")) for name in ("weight", "bias")]
+            stream_part.through(norm, activations[place], norm_arrays[0], norm_arrays[1], trace.layer)
 
     def join(branch: _Stream) -> None:
         for part, vector in zip(branch.parts, branch.vectors, strict=True):
@@ -156,12 +169,12 @@ def _layer(
 
     attention = _heads(text, weights, trace, "self", position)
     through("attn.out", attention)
-    fed = _Stream()
+    feed_forward = _Stream()
     if block.mlp is not None:
-        fed.add(Part("mlp", trace.layer), watched["mlp"])
+        feed_forward.add(LogitTerm("mlp", trace.layer), activations["mlp"])
     join(attention)
     if block.parallel and block.mlp is not None:
-        join(fed)
+        join(feed_forward)
         return
     through("attn.sum", stream)
     if trace.cross is not None:
@@ -170,73 +183,78 @@ def _layer(
         join(crossing)
         through("cross.sum", stream)
     if block.mlp is not None:
-        through("mlp.out", fed)
-        join(fed)
+        through("mlp.out", feed_forward)
+        join(feed_forward)
         through("mlp.sum", stream)
 
 
-def _heads(text: Text, weights: Weights, trace: LayerTrace, kind: Kind, position: int) -> _Stream:
+def _heads(text: SweepText, weights: Weights, trace: LayerTrace, kind: Kind, position: int) -> _Stream:
     """What each head writes, z·W_O, and the bias of W_O."""
-    found, prefix = _Stream(), "attn" if kind == "self" else "cross"
+    head_stream, prefix = _Stream(), "attn" if kind == "self" else "cross"
     mixed = np.asarray(text.backend.numpy(trace.stages["mixed"]), np.float64)[:, position]
     matrix = _numbers(text, weights(f"{prefix}.o.weight"))
     assert matrix is not None
     width = mixed.shape[-1]
     for head, values in enumerate(mixed):
-        found.add(Part("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width] @ values)
+        head_stream.add(
+            LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width] @ values
+        )
     bias = _numbers(text, weights(f"{prefix}.o.bias"))
     if bias is not None:
-        found.add(Part("bias", trace.layer), bias)
-    return found
+        head_stream.add(LogitTerm("bias", trace.layer), bias)
+    return head_stream
 
 
-def _looks(text: Text, trace: LayerTrace, kind: Kind, position: int) -> dict[Part, tuple[int, float]]:
+def _looks(text: SweepText, trace: LayerTrace, kind: Kind, position: int) -> dict[LogitTerm, tuple[int, float]]:
     """Per head the key that the token looks at most, and its weight; nothing where no weights are kept."""
     if "weights" not in trace.stages:
         return {}
     rows = np.asarray(text.backend.numpy(trace.stages["weights"]), np.float64)[:, position]
     return {
-        Part("head", trace.layer, kind, head): (int(row.argmax()), float(row.max())) for head, row in enumerate(rows)
+        LogitTerm("head", trace.layer, kind, head): (int(row.argmax()), float(row.max()))
+        for head, row in enumerate(rows)
     }
 
 
-def _direction(text: Text, outer: Weights, target: int, versus: int | None) -> tuple[Floats, float]:
+def _direction(text: SweepText, outer: Weights, target: int, versus: int | None) -> tuple[Floats, float]:
     """What the finished vector is multiplied with for a logit, or for a difference of two, and what is added."""
     head = text.model.spec.head
     assert head is not None
     matrix = unembedding(head, outer)
     assert matrix is not None
-    signed = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
-    direction = sum(sign * np.asarray(text.backend.numpy(matrix[row]), np.float64) for row, sign in signed) * head.scale
-    added = 0.0
+    signed_tokens = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
+    direction = (
+        sum(sign * np.asarray(text.backend.numpy(matrix[row]), np.float64) for row, sign in signed_tokens) * head.scale
+    )
+    constant = 0.0
     for role in ("head.bias", "head.offsets"):
         numbers = _numbers(text, outer(role))
         if numbers is not None:
-            added += sum(sign * float(numbers.reshape(-1)[row]) for row, sign in signed)
+            constant += sum(sign * float(numbers.reshape(-1)[row]) for row, sign in signed_tokens)
     if head.projection:
         narrow, bias = (_numbers(text, outer(f"head.project.{name}")) for name in ("weight", "bias"))
-        added += 0.0 if bias is None else float(direction @ bias)
+        constant += 0.0 if bias is None else float(direction @ bias)
         direction = direction if narrow is None else direction @ narrow
-    return np.asarray(direction), added
+    return np.asarray(direction), constant
 
 
-def _merged(parts: Sequence[tuple[Part, float]]) -> list[tuple[Part, float]]:
+def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTerm, float]]:
     """Each part once, in the order of the model: biases of one layer are one part."""
-    found: dict[Part, float] = {}
+    by_term: dict[LogitTerm, float] = {}
     for part, value in parts:
-        found[part] = found.get(part, 0.0) + value
-    return sorted(found.items(), key=lambda item: _order(item[0]))
+        by_term[part] = by_term.get(part, 0.0) + value
+    return sorted(by_term.items(), key=lambda item: _order(item[0]))
 
 
-def _order(part: Part) -> tuple[Any, ...]:
+def _order(part: LogitTerm) -> tuple[Any, ...]:
     kinds = ("embedding", "head", "mlp", "bias")
     layer = (-1 if part.kind == "embedding" else 10**9) if part.layer is None else part.layer
     return layer, kinds.index(part.kind), part.attention == "cross", part.head or 0
 
 
-def _row(text: Text, array: Array, position: int) -> Floats:
+def _row(text: SweepText, array: Array, position: int) -> Floats:
     return np.asarray(text.backend.numpy(array[position]), np.float64)
 
 
-def _numbers(text: Text, array: Array | None) -> Floats | None:
+def _numbers(text: SweepText, array: Array | None) -> Floats | None:
     return None if array is None else np.asarray(text.backend.numpy(array), np.float64)

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.effects.places import Chosen, attentions
-from attncli.analysis.effects.sweep import Change, Joint, Numbers, Text
+from attncli.analysis.effects.places import HeadSelection, attentions
+from attncli.analysis.effects.sweep import Change, Joint, Numbers, SweepText
 from attncli.arrays.backend import Array
 from attncli.errors import InputError
 from attncli.inputs.token import Token
@@ -19,7 +19,7 @@ from attncli.mechanism.context import Weights
 from attncli.mechanism.intervention import Intervention, Interventions, Kind, KnockOut, Replace, Zero
 from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.run import through
+from attncli.models.run import run_layers
 
 Mixed: TypeAlias = Mapping[tuple[int, Kind], Numbers]
 """What the heads of each attention mix, [head, token, v_dim]; [head, 1, v_dim] for a mean over tokens."""
@@ -53,7 +53,7 @@ class ByResample(Struct, frozen=True, eq=False):
 By: TypeAlias = ByZero | ByMean | ByResample
 
 
-class Link(Struct, frozen=True):
+class CutLink(Struct, frozen=True):
     """Which queries look at which keys, by position; of words, every pair of their pieces."""
 
     queries: tuple[int, ...]
@@ -63,129 +63,129 @@ class Link(Struct, frozen=True):
 
 def of_kind(trace: LayerTrace, kind: Kind) -> LayerTrace:
     """The part of a layer's trace that is about one of its attentions."""
-    found = trace if kind == "self" else trace.cross
-    assert found is not None
-    return found
+    kind_trace = trace if kind == "self" else trace.cross
+    assert kind_trace is not None
+    return kind_trace
 
 
-def ablating(text: Text, by: By) -> Change:
+def ablate_heads(text: SweepText, by: By) -> Change:
     """Every head taken away in that way."""
 
     def change(trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-        own = text.backend.numpy(of_kind(trace, kind).stages["mixed"])
-        return _instead(by, own, trace.layer, kind)
+        values = text.backend.numpy(of_kind(trace, kind).stages["mixed"])
+        return _replacement(by, values, trace.layer, kind)
 
     return change
 
 
-def ablating_together(text: Text, by: By, chosen: Chosen) -> Joint:
+def ablate_heads_together(text: SweepText, by: By, selection: HeadSelection) -> Joint:
     """All chosen heads taken away at once, by what they mix in the text's own run."""
 
     def joint(trace: LayerTrace) -> Interventions:
         changes: dict[tuple[int, Kind], Sequence[Intervention]] = {}
         for kind, attention in attentions(text.model.spec.blocks[trace.layer]):
-            heads = tuple(head for head in range(attention.heads) if chosen.has(trace.layer, head))
+            heads = tuple(head for head in range(attention.heads) if selection.has(trace.layer, head))
             if not heads:
                 continue
             if isinstance(by, ByZero):
                 changes[trace.layer, kind] = (Zero(heads),)
                 continue
-            own = text.backend.numpy(of_kind(trace, kind).stages["mixed"])
-            values = _instead(by, own, trace.layer, kind)[list(heads)]
+            head_values = text.backend.numpy(of_kind(trace, kind).stages["mixed"])
+            values = _replacement(by, head_values, trace.layer, kind)[list(heads)]
             changes[trace.layer, kind] = (Replace(heads, text.backend.array(values)),)
         return changes
 
     return joint
 
 
-def _instead(by: By, own: Numbers, layer: int, kind: Kind) -> Numbers:
+def _replacement(by: By, values: Numbers, layer: int, kind: Kind) -> Numbers:
     match by:
         case ByZero():
-            return np.zeros_like(own)
+            return np.zeros_like(values)
         case ByMean(None):
-            mean = own.mean(-2, keepdims=True, dtype=np.float64)
+            mean = values.mean(-2, keepdims=True, dtype=np.float64)
         case ByMean(of) | ByResample(of):
             assert of is not None
             mean = of[layer, kind]
         case _:
             assert_never(by)
-    return np.broadcast_to(mean.astype(own.dtype), own.shape)
+    return np.broadcast_to(mean.astype(values.dtype), values.shape)
 
 
-def cutting(text: Text, link: Link) -> Change:
+def cut_link(text: SweepText, link: CutLink) -> Change:
     """Every head with the link cut; what it mixes differs in the queries of the link alone."""
 
     def change(trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
         block, queries = text.model.spec.blocks[trace.layer], list(link.queries)
         attention = dict(attentions(block))[kind]
-        cut = {(trace.layer, kind): (KnockOut(tuple(range(attention.heads)), link.queries, link.keys),)}
+        interventions = {(trace.layer, kind): (KnockOut(tuple(range(attention.heads)), link.queries, link.keys),)}
         # whole, as the own run was: the same products, bit for bit
-        context = replace(text.context(), interventions=cut)
+        context = replace(text.context(), interventions=interventions)
         without = run_block(text.backend, block, weights, trace.before, context, trace.layer)
-        own = text.backend.numpy(of_kind(trace, kind).stages["mixed"]).copy()
-        own[:, queries] = text.backend.numpy(of_kind(without, kind).stages["mixed"])[:, queries]
-        return own
+        values = text.backend.numpy(of_kind(trace, kind).stages["mixed"]).copy()
+        values[:, queries] = text.backend.numpy(of_kind(without, kind).stages["mixed"])[:, queries]
+        return values
 
     return change
 
 
-def cutting_together(text: Text, link: Link, chosen: Chosen) -> Joint:
+def cut_link_together(text: SweepText, link: CutLink, selection: HeadSelection) -> Joint:
     """The link cut in all chosen heads at once."""
 
     def joint(trace: LayerTrace) -> Interventions:
         attention = dict(attentions(text.model.spec.blocks[trace.layer])).get(link.kind)
-        heads = () if attention is None else tuple(h for h in range(attention.heads) if chosen.has(trace.layer, h))
+        heads = () if attention is None else tuple(h for h in range(attention.heads) if selection.has(trace.layer, h))
         return {(trace.layer, link.kind): (KnockOut(heads, link.queries, link.keys),)} if heads else {}
 
     return joint
 
 
-def putting(text: Text, of: Mixed, at: Sequence[int]) -> Change:
+def put_values(text: SweepText, of: Mixed, positions: Sequence[int]) -> Change:
     """Every head with what it mixes in another text put in at these tokens."""
 
     def change(trace: LayerTrace, weights: Weights, kind: Kind) -> Numbers:
-        own = text.backend.numpy(of_kind(trace, kind).stages["mixed"]).copy()
-        own[:, list(at)] = of[trace.layer, kind][:, list(at)]
-        return own
+        values = text.backend.numpy(of_kind(trace, kind).stages["mixed"]).copy()
+        values[:, list(positions)] = of[trace.layer, kind][:, list(positions)]
+        return values
 
     return change
 
 
-def random_directions(layer: int, kind: Kind, head: int, own: Numbers, other: Numbers, draws: int) -> Numbers:
-    """As far from `own` as `other` is at every token, in random directions: [draw, token, v_dim].
+def random_directions(layer: int, kind: Kind, head: int, values: Numbers, replacement: Numbers, draws: int) -> Numbers:
+    """As far from `values` as `replacement` is at every token, in random directions: [draw, token, v_dim].
 
     own, other: [token, v_dim]. Each direction is uniform on the sphere, from a stream of its own by layer, attention,
     head, token and draw.
     """
-    change = other.astype(np.float64) - own
-    found = np.repeat(own.astype(np.float64)[None], draws, 0)
+    change = replacement.astype(np.float64) - values
+    variants = np.repeat(values.astype(np.float64)[None], draws, 0)
     for token in np.flatnonzero(change.any(-1)):
         size = float(np.linalg.norm(change[token]))
         for draw in range(draws):
             name = f"effect\0{layer}\0{kind}\0{head}\0{token}\0{draw}"
-            direction = normal(BASELINE_SEED, name, (own.shape[-1],)).astype(np.float64)
-            found[draw, token] += direction * (size / float(np.linalg.norm(direction)))
-    return found.astype(own.dtype)
+            direction = normal(BASELINE_SEED, name, (values.shape[-1],)).astype(np.float64)
+            variants[draw, token] += direction * (size / float(np.linalg.norm(direction)))
+    return variants.astype(values.dtype)
 
 
-def mixed_of(text: Text) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
+def mixed_of(text: SweepText) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
     """What every head mixes in a text, and what leaves its last layer, [token, width]."""
-    found: dict[tuple[int, Kind], Numbers] = {}
+    by_layer: dict[tuple[int, Kind], Numbers] = {}
     spec, store, backend = text.model.spec, text.model.store, text.backend
     after = store.embed(backend, text.tokens)
-    for trace in through(spec, store, backend, after, text.context(), range(len(spec.blocks))):
+    for trace in run_layers(spec, store, backend, after, text.context(), range(len(spec.blocks))):
         for kind, _ in attentions(spec.blocks[trace.layer]):
-            found[trace.layer, kind] = backend.numpy(of_kind(trace, kind).stages["mixed"])
+            by_layer[trace.layer, kind] = backend.numpy(of_kind(trace, kind).stages["mixed"])
         after = trace.after
-    return found, after
+    return by_layer, after
 
 
-def resampled(text: Text) -> ByResample:
+def resample_from(text: SweepText) -> ByResample:
     """Every head passes on what it mixes in this text."""
     return ByResample(mixed_of(text)[0], text.tokens)
 
 
-def means_of(texts: Iterable[Text]) -> Mixed:
+def means_of(texts: Iterable[SweepText]) -> Mixed:
     """What every head mixes, the mean over all tokens of all texts, [head, 1, v_dim]. Raises InputError for no text."""
     sums: dict[tuple[int, Kind], Numbers] = {}
     count = 0
@@ -199,12 +199,12 @@ def means_of(texts: Iterable[Text]) -> Mixed:
     return {key: total / count for key, total in sums.items()}
 
 
-def same_length(own: Sequence[Token], other: Sequence[Token], what: str) -> None:
+def same_length(tokens_a: Sequence[Token], tokens_b: Sequence[Token], what: str) -> None:
     """Raise InputError unless both texts have as many tokens. what: what the other text is called."""
-    if len(own) != len(other):
-        told = [" ".join(token.text for token in tokens) for tokens in (own, other)]
+    if len(tokens_a) != len(tokens_b):
+        texts = [" ".join(token.text for token in tokens) for tokens in (tokens_a, tokens_b)]
         raise InputError(
-            f"the text has {len(own)} tokens, {what} has {len(other)}",
-            where=f"{told[0]} | {told[1]}",
+            f"the text has {len(tokens_a)} tokens, {what} has {len(tokens_b)}",
+            where=f"{texts[0]} | {texts[1]}",
             expected="as many tokens in both: they stand for each other one by one",
         )

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from attncli.analysis.documents.effects import Measure
-from attncli.analysis.effects.ablation import Removal, ready
-from attncli.analysis.effects.changes import By, ByMean, ByZero, Link, means_of, resampled
-from attncli.analysis.effects.measures import Asked
-from attncli.analysis.effects.patching import Patching
-from attncli.analysis.effects.places import Chosen, most_heads
+from attncli.analysis.effects.ablation import Removal, choose_backend
+from attncli.analysis.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from
+from attncli.analysis.effects.measures import MeasureRequest
+from attncli.analysis.effects.patching import PatchRequest
+from attncli.analysis.effects.places import HeadSelection, most_heads
 from attncli.analysis.target import target_id
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
 from attncli.inputs.token_name import find_span, refuse_unknown
@@ -57,13 +57,21 @@ def ablate(
     from attncli.analysis.ablate import ablate_document
 
     tokens = model.encode(text)
-    cut = None if link is None else Link(_span(tokens, link[0], unknown), _span(tokens, link[1], unknown))
+    cut_link = None if link is None else CutLink(_span(tokens, link[0], unknown), _span(tokens, link[1], unknown))
     where = None if query is None else _span(tokens, query, unknown)
-    asked = Asked.of(
-        model, tokens, measures, query=where, usual=None if cut is None else cut.queries, target=target, every=every
+    request = MeasureRequest.of(
+        model,
+        tokens,
+        measures,
+        query=where,
+        usual=None if cut_link is None else cut_link.queries,
+        target=target,
+        every=every,
     )
-    removal = Removal(_chosen(model.spec, layers, heads), _by(model, by, reference), cut, together, baseline, top)
-    return ablate_document(model, text, tokens, removal, asked, memory=memory)
+    removal = Removal(
+        _select_heads(model.spec, layers, heads), _by(model, by, reference), cut_link, together, baseline, top
+    )
+    return ablate_document(model, text, tokens, removal, request, memory=memory)
 
 
 def logits(
@@ -84,9 +92,9 @@ def logits(
     from attncli.analysis.logits import logits_document
 
     tokens = model.encode(text)
-    at = len(tokens) - 1 if query is None else _span(tokens, query, unknown)[-1]
+    position = len(tokens) - 1 if query is None else _span(tokens, query, unknown)[-1]
     ids = [None if name is None else target_id(model, name) for name in (target, versus)]
-    return logits_document(model, text, tokens, at, ids[0], ids[1])
+    return logits_document(model, text, tokens, position, ids[0], ids[1])
 
 
 def patch(
@@ -111,11 +119,11 @@ def patch(
     from attncli.analysis.patch import patch_document
 
     tokens = [model.encode(text) for text in (clean, corrupt)]
-    patching = Patching.of(
+    patching = PatchRequest.of(
         model,
         tokens[0],
-        _chosen(model.spec, layers, heads),
-        at=(place for name in at or () for place in _span(tokens[0], name, unknown)),
+        _select_heads(model.spec, layers, heads),
+        positions=(place for name in at or () for place in _span(tokens[0], name, unknown)),
         query=None if query is None else _span(tokens[0], query, unknown),
         target=target,
         versus=versus,
@@ -129,9 +137,9 @@ def _by(model: Model, by: str, reference: str | Sequence[str] | None) -> By:
         case "zero" if not texts:
             return ByZero()
         case "mean":
-            return ByMean(means_of(ready(model, model.encode(text), []) for text in texts) if texts else None)
+            return ByMean(means_of(choose_backend(model, model.encode(text), []) for text in texts) if texts else None)
         case "resample" if len(texts) == 1:
-            return resampled(ready(model, model.encode(texts[0]), []))
+            return resample_from(choose_backend(model, model.encode(texts[0]), []))
         case _:
             raise UsageError(
                 f"by is {by!r} with {len(texts)} reference texts",
@@ -139,12 +147,12 @@ def _by(model: Model, by: str, reference: str | Sequence[str] | None) -> By:
             )
 
 
-def _chosen(spec: Spec, layers: Selection, heads: Selection) -> Chosen:
-    return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
+def _select_heads(spec: Spec, layers: Selection, heads: Selection) -> HeadSelection:
+    return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
 
 
-def _span(tokens: Sequence[Token], name: str, unknown: bool) -> tuple[int, ...]:
-    found = find_span(tokens, name)
-    if not unknown:
-        refuse_unknown(tokens, found, name)
-    return tuple(range(found.first, found.stop))
+def _span(tokens: Sequence[Token], name: str, allow_unknown: bool) -> tuple[int, ...]:
+    span = find_span(tokens, name)
+    if not allow_unknown:
+        refuse_unknown(tokens, span, name)
+    return tuple(range(span.first, span.stop))

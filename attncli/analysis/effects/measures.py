@@ -47,24 +47,24 @@ class Reader(Protocol):
     target: int | None
 
     @property
-    def unchanged(self) -> Readings:
+    def baseline(self) -> Readings:
         """The numbers of a run that is the own one, [1]."""
 
     def read(self, after: Array) -> Readings:
         """The numbers of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
 
 
-class Reading(Protocol):
+class SweepReading(Protocol):
     """What is read off, and where."""
 
     def rows(self, count: int) -> slice:
         """The tokens of a text of `count` whose last vectors are needed."""
 
-    def reader(self, model: Model, backend: Backend, own: Array, first: int) -> Reader:
-        """Ready to read. own: what leaves the last layer of the text's own run, [token, width], from token `first`."""
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
+        """Ready to read. hidden: what leaves the last layer of the text's own run, [token, width], from token `first`."""
 
 
-class Asked(Struct, frozen=True):
+class MeasureRequest(Struct, frozen=True):
     """What is measured, and where.
 
     at: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
@@ -73,7 +73,7 @@ class Asked(Struct, frozen=True):
     """
 
     measures: tuple[Measure, ...]
-    at: tuple[int, ...]
+    positions: tuple[int, ...]
     position: int
     target: int | None = None
     every: bool = False
@@ -90,7 +90,7 @@ class Asked(Struct, frozen=True):
         usual: Sequence[int] | None,
         target: str | None,
         every: bool,
-    ) -> Asked:
+    ) -> MeasureRequest:
         """What is asked of a text by these names. query: the tokens to measure at; None for the last one's prediction
         and the vectors of `usual`, or where that is None too those of `measured_at`. target: as for `target_id`."""
         return cls(
@@ -109,7 +109,7 @@ class Asked(Struct, frozen=True):
 
     def rows(self, count: int) -> slice:
         """The tokens of a text of `count` whose last vectors are needed."""
-        places = set(self.at) if "vector" in self.measures else set()
+        places = set(self.positions) if "vector" in self.measures else set()
         if self.every and "logprob" in self.measures:
             places |= set(range(count))
         elif self.predicts:
@@ -118,49 +118,49 @@ class Asked(Struct, frozen=True):
             places.add(self.position)
         return slice(min(places), max(places) + 1)
 
-    def reader(self, model: Model, backend: Backend, own: Array, first: int) -> Reader:
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
         """A meter of these measures."""
-        return Meter(model, backend, self, own, first)
+        return Meter(model, backend, self, hidden, first)
 
 
 class Meter:
     """Measures branches against the own run. first: the number of the token that comes first in what it is given."""
 
-    def __init__(self, model: Model, backend: Backend, asked: Asked, own: Array, first: int) -> None:
-        self._model, self._backend, self._asked, self._first = model, backend, asked, first
+    def __init__(self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int) -> None:
+        self._model, self._backend, self._request, self._first = model, backend, request, first
         self._weights = model.store.outer(backend)
-        vectors = self._finished(own[None])
+        vectors = self._apply_final_norm(hidden[None])
         self.vector = self._pooled(vectors)[0]
-        self.target = asked.target
-        self._own: Floats | None = None
+        self.target = request.target
+        self._log_probabilities: Floats | None = None
         self._loss: float | None = None
-        if asked.every and "logprob" in asked.measures:
-            self._loss = float(self._every(own[None])[0])
-        if "kl" in asked.measures or ("logprob" in asked.measures and not asked.every):
-            self._own = self.log_probabilities(own[None][:, asked.position - first])[0]
-            self.target = int(self._own.argmax()) if asked.target is None else asked.target
+        if request.every and "logprob" in request.measures:
+            self._loss = float(self._every(hidden[None])[0])
+        if "kl" in request.measures or ("logprob" in request.measures and not request.every):
+            self._log_probabilities = self.log_probabilities(hidden[None][:, request.position - first])[0]
+            self.target = int(self._log_probabilities.argmax()) if request.target is None else request.target
 
     def read(self, after: Array) -> Readings:
         """The measures of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
-        asked, found = self._asked, Readings()
-        if "vector" in asked.measures:
-            found |= turned(self.vector, self._pooled(self._finished(after)))
-        if self._own is not None:
-            parts = list(self._portions(after[:, asked.position - self._first]))
-            if "logprob" in asked.measures and not asked.every:
-                gain = [log[:, self.target] - self._own[self.target] for log in parts]
-                found["logprob"] = np.concatenate(gain)
-            if "kl" in asked.measures:
-                found["kl"] = np.concatenate([divergence(self._own, log) for log in parts])
+        request, readings = self._request, Readings()
+        if "vector" in request.measures:
+            readings |= vector_change(self.vector, self._pooled(self._apply_final_norm(after)))
+        if self._log_probabilities is not None:
+            parts = list(self._portions(after[:, request.position - self._first]))
+            if "logprob" in request.measures and not request.every:
+                gain = [log[:, self.target] - self._log_probabilities[self.target] for log in parts]
+                readings["logprob"] = np.concatenate(gain)
+            if "kl" in request.measures:
+                readings["kl"] = np.concatenate([divergence(self._log_probabilities, log) for log in parts])
         if self._loss is not None:
-            found["logprob"] = self._every(after) - self._loss
-        return {name: found[name] for name in readings_of(asked.measures)}
+            readings["logprob"] = self._every(after) - self._loss
+        return {name: readings[name] for name in readings_of(request.measures)}
 
     @property
-    def unchanged(self) -> Readings:
+    def baseline(self) -> Readings:
         """The measures of a run that is the own one, [1]."""
         nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
-        names = readings_of(self._asked.measures)
+        names = readings_of(self._request.measures)
         return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}
 
     def log_probabilities(self, hidden: Array) -> Floats:
@@ -173,40 +173,46 @@ class Meter:
 
     def _every(self, after: Array) -> Floats:
         """The mean log-probability of the tokens that do follow, of each branch."""
-        following = np.asarray(self._asked.following)
+        following = np.asarray(self._request.following)
         count, width = len(following), after.shape[-1]
         flat = after[:, :count].reshape((-1, width))
-        wanted = np.tile(following, after.shape[0])
+        next_tokens = np.tile(following, after.shape[0])
         picks = [
-            self._followed(flat[first : first + VECTORS_AT_ONCE], wanted[first : first + VECTORS_AT_ONCE])
-            for first in range(0, len(wanted), VECTORS_AT_ONCE)
+            self._next_log_probabilities(
+                flat[first : first + VECTORS_AT_ONCE], next_tokens[first : first + VECTORS_AT_ONCE]
+            )
+            for first in range(0, len(next_tokens), VECTORS_AT_ONCE)
         ]
         return np.concatenate(picks).reshape(after.shape[0], count).mean(1)
 
-    def _followed(self, hidden: Array, wanted: np.ndarray[Any, Any]) -> Floats:
+    def _next_log_probabilities(self, hidden: Array, next_tokens: np.ndarray[Any, Any]) -> Floats:
         """log p of one next token of each vector, [row]; the vocabulary is gone through in portions.
 
         The sum of exponentials is kept relative to the largest logit so far.
         """
-        vocabulary, rows = self._model.spec.vocabulary, np.arange(len(wanted))
-        step = max(LOGITS_AT_ONCE // len(wanted), 1)
-        largest, total, own = np.full(len(wanted), -np.inf), np.zeros(len(wanted)), np.zeros(len(wanted))
+        vocabulary, rows = self._model.spec.vocabulary, np.arange(len(next_tokens))
+        step = max(LOGITS_AT_ONCE // len(next_tokens), 1)
+        largest, total, token_logits = (
+            np.full(len(next_tokens), -np.inf),
+            np.zeros(len(next_tokens)),
+            np.zeros(len(next_tokens)),
+        )
         for first in range(0, vocabulary, step):
             part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
-            here = (wanted >= first) & (wanted < first + part.shape[1])
-            own[here] = part[rows[here], wanted[here] - first]
+            here = (next_tokens >= first) & (next_tokens < first + part.shape[1])
+            token_logits[here] = part[rows[here], next_tokens[here] - first]
             above = np.maximum(largest, part.max(-1))
             total = total * np.exp(largest - above) + np.exp(part - above[:, None]).sum(-1)
             largest = above
-        found: Floats = own - largest - np.log(total)
-        return found
+        log_probabilities: Floats = token_logits - largest - np.log(total)
+        return log_probabilities
 
-    def _finished(self, after: Array) -> Array:
+    def _apply_final_norm(self, after: Array) -> Array:
         return finish(self._model.spec, self._weights, self._backend, after)
 
-    def _pooled(self, finished: Array) -> Floats:
-        rows = [place - self._first for place in self._asked.at if place >= self._first]
-        wide = np.asarray(self._backend.numpy(finished[:, min(rows) : max(rows) + 1]), np.float64)
+    def _pooled(self, vectors: Array) -> Floats:
+        rows = [place - self._first for place in self._request.positions if place >= self._first]
+        wide = np.asarray(self._backend.numpy(vectors[:, min(rows) : max(rows) + 1]), np.float64)
         mean: Floats = wide[:, [row - min(rows) for row in rows]].mean(1)
         return mean
 
@@ -233,30 +239,30 @@ def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
         yield hidden[start : start + step]
 
 
-def turned(x: Floats, others: Floats) -> Readings:
+def vector_change(x: Floats, others: Floats) -> Readings:
     """1 − cos(x, x′) as ½‖x̂ − x̂′‖², which loses no digits near 0, and ‖x − x′‖/‖x‖. x: [width]; others: [branch,
     width]."""
     # both by the same sum, so that equal vectors are 0 apart, bit for bit
     (length,), lengths = np.linalg.norm(x[None], axis=-1), np.linalg.norm(others, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.linalg.norm(x / length - others / lengths[:, None], axis=-1)
-        moved = np.linalg.norm(others - x, axis=-1) / length
+        relative_size = np.linalg.norm(others - x, axis=-1) / length
     return {
         "cosine": np.where((length > 0) & (lengths > 0), apart**2 / 2, np.nan),
-        "norm": np.where(length > 0, moved, np.nan),
+        "norm": np.where(length > 0, relative_size, np.nan),
     }
 
 
 def log_softmax(scores: Floats) -> Floats:
     """Logarithms of the shares of exp(scores) over the last axis."""
     lower = scores - scores.max(-1, keepdims=True)
-    found: Floats = lower - np.log(np.exp(lower).sum(-1, keepdims=True))
-    return found
+    log_probabilities: Floats = lower - np.log(np.exp(lower).sum(-1, keepdims=True))
+    return log_probabilities
 
 
-def divergence(own: Floats, others: Floats) -> Floats:
+def divergence(log_probabilities: Floats, changed_log_probabilities: Floats) -> Floats:
     """KL(p ‖ p′) in nats from logarithms: own [vocabulary], others [branch, vocabulary]; at least 0."""
-    share = np.exp(own)
+    share = np.exp(log_probabilities)
     with np.errstate(invalid="ignore"):
-        terms = np.where(share > 0, share * (own - others), 0.0)
+        terms = np.where(share > 0, share * (log_probabilities - changed_log_probabilities), 0.0)
     return np.maximum(terms.sum(-1), 0.0)

@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.effects.ablation import ready, refuse_foreign, refuse_hashed, refuse_least
-from attncli.analysis.effects.changes import mixed_of, putting, same_length
+from attncli.analysis.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
+from attncli.analysis.effects.changes import mixed_of, put_values, same_length
 from attncli.analysis.effects.measures import (
     Reader,
     Readings,
@@ -24,9 +24,9 @@ from attncli.analysis.effects.measures import (
     portions,
     refuse_overflow,
 )
-from attncli.analysis.effects.places import Chosen, Place, measured_at, places
-from attncli.analysis.effects.sweep import Plan, Text, sweep
-from attncli.analysis.effects.sweep_memory import room
+from attncli.analysis.effects.places import HeadAddress, HeadSelection, measured_at, places
+from attncli.analysis.effects.sweep import SweepPlan, SweepText, sweep
+from attncli.analysis.effects.sweep_memory import memory_budget
 from attncli.analysis.target import target_id
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
@@ -35,12 +35,12 @@ from attncli.inputs.token import Token
 from attncli.models.model import Model
 from attncli.models.run import finish
 
-Measured = Literal["logit difference", "log probability", "cosine"]
+PatchMeasure = Literal["logit difference", "log probability", "cosine"]
 LEAST = 1e-6
 """Texts whose measures differ by less have no difference to carry."""
 
 
-class Patching(Struct, frozen=True):
+class PatchRequest(Struct, frozen=True):
     """What is put in, and what is measured.
 
     at: the tokens that get the clean text's. measured: "logit difference" of `target` and `versus` and "log
@@ -48,10 +48,10 @@ class Patching(Struct, frozen=True):
     clean text's. Logits are those before a soft cap.
     """
 
-    chosen: Chosen
-    at: tuple[int, ...]
+    selection: HeadSelection
+    positions: tuple[int, ...]
     query: tuple[int, ...]
-    measured: Measured
+    measure: PatchMeasure
     target: int | None = None
     versus: int | None = None
 
@@ -60,32 +60,32 @@ class Patching(Struct, frozen=True):
         cls,
         model: Model,
         clean: Sequence[Token],
-        chosen: Chosen,
+        selection: HeadSelection,
         *,
-        at: Iterable[int],
+        positions: Iterable[int],
         query: Sequence[int] | None,
         target: str | None,
         versus: str | None,
-    ) -> Patching:
-        """What is asked of a text by these names. at: none for all tokens. query: None for the last token where a
+    ) -> PatchRequest:
+        """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where a
         target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
         if versus is not None and target is None:
             raise UsageError("versus is taken from a target", expected="a target as well")
         last = len(clean) - 1
         usual = measured_at(model.spec, len(clean)) if target is None else (last,)
         return cls(
-            chosen,
-            tuple(sorted(set(at))) or tuple(range(last + 1)),
+            selection,
+            tuple(sorted(set(positions))) or tuple(range(last + 1)),
             usual if query is None else tuple(query),
             "cosine" if target is None else "log probability" if versus is None else "logit difference",
             *(None if name is None else target_id(model, name) for name in (target, versus)),
         )
 
 
-class Patched(Struct, frozen=True, eq=False):
+class PatchResult(Struct, frozen=True, eq=False):
     """The share that each head recovers: 0 as in the corrupt text, 1 as in the clean one; beyond both is possible."""
 
-    recovered: Sequence[tuple[Place, float]]
+    recovered_shares: Sequence[tuple[HeadAddress, float]]
     clean: float
     corrupt: float
     backend: Backend
@@ -95,11 +95,11 @@ def patch(
     model: Model,
     clean: Sequence[Token],
     corrupt: Sequence[Token],
-    patching: Patching,
+    patching: PatchRequest,
     *,
     memory: int | None = None,
-    told: Callable[[float], None] = lambda share: None,
-) -> Patched:
+    progress: Callable[[float], None] = lambda share: None,
+) -> PatchResult:
     """Put each head's part of the clean run into the corrupt one, one head at a time.
 
     Raises InputError for texts of different length or without a difference; as `remove` besides.
@@ -107,41 +107,41 @@ def patch(
     refuse_foreign(model)
     refuse_hashed(model)
     same_length(clean, corrupt, "the corrupt one")
-    found = places(model.spec, patching.chosen)
-    text = ready(model, corrupt, found)
-    predicts = patching.measured != "cosine"
+    head_places = places(model.spec, patching.selection)
+    text = choose_backend(model, corrupt, head_places)
+    predicts = patching.measure != "cosine"
     refuse_least(text, memory, predicts=predicts)
     mixed, last = mixed_of(replace(text, tokens=clean))
     refuse_overflow(text.backend, last)
-    asked = _Asked(patching, _vector(text, last, patching.query))
-    first = asked.rows(text.count).start
-    goal = float(asked.reader(model, text.backend, last[asked.rows(text.count)], first).unchanged["m"][0])
-    plan = Plan(found, putting(text, mixed, patching.at), start=min(patching.at))
-    space = room(model.spec, text.count, len(found), text.backend.dtype, memory, predicts=predicts)
-    swept = sweep(text, plan, asked, space, told=told)
-    own = float(swept.reader.unchanged["m"][0])
-    if not abs(goal - own) >= LEAST:
+    request = _PatchReading(patching, _vector(text, last, patching.query))
+    first = request.rows(text.count).start
+    goal = float(request.reader(model, text.backend, last[request.rows(text.count)], first).baseline["m"][0])
+    plan = SweepPlan(head_places, put_values(text, mixed, patching.positions), start=min(patching.positions))
+    space = memory_budget(model.spec, text.count, len(head_places), text.backend.dtype, memory, predicts=predicts)
+    swept = sweep(text, plan, request, space, on_progress=progress)
+    corrupt_value = float(swept.reader.baseline["m"][0])
+    if not abs(goal - corrupt_value) >= LEAST:
         raise InputError(
-            f"both texts give the same: {goal:.6g} and {own:.6g}",
+            f"both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
             expected=f"measures that differ by {LEAST:g} or more, so that there is a difference to carry",
             hint="another --target, --versus or --query, or texts that differ",
         )
-    shares = ((swept.readings["m"][:, 0] - own) / (goal - own)).tolist()
-    return Patched(list(zip(found, shares, strict=True)), goal, own, text.backend)
+    shares = ((swept.readings["m"][:, 0] - corrupt_value) / (goal - corrupt_value)).tolist()
+    return PatchResult(list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend)
 
 
-class _Asked(Struct, frozen=True, eq=False):
+class _PatchReading(Struct, frozen=True, eq=False):
     """What is read off. clean: the clean text's vector, [width]."""
 
-    patching: Patching
+    patching: PatchRequest
     clean: Floats
 
     def rows(self, count: int) -> slice:
-        query = self.patching.query if self.patching.measured == "cosine" else self.patching.query[-1:]
+        query = self.patching.query if self.patching.measure == "cosine" else self.patching.query[-1:]
         return slice(min(query), max(query) + 1)
 
-    def reader(self, model: Model, backend: Backend, own: Array, first: int) -> Reader:
-        return _Recovery(model, backend, self, own, first)
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
+        return _Recovery(model, backend, self, hidden, first)
 
 
 class _Recovery:
@@ -149,46 +149,46 @@ class _Recovery:
 
     target: int | None = None
 
-    def __init__(self, model: Model, backend: Backend, asked: _Asked, own: Array, first: int) -> None:
-        self._model, self._backend, self._asked, self._first = model, backend, asked, first
-        self._own = self.read(own[None])
+    def __init__(self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int) -> None:
+        self._model, self._backend, self._request, self._first = model, backend, request, first
+        self._baseline = self.read(hidden[None])
 
     @property
-    def unchanged(self) -> Readings:
-        return self._own
+    def baseline(self) -> Readings:
+        return self._baseline
 
     def read(self, after: Array) -> Readings:
-        patching = self._asked.patching
-        if patching.measured == "cosine":
-            text = Text(self._model, (), self._backend)
+        patching = self._request.patching
+        if patching.measure == "cosine":
+            text = SweepText(self._model, (), self._backend)
             vectors = np.stack(
                 [_vector(text, part, patching.query, self._first) for part in map(after.__getitem__, range(len(after)))]
             )
-            lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._asked.clean)
+            lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return {"m": vectors @ self._asked.clean / lengths}
+                return {"m": vectors @ self._request.clean / lengths}
         hidden = after[:, patching.query[-1] - self._first]
-        uncapped = self._model
-        head = uncapped.spec.head
-        if head is not None and patching.measured == "logit difference":
-            uncapped = replace(uncapped, spec=replace(uncapped.spec, head=replace(head, softcap=None)))
-        parts = [next_logits(uncapped, self._backend, part) for part in portions(hidden, uncapped.spec.vocabulary)]
+        model = self._model
+        head = model.spec.head
+        if head is not None and patching.measure == "logit difference":
+            model = replace(model, spec=replace(model.spec, head=replace(head, softcap=None)))
+        parts = [next_logits(model, self._backend, part) for part in portions(hidden, model.spec.vocabulary)]
         return {"m": np.concatenate([self._of(part) for part in parts])}
 
     def _of(self, logits: Floats) -> Floats:
-        patching = self._asked.patching
+        patching = self._request.patching
         assert patching.target is not None
-        if patching.measured == "log probability":
-            found: Floats = log_softmax(logits)[:, patching.target]
-            return found
+        if patching.measure == "log probability":
+            log_probabilities: Floats = log_softmax(logits)[:, patching.target]
+            return log_probabilities
         assert patching.versus is not None
         difference: Floats = logits[:, patching.target] - logits[:, patching.versus]
         return difference
 
 
-def _vector(text: Text, after: Array, query: Sequence[int], first: int = 0) -> Floats:
+def _vector(text: SweepText, after: Array, query: Sequence[int], first: int = 0) -> Floats:
     """The mean of some tokens' vectors after the final norm. after: [token, width], from token `first`."""
     backend, spec = text.backend, text.model.spec
-    finished = finish(spec, text.model.store.outer(backend), backend, after)
-    mean: Floats = np.asarray(backend.numpy(finished), np.float64)[[at - first for at in query]].mean(0)
+    vectors = finish(spec, text.model.store.outer(backend), backend, after)
+    mean: Floats = np.asarray(backend.numpy(vectors), np.float64)[[position - first for position in query]].mean(0)
     return mean

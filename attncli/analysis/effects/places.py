@@ -17,7 +17,7 @@ READ = 2
 """Keys that a first query may see in a text that is read from left to right: with two, it sees one."""
 
 
-class Place(Struct, frozen=True):
+class HeadAddress(Struct, frozen=True):
     """One head: of which layer's attention, over the text itself or over another one."""
 
     layer: int
@@ -25,7 +25,7 @@ class Place(Struct, frozen=True):
     head: int
 
 
-class Chosen(Struct, frozen=True):
+class HeadSelection(Struct, frozen=True):
     """Which heads. layers, heads: their numbers; pairs: (layer, head) besides, where some are named together."""
 
     layers: Collection[int]
@@ -37,9 +37,9 @@ class Chosen(Struct, frozen=True):
         return (layer, head) in self.pairs if self.pairs else layer in self.layers and head in self.heads
 
 
-def everything(spec: Spec) -> Chosen:
+def everything(spec: Spec) -> HeadSelection:
     """All heads of all layers."""
-    return Chosen(range(len(spec.blocks)), range(most_heads(spec)))
+    return HeadSelection(range(len(spec.blocks)), range(most_heads(spec)))
 
 
 def most_heads(spec: Spec) -> int:
@@ -57,21 +57,21 @@ def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
     return [("self", block.attention), *([("cross", block.cross)] if block.cross is not None else [])]  # type: ignore[list-item]
 
 
-def places(spec: Spec, chosen: Chosen) -> list[Place]:
+def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
     """The heads chosen, by layer, self before cross, by number. Raises InputError where there are none."""
-    check("layer", sorted(set(chosen.layers)), len(spec.blocks))
-    found = [
-        Place(layer, kind, head)
+    check("layer", sorted(set(selection.layers)), len(spec.blocks))
+    addresses = [
+        HeadAddress(layer, kind, head)
         for layer, block in enumerate(spec.blocks)
         for kind, attention in attentions(block)
         for head in range(attention.heads)
-        if chosen.has(layer, head)
+        if selection.has(layer, head)
     ]
-    if not found:
+    if not addresses:
         raise InputError(
             "no head is chosen", expected=f"heads 0 to {most_heads(spec) - 1} of layers 0 to {len(spec.blocks) - 1}"
         )
-    return found
+    return addresses
 
 
 def reads_on(spec: Spec) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from attncli.analysis.effects.measures import Reader, Reading, Readings, refuse_overflow
-from attncli.analysis.effects.places import Place, may_ask_some, may_start_late
-from attncli.analysis.effects.sweep_memory import Room
+from attncli.analysis.effects.measures import Reader, Readings, SweepReading, refuse_overflow
+from attncli.analysis.effects.places import HeadAddress, may_ask_some, may_start_late
+from attncli.analysis.effects.sweep_memory import MemoryBudget
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
@@ -30,11 +30,11 @@ Change = Callable[[LayerTrace, Weights, Kind], Numbers]
 """What each head of an attention would mix after the change, [head, token, v_dim], given its layer's own trace."""
 Joint = Callable[[LayerTrace], Interventions]
 """Every change of a layer at once."""
-Variants = Callable[[Place, Numbers, Numbers], Numbers]
+Variants = Callable[[HeadAddress, Numbers, Numbers], Numbers]
 """Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim]."""
 
 
-class Text(Struct, frozen=True, eq=False):
+class SweepText(Struct, frozen=True, eq=False):
     """A text on its model, ready to be run. backend: what it is computed in."""
 
     model: Model
@@ -57,13 +57,13 @@ class Text(Struct, frozen=True, eq=False):
         )
 
 
-class Plan(Struct, frozen=True, eq=False):
+class SweepPlan(Struct, frozen=True, eq=False):
     """What is changed. places: one head at a time, each by `change`; as: the variants run of each, and how many.
 
     start: the first token that changes. joint: every change at once, None for no such run.
     """
 
-    places: Sequence[Place]
+    places: Sequence[HeadAddress]
     change: Change
     variants: Variants = field(default=lambda place, own, other: other[None])
     many: int = 1
@@ -71,7 +71,7 @@ class Plan(Struct, frozen=True, eq=False):
     joint: Joint | None = None
 
 
-class Swept(Struct, frozen=True, eq=False):
+class SweepResult(Struct, frozen=True, eq=False):
     """What a sweep found. readings: by measure, [place, variant]; together: of the run with every change, [1]; None
     without; reader: what the own run was like."""
 
@@ -81,49 +81,49 @@ class Swept(Struct, frozen=True, eq=False):
 
 
 def sweep(
-    text: Text,
-    plan: Plan,
-    asked: Reading,
-    room: Room,
+    text: SweepText,
+    plan: SweepPlan,
+    reading: SweepReading,
+    budget: MemoryBudget,
     *,
-    see: Callable[[LayerTrace], None] = lambda trace: None,
-    told: Callable[[float], None] = lambda share: None,
-) -> Swept:
-    """Change one head at a time and measure. see: is handed each layer's own trace, with its weights. told: the share
+    on_trace: Callable[[LayerTrace], None] = lambda trace: None,
+    on_progress: Callable[[float], None] = lambda share: None,
+) -> SweepResult:
+    """Change one head at a time and measure. on_trace: is handed each layer's own trace, with its weights. on_progress: the share
     done."""
-    spec, rows = text.model.spec, asked.rows(text.count)
-    some = may_ask_some(spec)
+    spec, rows = text.model.spec, reading.rows(text.count)
+    rows_only = may_ask_some(spec)
     late = min(plan.start, rows.start) if may_start_late(spec) else 0
     entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
-    readings = _Collected(len(plan.places), plan.many)
+    readings = _SweepReadings(len(plan.places), plan.many)
     together: Readings | None = None
     reader: Reader | None = None
-    groups = list(room.groups(plan.places, plan.many)) or [[]]
+    groups = list(budget.groups(plan.places, plan.many)) or [[]]
     for number, group in enumerate(groups):
-        leaver = _Leaver(text, group, plan, room.at_once, see if number == 0 else None)
-        progress = _Progress(told, number, len(groups), group, len(spec.blocks))
+        leaver = _Leaver(text, group, plan, budget.at_once, on_trace if number == 0 else None)
+        progress = _Progress(on_progress, number, len(groups), group, len(spec.blocks))
         first = group[0].layer if number else 0
         trunk = Trunk(
             spec, text.model.store, text.backend, text.context(frozenset(("weights",) if number == 0 else ())),
-            first, late, rows if some else None, room.at_once, plan.joint if number == 0 else None,
+            first, late, rows if rows_only else None, budget.at_once, plan.joint if number == 0 else None,
         )  # fmt: skip
 
-        def kept(layer: int, hidden: Array, progress: _Progress = progress) -> None:
+        def on_layer(layer: int, hidden: Array, progress: _Progress = progress) -> None:
             entering[layer] = hidden
-            progress.reached(layer)
+            progress.report_layer(layer)
 
-        grown = grow(trunk, entering[first], leaver.leave, kept)
+        branched = grow(trunk, entering[first], leaver.leave, on_layer)
         if reader is None:
-            own = grown.own if some else grown.own[rows]
-            refuse_overflow(text.backend, own)
-            reader = asked.reader(text.model, text.backend, own, rows.start)
-            if grown.joint is not None:
-                together = reader.read(grown.joint[None] if some else grown.joint[None][:, rows])
+            own_hidden = branched.hidden if rows_only else branched.hidden[rows]
+            refuse_overflow(text.backend, own_hidden)
+            reader = reading.reader(text.model, text.backend, own_hidden, rows.start)
+            if branched.joint is not None:
+                together = reader.read(branched.joint[None] if rows_only else branched.joint[None][:, rows])
         here = slice(rows.start - late, rows.stop - late)
-        readings.add(leaver.ran, [reader.read(part if some else part[:, here]) for part in grown.branches])
+        readings.add(leaver.ran, [reader.read(part if rows_only else part[:, here]) for part in branched.branches])
     assert reader is not None
-    told(1.0)
-    return Swept(readings.found(reader.unchanged), together, reader)
+    on_progress(1.0)
+    return SweepResult(readings.result(reader.baseline), together, reader)
 
 
 class _Leaver:
@@ -134,15 +134,22 @@ class _Leaver:
     """
 
     def __init__(
-        self, text: Text, group: Sequence[Place], plan: Plan, at_once: int, see: Callable[[LayerTrace], None] | None
+        self,
+        text: SweepText,
+        group: Sequence[HeadAddress],
+        plan: SweepPlan,
+        at_once: int,
+        on_trace: Callable[[LayerTrace], None] | None,
     ) -> None:
-        self._backend, self._plan, self._at_once, self._see = text.backend, plan, at_once, see
-        self._group = {key: list(found) for key, found in groupby(group, key=lambda place: (place.layer, place.kind))}
+        self._backend, self._plan, self._at_once, self._on_trace = text.backend, plan, at_once, on_trace
+        self._group = {
+            key: list(head_places) for key, head_places in groupby(group, key=lambda place: (place.layer, place.kind))
+        }
         self.ran: list[bool] = []
 
     def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[Leaving]:
-        if self._see is not None:
-            self._see(trace)
+        if self._on_trace is not None:
+            self._on_trace(trace)
         kinds: tuple[Kind, ...] = ("self", "cross")
         for kind in kinds:
             places = self._group.get((trace.layer, kind), [])
@@ -150,17 +157,17 @@ class _Leaver:
                 continue
             of = trace if kind == "self" else trace.cross
             assert of is not None
-            own = self._backend.numpy(of.stages["mixed"])
-            idle = _idle(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *own.shape[::2])
-            other = self._plan.change(trace, weights, kind)
+            head_values = self._backend.numpy(of.stages["mixed"])
+            idle = _idle(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
+            replacement = self._plan.change(trace, weights, kind)
             waiting: list[Numbers] = []
             for place in places:
-                for values in self._plan.variants(place, own[place.head], other[place.head]):
-                    same = np.array_equal(values, own[place.head], equal_nan=True)
+                for values in self._plan.variants(place, head_values[place.head], replacement[place.head]):
+                    same = np.array_equal(values, head_values[place.head], equal_nan=True)
                     differs = not (same or idle[place.head])
                     self.ran.append(differs)
                     if differs:
-                        whole = own.copy()
+                        whole = head_values.copy()
                         whole[place.head] = values
                         waiting.append(whole)
                     if len(waiting) == self._at_once:
@@ -174,13 +181,13 @@ def _idle(projection: Array | None, heads: int, width: int) -> np.ndarray[Any, n
     """Whether each head's columns of W_O, [out, head·v_dim], are all 0."""
     if projection is None:
         return np.zeros(heads, bool)
-    gone: np.ndarray[Any, np.dtype[np.bool_]] = np.asarray(
+    is_idle: np.ndarray[Any, np.dtype[np.bool_]] = np.asarray(
         [not bool((projection[:, head * width : (head + 1) * width] != 0).any()) for head in range(heads)]
     )
-    return gone
+    return is_idle
 
 
-class _Collected:
+class _SweepReadings:
     """Readings of branches as they come, put where their places are."""
 
     def __init__(self, places: int, variants: int) -> None:
@@ -192,11 +199,11 @@ class _Collected:
         self._ran += ran
         self._parts += parts
 
-    def found(self, unchanged: Readings) -> Readings:
-        """By measure [place, variant]. unchanged: the measures of what was not run, [1]."""
+    def result(self, baseline: Readings) -> Readings:
+        """By measure [place, variant]. baseline: the measures of what was not run, [1]."""
         ran = np.asarray(self._ran, bool)
         whole: Readings = {}
-        for name, value in unchanged.items():
+        for name, value in baseline.items():
             column: Floats = np.full(ran.shape, value[0])
             if self._parts:
                 column[ran] = np.concatenate([part[name] for part in self._parts])
@@ -207,14 +214,14 @@ class _Collected:
 class _Progress(Struct, frozen=True):
     """The share done of sweeps that begin at different layers."""
 
-    told: Callable[[float], None]
+    progress: Callable[[float], None]
     number: int
     groups: int
-    group: Sequence[Place]
+    group: Sequence[HeadAddress]
     layers: int
 
-    def reached(self, layer: int) -> None:
+    def report_layer(self, layer: int) -> None:
         """Layer `layer` begins: what is done grows with the square of how many branches go along."""
         first = self.group[0].layer if self.group else 0
         share = ((layer - first) / max(self.layers - first, 1)) ** 2
-        self.told((self.number + share) / self.groups)
+        self.progress((self.number + share) / self.groups)

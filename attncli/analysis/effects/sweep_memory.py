@@ -9,10 +9,10 @@ from typing import assert_never
 from msgspec import Struct
 
 from attncli.analysis.effects.measures import LOGITS_AT_ONCE
-from attncli.analysis.effects.places import Place, attentions
+from attncli.analysis.effects.places import HeadAddress, attentions
 from attncli.arrays.backend import SCORE_ITEM
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
-from attncli.models.estimate import Work, estimate, seconds_of, work_of
+from attncli.models.estimate import ComputeWork, estimate, seconds_of, work_of
 
 ROWS_AT_ONCE = 1024
 """Vectors that one matrix product takes: more of them make it no faster."""
@@ -24,7 +24,7 @@ SHARE = 0.5
 """How much of the memory given is for the vectors of branches that wait; the rest is for those that run."""
 
 
-class Room(Struct, frozen=True):
+class MemoryBudget(Struct, frozen=True):
     """How branches fit. at_once: how many run together. waiting: how many may have left and wait for the next layer.
     bytes: what the sweep takes at the peak, besides the program itself."""
 
@@ -32,38 +32,40 @@ class Room(Struct, frozen=True):
     waiting: int
     bytes: int
 
-    def groups(self, places: Sequence[Place], variants: int) -> Iterator[list[Place]]:
+    def groups(self, places: Sequence[HeadAddress], variants: int) -> Iterator[list[HeadAddress]]:
         """The places by sweeps, in order; each begins at the layer of its first place."""
         size = max(self.waiting // variants, 1)
         for start in range(0, len(places), size):
             yield list(places[start : start + size])
 
 
-def room(spec: Spec, count: int, branches: int, dtype: str, memory: int | None, *, predicts: bool = False) -> Room:
+def memory_budget(
+    spec: Spec, count: int, branches: int, dtype: str, memory: int | None, *, predicts: bool = False
+) -> MemoryBudget:
     """The room that `branches` branches of a text of `count` tokens have in `memory` bytes, None for any amount.
 
     predicts: whether next tokens are measured, which takes the output head and a portion of logits. At least one branch
     at a time runs, whatever the memory: `least` tells what that takes.
     """
     item = SCORE_ITEM[dtype]
-    one = count * spec.d_model * item
+    branch_bytes = count * spec.d_model * item
     running = running_bytes(spec, count, dtype)
     base = _base(spec, count, dtype) + (_head(spec, dtype) if predicts else 0)
-    wished = max(min(-(-ROWS_AT_ONCE // count), branches), 1)
+    most_at_once = max(min(-(-ROWS_AT_ONCE // count), branches), 1)
     if memory is None:
-        return Room(wished, max(branches, 1), base + wished * running + branches * one)
+        return MemoryBudget(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
     free = max(memory - base, 0)
-    at_once = max(min(int(free * SHARE) // running, wished), 1)
-    waiting = max(min((free - at_once * running) // one, branches), 1)
-    return Room(at_once, waiting, base + at_once * running + waiting * one)
+    at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
+    waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
+    return MemoryBudget(at_once, waiting, base + at_once * running + waiting * branch_bytes)
 
 
 def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
     """Bytes that a sweep takes that runs one branch at a time. predicts: as of `room`."""
-    return room(spec, count, 1, dtype, 0, predicts=predicts).bytes
+    return memory_budget(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
 
-class Foretold(Struct, frozen=True):
+class SweepCost(Struct, frozen=True):
     """What measuring effects will take: how many branches, rough seconds, bytes at the peak besides the program."""
 
     branches: int
@@ -72,8 +74,15 @@ class Foretold(Struct, frozen=True):
 
 
 def foretell(
-    spec: Spec, count: int, places: Sequence[Place], dtype: str, memory: int, *, predicts: bool = False, draws: int = 0
-) -> Foretold:
+    spec: Spec,
+    count: int,
+    places: Sequence[HeadAddress],
+    dtype: str,
+    memory: int,
+    *,
+    predicts: bool = False,
+    draws: int = 0,
+) -> SweepCost:
     """What a sweep over these places takes for a text of `count` tokens in `memory` bytes. predicts: as of `room`.
 
     draws: how many random changes follow, for the heads that are compared with them: which those are is not known yet,
@@ -83,7 +92,7 @@ def foretell(
     if draws:
         seconds += seconds_of(sweep_work(spec, count, places, 1), dtype) * draws / len(places)
     widest = max(len(places), draws)
-    return Foretold(len(places), seconds, room(spec, count, widest, dtype, memory, predicts=predicts).bytes)
+    return SweepCost(len(places), seconds, memory_budget(spec, count, widest, dtype, memory, predicts=predicts).bytes)
 
 
 def running_bytes(spec: Spec, count: int, dtype: str) -> int:
@@ -95,9 +104,9 @@ def running_bytes(spec: Spec, count: int, dtype: str) -> int:
 
 def _base(spec: Spec, count: int, dtype: str) -> int:
     """What the own run takes, one layer's weights, and what enters each layer."""
-    own = estimate(spec, count, kept=2, dtype=dtype).peak
+    run_bytes = estimate(spec, count, kept_stages=2, dtype=dtype).peak
     layer = max(work_of(spec, [block], count).weights for block in spec.blocks)
-    return own + (layer + len(spec.blocks) * count * spec.d_model) * SCORE_ITEM[dtype]
+    return run_bytes + (layer + len(spec.blocks) * count * spec.d_model) * SCORE_ITEM[dtype]
 
 
 def _head(spec: Spec, dtype: str) -> int:
@@ -110,8 +119,8 @@ def _inner(block: Block) -> int:
     match block.mlp:
         case Mlp(width):
             return width
-        case Experts(_, chosen, width):
-            return chosen * width
+        case Experts(_, per_token, width):
+            return per_token * width
         case None:
             return 0
         case _:
@@ -120,24 +129,26 @@ def _inner(block: Block) -> int:
 
 def _heads_wide(block: Block) -> int:
     return sum(
-        2 * one.heads * (one.head_dim + one.v_dim) + 2 * one.kv_heads * (one.head_dim + one.v_dim)
-        for _, one in attentions(block)
+        2 * attention.heads * (attention.head_dim + attention.v_dim)
+        + 2 * attention.kv_heads * (attention.head_dim + attention.v_dim)
+        for _, attention in attentions(block)
     )
 
 
-def sweep_work(spec: Spec, count: int, places: Sequence[Place], variants: int) -> Work:
+def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress], variants: int) -> ComputeWork:
     """What there is to compute for these places: each one's branches go through its own layer and those above."""
     layers = [work_of(spec, [block], count) for block in spec.blocks]
-    each = [
-        Work(0, sum(one.products for one in layers[at:]), sum(one.scores for one in layers[at:]))
-        for at in range(len(layers))
+    rest_of_run = [
+        ComputeWork(0, sum(work.products for work in layers[layer:]), sum(work.scores for work in layers[layer:]))
+        for layer in range(len(layers))
     ]
-    own = work_of(spec, spec.blocks, count)
+    whole_run = work_of(spec, spec.blocks, count)
     branches = [
-        (each[layer], variants * len(list(group))) for layer, group in groupby(places, key=lambda place: place.layer)
+        (rest_of_run[layer], variants * len(list(group)))
+        for layer, group in groupby(places, key=lambda place: place.layer)
     ]
-    return Work(
-        own.weights,
-        own.products + sum(one.products * times for one, times in branches),
-        own.scores + sum(one.scores * times for one, times in branches),
+    return ComputeWork(
+        whole_run.weights,
+        whole_run.products + sum(work.products * times for work, times in branches),
+        whole_run.scores + sum(work.scores * times for work, times in branches),
     )

@@ -25,7 +25,7 @@ from attncli.analysis.words import unknown_notes
 from attncli.errors import InputError
 
 SURE = 0.95
-Head = tuple[AttentionKind, int, int]
+HeadKey = tuple[AttentionKind, int, int]
 
 
 def student(freedom: float) -> float:
@@ -67,14 +67,14 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
     if not documents:
         raise InputError("there is no text", expected="at least one line")
     first = documents[0]
-    rows: dict[Head, list[EffectRow]] = {}
+    rows: dict[HeadKey, list[EffectRow]] = {}
     for document in documents:
         for row in document.effects:
             rows.setdefault((row.attention, row.layer, row.head), []).append(row)
     names = readings_of(first.measures)
     effects = [
-        MeanEffect(attention=kind, layer=layer, head=head, measures=_means(found, names))
-        for (kind, layer, head), found in rows.items()
+        MeanEffect(attention=kind, layer=layer, head=head, measures=_means(head_rows, names))
+        for (kind, layer, head), head_rows in rows.items()
     ]
     effects.sort(key=lambda effect: -abs(mean_of(effect, names[0])))
     return EffectsDocument(
@@ -95,23 +95,28 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
 def _warnings(documents: Sequence[AblateDocument]) -> list[str]:
     """The warnings of all texts, each once; of unknown words how many texts hold some."""
     notes = [unknown_notes(document.text, tokens_of(document.tokens)) for document in documents]
-    own = (
-        said for document, note in zip(documents, notes, strict=True) for said in document.warnings if said not in note
+    document_warnings = (
+        warning
+        for document, note in zip(documents, notes, strict=True)
+        for warning in document.warnings
+        if warning not in note
     )
     count = sum(map(bool, notes))
-    told = [f"{count} of {len(documents)} texts hold words that are unknown to this model"] if count else []
-    return [*dict.fromkeys(own), *told]
+    count_notes = [f"{count} of {len(documents)} texts hold words that are unknown to this model"] if count else []
+    return [*dict.fromkeys(document_warnings), *count_notes]
 
 
 def mean_of(effect: MeanEffect, name: Reading) -> float:
     """A head's mean of one reading; 0 where no text defines it."""
-    found = effect.measures.mean(name)
-    return 0.0 if found is None else found.mean
+    interval_of_reading = effect.measures.mean(name)
+    return 0.0 if interval_of_reading is None else interval_of_reading.mean
 
 
 def _means(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]) -> MeanMeasures:
     values = {name: [reading_of(row, name) for row in rows] for name in names}
-    return MeanMeasures(**{name: interval([one for one in held if one is not None]) for name, held in values.items()})
+    return MeanMeasures(
+        **{name: interval([value for value in readings if value is not None]) for name, readings in values.items()}
+    )
 
 
 def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str, str]) -> DifferenceDocument:
@@ -137,12 +142,14 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
     )
 
 
-def _intervals(document: EffectsDocument, name: Reading) -> dict[Head, Interval]:
-    found = {(one.attention, one.layer, one.head): one.measures.mean(name) for one in document.effects}
-    return {key: value for key, value in found.items() if value is not None}
+def _intervals(document: EffectsDocument, name: Reading) -> dict[HeadKey, Interval]:
+    intervals = {
+        (effect.attention, effect.layer, effect.head): effect.measures.mean(name) for effect in document.effects
+    }
+    return {key: value for key, value in intervals.items() if value is not None}
 
 
-def _different(key: Head, a: Interval, b: Interval) -> DifferentHead:
+def _different(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
     """Source of the interval: Welch, The generalization of Student's problem, 1947."""
     apart = b.mean - a.mean
     errors = [None if side.high is None else (side.high - side.mean) / student(side.texts - 1) for side in (a, b)]

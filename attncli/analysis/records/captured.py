@@ -11,44 +11,46 @@ from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
-from attncli.analysis.tensors import Captured
+from attncli.analysis.tensors import CapturedTensors
 from attncli.arrays.backend import choose
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 
 
 def captured_record(
-    arrays: Captured, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
+    arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
     """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
     all."""
     backend = arrays.backend
-    queries, keys = numbered(int(arrays.q.shape[-2])), numbered(int(arrays.k.shape[-2]))
+    queries, keys = numbered_tokens(int(arrays.q.shape[-2])), numbered_tokens(int(arrays.k.shape[-2]))
     sides = Sides(queries, queries if len(queries) == len(keys) else keys)
-    held = {name: np.asarray(backend.numpy(trace.stages[name])) for name in ("weights", "masked", "capped", "biased")}
-    lead = held["weights"].shape[:-3]
+    stage_arrays = {
+        name: np.asarray(backend.numpy(trace.stages[name])) for name in ("weights", "masked", "capped", "biased")
+    }
+    lead = stage_arrays["weights"].shape[:-3]
     # the types of the arithmetic itself: scores of low precision were made from wider products
-    held["q"], held["k"] = (
-        np.broadcast_to(found, (*lead, *found.shape[-3:]))
-        for found in (np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k))
+    stage_arrays["q"], stage_arrays["k"] = (
+        np.broadcast_to(head_records, (*lead, *head_records.shape[-3:]))
+        for head_records in (np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k))
     )
 
     # what is held is on the CPU by now
     numpy = backend if backend.name == "numpy" else choose("numpy", device=None, dtype="float32")
 
-    def found() -> Iterator[HeadRecord]:
+    def head_records() -> Iterator[HeadRecord]:
         for layer, place in enumerate(np.ndindex(lead)):
-            chosen = selected(heads, held["weights"].shape[-3])
-            stages = {name: array[place] for name, array in held.items()}
-            made = LayerRecords(numpy, layer, sides, chosen, leave_out=())
-            feed_whole(numpy, made, stages, None)
-            yield from made.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
+            head_numbers = numbers_of(heads, stage_arrays["weights"].shape[-3])
+            stages = {name: array[place] for name, array in stage_arrays.items()}
+            records = LayerRecords(numpy, layer, sides, head_numbers, leave_out=())
+            feed_whole(numpy, records, stages, None)
+            yield from records.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
 
     name = PurePath(document.file).name
-    return RunRecord(name, name, sides, document.model, document.attention, found(), document.warnings)
+    return RunRecord(name, name, sides, document.model, document.attention, head_records(), document.warnings)
 
 
-def numbered(count: int) -> list[Token]:
+def numbered_tokens(count: int) -> list[Token]:
     """Tokens that are only known by their places."""
     return [Token(index, str(index), None, None, None) for index in range(count)]

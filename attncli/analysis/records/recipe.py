@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.records.whole_numbers import Fixed, Floats
+from attncli.analysis.records.whole_numbers import FixedPoint, Floats
 from attncli.analysis.visible_keys import Bools, Ints
 
 Roots16 = np.ndarray[Any, np.dtype[np.uint16]]
 
 
-class Products(Struct, frozen=True, eq=False):
+class QueryKeyRecipe(Struct, frozen=True, eq=False):
     """Queries and keys as they enter q·kᵀ; the weights are exp(score − lse), 0 where hidden.
 
     q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that share one.
@@ -21,8 +21,8 @@ class Products(Struct, frozen=True, eq=False):
     bias: what is added to the score of query i and key j, at j − i + queries − 1; None for nothing.
     """
 
-    q: Fixed | Floats
-    k: Fixed | Floats
+    q: FixedPoint | Floats
+    k: FixedPoint | Floats
     group: int
     lse: Floats
     bias: Floats | None
@@ -51,7 +51,7 @@ class Absent(Struct, frozen=True):
     """The weights are not kept; the record has the pooled map, the metrics and the strongest links."""
 
 
-Recipe: TypeAlias = Products | Exact | Roots | Absent
+Recipe: TypeAlias = QueryKeyRecipe | Exact | Roots | Absent
 
 
 def roots(weights: Floats) -> Roots:
@@ -59,13 +59,13 @@ def roots(weights: Floats) -> Roots:
     return Roots(np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 65535).astype(np.uint16))
 
 
-def numbers(kept: Fixed | Floats) -> Floats:
+def numbers(matrix: FixedPoint | Floats) -> Floats:
     """A matrix that is kept either way, as float32."""
-    return kept.numbers() if isinstance(kept, Fixed) else kept
+    return matrix.numbers() if isinstance(matrix, FixedPoint) else matrix
 
 
-def made_again(recipe: Products, rows: Ints, seen: Bools | None) -> Floats:
-    """The weights of these query rows from a recipe, float32 [row, key]. seen: booleans [row, key], None where nothing
+def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None) -> Floats:
+    """The weights of these query rows from a recipe, float32 [row, key]. visibility: booleans [row, key], None where nothing
     is hidden.
 
     Source: the softmax written with its row's log-sum-exp, as in Dao et al., FlashAttention, 2022.
@@ -79,4 +79,4 @@ def made_again(recipe: Products, rows: Ints, seen: Bools | None) -> Floats:
     lse = recipe.lse[rows][:, None]
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.where(np.isneginf(lse), np.float32(0), np.exp(scores - lse))
-    return weights if seen is None else np.where(seen, weights, np.float32(0))
+    return weights if visibility is None else np.where(visibility, weights, np.float32(0))

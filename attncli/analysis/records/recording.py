@@ -8,7 +8,7 @@ from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.words import identities
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -29,15 +29,15 @@ class Recording:
 
     def __init__(self, model: Model, tokens: Sequence[Token], heads: Selection = EVERY, *, exact: bool = False) -> None:
         self._model, self._heads, self._exact = model, heads, exact
-        shown = list(tokens)
-        self.sides = Sides(shown, shown, names=identities(tokens, None))
+        token_list = list(tokens)
+        self.sides = Sides(token_list, token_list, names=identities(tokens, None))
         self._layers: dict[int, LayerRecords] = {}
-        self._found: list[HeadRecord] = []
+        self._records: list[HeadRecord] = []
 
-    def taken(self) -> Iterator[HeadRecord]:
+    def take_records(self) -> Iterator[HeadRecord]:
         """The records that are there, which are let go."""
-        found, self._found = self._found, []
-        yield from found
+        records, self._records = self._records, []
+        yield from records
 
     def trace(
         self,
@@ -47,7 +47,7 @@ class Recording:
         heads: Selection = EVERY,
         keep: Collection[str] = (),
         rows: int | None = None,
-        see: Callable[[int, str, RowBlock], None] | None = None,
+        on_block: Callable[[int, str, RowBlock], None] | None = None,
     ) -> Iterator[LayerTrace]:
         """The layers asked for, as `Model.trace` gives them; records of all of them are there when they are."""
         model = self._model
@@ -55,26 +55,26 @@ class Recording:
         def both(layer: int, kind: str, block: RowBlock) -> None:
             if kind == "self":
                 feed(model.backend, self._layer(layer), block)
-            if see is not None:
-                see(layer, kind, block)
+            if on_block is not None:
+                on_block(layer, kind, block)
 
-        needed = WHOLE if rows is None else STAGES
+        stage_names = WHOLE if rows is None else STAGES
         for trace in model.trace(
-            tokens, layers=layers, keep={*keep, *needed}, rows=rows, see=None if rows is None else both
+            tokens, layers=layers, keep={*keep, *stage_names}, rows=rows, on_block=None if rows is None else both
         ):
             if rows is None:
                 feed_whole(model.backend, self._layer(trace.layer), trace.stages, None)
             attention = model.spec.blocks[trace.layer].attention
             terms = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
-            self._found += self._layers.pop(trace.layer).records(terms)
+            self._records += self._layers.pop(trace.layer).records(terms)
             yield model.only(trace, heads)
 
     def _layer(self, layer: int) -> LayerRecords:
         if layer not in self._layers:
             model = self._model
-            chosen = selected(self._heads, model.spec.blocks[layer].attention.heads)
-            leave_out = kinds_left_out(self.sides.keys, learned=model.identity.source == "checkpoint")
+            head_numbers = numbers_of(self._heads, model.spec.blocks[layer].attention.heads)
+            leave_out = kinds_left_out(self.sides.keys, is_learned=model.identity.source == "checkpoint")
             self._layers[layer] = LayerRecords(
-                model.backend, layer, self.sides, chosen, leave_out=leave_out, exact=self._exact
+                model.backend, layer, self.sides, head_numbers, leave_out=leave_out, exact=self._exact
             )
         return self._layers[layer]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.cross import Texts, cross_traces
+from attncli.analysis.cross import CrossTexts, cross_traces
 from attncli.analysis.document import attention_part, model_part, notes
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
 from attncli.analysis.links import kinds_left_out
@@ -15,7 +15,7 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.words import Words, identities, merged_words, unknown_notes
-from attncli.arrays.selection import EVERY, Selection, selected
+from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import Block
@@ -63,15 +63,15 @@ def run_record(
     blocks = model.spec.blocks
     recording = Recording(model, tokens, heads, exact=exact)
 
-    def see(layer: int, kind: str, block: RowBlock) -> None:
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
         if kind == "self" and progress is not None:
-            progress((layer + block.stop / len(tokens)) / (max(selected(layers, len(blocks))) + 1))
+            progress((layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1))
 
-    def found() -> Iterator[HeadRecord]:
-        for _ in recording.trace(tokens, layers=layers, rows=_rows(blocks, len(tokens)), see=see):
-            yield from recording.taken()
+    def head_records() -> Iterator[HeadRecord]:
+        for _ in recording.trace(tokens, layers=layers, rows=_rows(blocks, len(tokens)), on_block=on_block):
+            yield from recording.take_records()
 
-    return replace(recorded_run(model, text, recording, name=name), heads=found())
+    return replace(recorded_run(model, text, recording, name=name), heads=head_records())
 
 
 def recordable(model: Model, *, words: bool) -> bool:
@@ -88,7 +88,7 @@ def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "
         recording.sides,
         model_part(model),
         computing,
-        recording.taken(),
+        recording.take_records(),
         notes(model, text, recording.sides.queries),
     )
 
@@ -100,44 +100,44 @@ def _whole_record(
     name: str,
     layers: Selection,
     heads: Selection,
-    merged: Words | None,
+    word_groups: Words | None,
 ) -> RunRecord:
     """A run whose weights are needed whole."""
-    shown = list(tokens if merged is None else merged.words)
-    sides = Sides(shown, shown, names=identities(tokens, merged))
-    leave_out = kinds_left_out((*sides.queries, *sides.keys), learned=model.identity.source == "checkpoint")
+    row_tokens = list(tokens if word_groups is None else word_groups.words)
+    sides = Sides(row_tokens, row_tokens, names=identities(tokens, word_groups))
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), is_learned=model.identity.source == "checkpoint")
 
-    def found() -> Iterator[HeadRecord]:
+    def head_records() -> Iterator[HeadRecord]:
         for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
             attention = model.spec.blocks[trace.layer].attention
-            chosen = selected(heads, attention.heads)
-            made = LayerRecords(model.backend, trace.layer, sides, chosen, leave_out=leave_out)
-            feed_whole(model.backend, made, trace.stages, merged)
-            known = merged is None and attention.hashing is None
-            yield from made.records(
-                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if known else None
+            head_numbers = numbers_of(heads, attention.heads)
+            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, leave_out=leave_out)
+            feed_whole(model.backend, records, trace.stages, word_groups)
+            has_recipe = word_groups is None and attention.hashing is None
+            yield from records.records(
+                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if has_recipe else None
             )
 
     computing = attention_part(model, model.computing(len(tokens)))
-    return RunRecord(name, text, sides, model_part(model), computing, found(), notes(model, text, tokens))
+    return RunRecord(name, text, sides, model_part(model), computing, head_records(), notes(model, text, tokens))
 
 
-def cross_record(model: Model, texts: Texts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
+def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
     """A text that looks at another one, as `attn cross` runs it. layers, heads: which."""
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
-    leave_out = kinds_left_out((*sides.queries, *sides.keys), learned=model.identity.source == "checkpoint")
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), is_learned=model.identity.source == "checkpoint")
 
-    def found() -> Iterator[HeadRecord]:
+    def head_records() -> Iterator[HeadRecord]:
         for spec, trace in cross_traces(model, texts, layers, EVERY):
-            chosen = selected(heads, spec.heads)
-            made = LayerRecords(model.backend, trace.layer, sides, chosen, leave_out=leave_out)
-            feed_whole(model.backend, made, trace.stages, None)
-            yield from made.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
+            head_numbers = numbers_of(heads, spec.heads)
+            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, leave_out=leave_out)
+            feed_whole(model.backend, records, trace.stages, None)
+            yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
 
     attention = attention_part(side, side.computing(len(texts.queries)))
     warnings = [*model.warnings, *unknown_notes(texts.query, texts.queries), *unknown_notes(texts.key, texts.keys)]
-    return RunRecord("", texts.query, sides, model_part(side), attention, found(), warnings)
+    return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
 
 
 def _rows(blocks: Sequence[Block], count: int) -> int:

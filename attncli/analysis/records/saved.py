@@ -23,7 +23,7 @@ from attncli.analysis.documents.patch import PatchDocument
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.links import kinds_left_out
-from attncli.analysis.records.captured import numbered
+from attncli.analysis.records.captured import numbered_tokens
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recipe import Absent
@@ -34,18 +34,18 @@ from attncli.analysis.visible_keys import Bools
 from attncli.arrays.backend import choose
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
-Effects = AblateDocument | PatchDocument | LogitsDocument
-AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | Effects
+EffectDocuments = AblateDocument | PatchDocument | LogitsDocument
+AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | EffectDocuments
 NUMPY = choose("numpy", device=None, dtype="float32")
 
 
 def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
     """A file that `--save` wrote. document: the `attn.run/1` made of it."""
-    shown = tokens_of(document.tokens)
-    sides = Sides(shown, shown, names=identities_of(document, shown))
+    tokens = tokens_of(document.tokens)
+    sides = Sides(tokens, tokens, names=identities_of(document, tokens))
     attention, leave_out = document.attention, _left_out(sides, document.model)
 
-    def found() -> Iterator[HeadRecord]:
+    def head_records() -> Iterator[HeadRecord]:
         for layer in (part.layer for part in document.layers):
             prefix = f"layers.{layer}."
             stages = {
@@ -53,13 +53,15 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 for name, array in tensors.items()
                 if name.startswith(prefix)
             }
-            made = LayerRecords(NUMPY, layer, sides, range(len(stages["weights"])), leave_out=leave_out)
-            feed_whole(NUMPY, made, stages, None)
+            records = LayerRecords(NUMPY, layer, sides, range(len(stages["weights"])), leave_out=leave_out)
+            feed_whole(NUMPY, records, stages, None)
             scale, cap = attention.scale, attention.softcap
-            known = scale is not None and attention.hashing is UNSET
-            yield from made.records(arithmetic(NUMPY, stages, scale, cap) if known and scale is not None else None)
+            has_recipe = scale is not None and attention.hashing is UNSET
+            yield from records.records(
+                arithmetic(NUMPY, stages, scale, cap) if has_recipe and scale is not None else None
+            )
 
-    return _record(document, document.text, sides, found())
+    return _record(document, document.text, sides, head_records())
 
 
 def document_record(document: Document) -> RunRecord | None:
@@ -70,7 +72,7 @@ def document_record(document: Document) -> RunRecord | None:
     match document:
         case RunDocument():
             parts = [(part.layer, head) for part in document.layers for head in part.heads]
-            parts = parts or [(one.layer, one) for one in document.maps or ()]
+            parts = parts or [(map_part.layer, map_part) for map_part in document.maps or ()]
             rows = document.queries or None
         case HeadsDocument() | FindDocument():
             parts = [(head.layer, head) for head in document.heads]
@@ -88,7 +90,11 @@ def document_record(document: Document) -> RunRecord | None:
     match document:
         case TensorsDocument():
             # where a file lies on this machine is nothing for a page
-            text, queries, keys = PurePath(document.file).name, numbered(document.queries), numbered(document.keys)
+            text, queries, keys = (
+                PurePath(document.file).name,
+                numbered_tokens(document.queries),
+                numbered_tokens(document.keys),
+            )
             sides = Sides(queries, queries if len(keys) == len(queries) else keys)
         case CrossDocument():
             text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
@@ -102,19 +108,21 @@ def document_record(document: Document) -> RunRecord | None:
 def compared_records(document: CompareDocument) -> list[RunRecord]:
     """The two sides of a comparison, on the tokens that both have; a head's partner stands at the same place."""
 
-    def found(first: bool, sides: Sides) -> Iterator[HeadRecord]:
-        for one in document.heads:
-            place, values = (one.a, one.weights_a) if first else (one.b, one.weights_b)
+    def head_records(first: bool, sides: Sides) -> Iterator[HeadRecord]:
+        for compared_head in document.heads:
+            place, values = (
+                (compared_head.a, compared_head.weights_a) if first else (compared_head.b, compared_head.weights_b)
+            )
             weights = _single(values)
-            seen = np.isfinite(weights)
+            visibility = np.isfinite(weights)
             leave_out = _left_out(sides, (document.a, document.b)[not first].model)
-            yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), seen, leave_out)
+            yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), visibility, leave_out)
 
     records = []
-    for at, side in enumerate((document.a, document.b)):
-        shown = tokens_of([side.tokens[pair[at]] for pair in document.aligned])
-        sides = Sides(shown, shown)
-        heads = found(at == 0, sides)
+    for side_index, side in enumerate((document.a, document.b)):
+        tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])
+        sides = Sides(tokens, tokens)
+        heads = head_records(side_index == 0, sides)
         records.append(RunRecord(side.name, side.text, sides, side.model, side.attention, heads, document.warnings))
     return records
 
@@ -123,19 +131,19 @@ def _heads(
     document: AboutHeads, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
 ) -> Iterator[HeadRecord]:
     for layer, head in parts:
-        held = getattr(head, "weights", UNSET)
-        weights = None if held is UNSET else _single(held)
+        values = getattr(head, "weights", UNSET)
+        weights = None if values is UNSET else _single(values)
         pooled = (getattr(head, "pool", UNSET) or 1) > 1
         if weights is None or pooled or not len(weights):
-            yield _known(document, layer, head, sides, weights if pooled else None)
+            yield _links_record(document, layer, head, sides, weights if pooled else None)
             continue
         scores = getattr(head, "scores", UNSET)
-        seen = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(_single(scores))
+        visibility = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(_single(scores))
         if rows is not None:  # only some queries are held: the others are as if they saw nothing
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
-            whole[0, list(rows)], whole[1, list(rows)] = weights, seen
-            weights, seen = whole[0], whole[1] > 0
-        yield _of_weights(layer, head.head, sides, weights, seen, _left_out(sides, document.model))
+            whole[0, list(rows)], whole[1, list(rows)] = weights, visibility
+            weights, visibility = whole[0], whole[1] > 0
+        yield _of_weights(layer, head.head, sides, weights, visibility, _left_out(sides, document.model))
 
 
 def _single(values: Any) -> Floats:
@@ -146,26 +154,30 @@ def _single(values: Any) -> Floats:
 
 def _left_out(sides: Sides, model: ModelPart) -> Sequence[str]:
     """Which links the run itself left out."""
-    return kinds_left_out((*sides.queries, *sides.keys), learned=model.source == "checkpoint")
+    return kinds_left_out((*sides.queries, *sides.keys), is_learned=model.source == "checkpoint")
 
 
 def _of_weights(
-    layer: int, head: int, sides: Sides, weights: Floats, seen: Bools, leave_out: Sequence[str]
+    layer: int, head: int, sides: Sides, weights: Floats, visibility: Bools, leave_out: Sequence[str]
 ) -> HeadRecord:
-    """A head of which nothing but the weights is known, [query, key]. seen: what is not hidden, booleans of that
+    """A head of which nothing but the weights is known, [query, key]. visibility: what is not hidden, booleans of that
     shape. leave_out: which links do not count, as for `LayerRecords`."""
-    made = LayerRecords(NUMPY, layer, sides, [0], leave_out=leave_out)
-    masked = np.where(seen, np.float32(0), np.float32(-np.inf))
-    feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
-    return replace(next(made.records(None)), head=head)
+    records = LayerRecords(NUMPY, layer, sides, [0], leave_out=leave_out)
+    masked = np.where(visibility, np.float32(0), np.float32(-np.inf))
+    feed_whole(NUMPY, records, {"weights": weights[None], "masked": masked[None]}, None)
+    return replace(next(records.records(None)), head=head)
 
 
-def _known(document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None) -> HeadRecord:
+def _links_record(
+    document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None
+) -> HeadRecord:
     """A head of which no weights are held: its metrics, and the links that the document names."""
     links: list[tuple[int, int, float]] = []
     if isinstance(document, RunDocument | CrossDocument):
         links = [
-            (one.query, one.key, one.weight) for one in document.links if (one.layer, one.head) == (layer, head.head)
+            (link.query, link.key, link.weight)
+            for link in document.links
+            if (link.layer, link.head) == (layer, head.head)
         ]
     metrics: dict[str, float | None] = dict.fromkeys(METRICS)
     labels: Sequence[str] = ()
@@ -178,22 +190,24 @@ def _known(document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.
             pass
     if isinstance(head, HeadMetrics):
         links = [] if head.top_link is None else [(head.top_link.query, head.top_link.key, head.top_link.weight)]
-        metrics |= {name: found.value for name in METRICS if (found := head.metrics.get(name)) is not None}
+        metrics |= {name: metric.value for name in METRICS if (metric := head.metrics.get(name)) is not None}
         labels = head.labels or ()
     strongest = max((weight for *_, weight in links), default=0.0)
-    held = np.full((1, 1), strongest, np.float32) if small is None else small
-    return HeadRecord(layer, head.head, len(sides.keys), held, metrics, labels, links, None, Absent(), None, 0.0, 0)
+    map_values = np.full((1, 1), strongest, np.float32) if small is None else small
+    return HeadRecord(
+        layer, head.head, len(sides.keys), map_values, metrics, labels, links, None, Absent(), None, 0.0, 0
+    )
 
 
 def _looks(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
     """What a document of effects tells of where a head looks: the link that was cut, or what the token measured at
     looks at most. Nothing where several tokens are meant."""
-    cut, place = document.link, document.place
-    if cut is not None:
-        if cut.attention == "cross":  # its keys are another text's
+    cut_link, place = document.link, document.place
+    if cut_link is not None:
+        if cut_link.attention == "cross":  # its keys are another text's
             return []
-        if isinstance(cut.query, int) and isinstance(cut.key, int) and row.weight is not None:
-            return [(cut.query, cut.key, row.weight)]
+        if isinstance(cut_link.query, int) and isinstance(cut_link.key, int) and row.weight is not None:
+            return [(cut_link.query, cut_link.key, row.weight)]
         return []
     if row.looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
         return []

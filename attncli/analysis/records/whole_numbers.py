@@ -13,7 +13,7 @@ Codes = np.ndarray[Any, np.dtype[np.uint16]]
 STEPS = 65535
 
 
-class Fixed(Struct, frozen=True, eq=False):
+class FixedPoint(Struct, frozen=True, eq=False):
     """A matrix [row, dim] whose entry is low + step · code. low, step: float32 [dim]. codes: 0 to 65,535."""
 
     codes: Codes
@@ -25,9 +25,9 @@ class Fixed(Struct, frozen=True, eq=False):
         return self.low + self.step * self.codes.astype(np.float32)
 
 
-def fixed(values: Floats, steps: int = STEPS) -> Fixed:
+def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
     """A matrix [row, dim] of finite numbers on even steps from the least to the greatest of each dimension."""
     low = values.min(0)
     step = ((values.max(0) - low) / steps).astype(np.float32)
     codes = np.rint((values - low) / np.where(step > 0, step, 1))
-    return Fixed(np.clip(codes, 0, steps).astype(np.uint16), low, step)
+    return FixedPoint(np.clip(codes, 0, steps).astype(np.uint16), low, step)

@@ -31,9 +31,9 @@ class Global(Mask, frozen=True):
         return "global:" + ",".join(map(str, self.tokens))
 
     def english(self) -> str:
-        one = len(self.tokens) == 1
-        who = f"position {self.tokens[0]} sees" if one else f"positions {', '.join(map(str, self.tokens))} see"
-        return f"{who} every key and {'is' if one else 'are'} seen by every query; nothing else is visible"
+        single = len(self.tokens) == 1
+        subject = f"position {self.tokens[0]} sees" if single else f"positions {', '.join(map(str, self.tokens))} see"
+        return f"{subject} every key and {'is' if single else 'are'} seen by every query; nothing else is visible"
 
     def chinese(self) -> str:
         return f"位置 {'、'.join(map(str, self.tokens))} 能看到所有键，也被所有查询看到；其余不可见"

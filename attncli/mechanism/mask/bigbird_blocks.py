@@ -30,7 +30,7 @@ def blocks(count: int, random: int, seed: int) -> np.ndarray[Any, Any]:
     table[[0, -1], :] = table[:, [0, -1]] = True
     for block in range(1, count - 1):
         table[block, block - 1 : block + 2] = True
-        rest = [other for other in range(1, count - 1) if abs(other - block) > 1]
+        rest = [candidate for candidate in range(1, count - 1) if abs(candidate - block) > 1]
         for draw in integers(seed, f"bigbird\0{block}", min(random, len(rest))):
             table[block, rest.pop(int(draw) % len(rest))] = True
     return table

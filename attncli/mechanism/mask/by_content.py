@@ -53,8 +53,8 @@ class Hashed(Mask, frozen=True):
 
     def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
         """The buckets that q and k fall into. Leading axes are not supported: buckets belong to one text."""
-        shared = q.shape[0] // k.shape[0]
-        keys = backend.repeat(k, shared, 0) if shared > 1 else k
+        group_size = q.shape[0] // k.shape[0]
+        keys = backend.repeat(k, group_size, 0) if group_size > 1 else k
         rotations = backend.keep(directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets))
         return SameBucket(buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations), self)
 
@@ -116,8 +116,8 @@ class Given(Mask, frozen=True, eq=False):
         return f"按文件 {self.name} 所定（0 或 false = 遮住）"
 
     def sees(self, pairs: Pairs) -> Array:
-        found = pairs.backend.array(self.values)
-        return found[pairs.j] & pairs.all if found.ndim == 1 else found[..., pairs.row, pairs.j]
+        values = pairs.backend.array(self.values)
+        return values[pairs.j] & pairs.all if values.ndim == 1 else values[..., pairs.row, pairs.j]
 
     def reach(self, i: Ints, keys: int) -> Reach:
         return everywhere(i, keys, whole=False)

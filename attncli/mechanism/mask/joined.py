@@ -112,5 +112,5 @@ def both(*masks: Mask) -> Mask:
 
 
 def _most(parts: tuple[Mask, ...]) -> Literal["positions", "length", "vectors"]:
-    found = {part.depends_on() for part in parts}
-    return "vectors" if "vectors" in found else "length" if "length" in found else "positions"
+    dependencies = {part.depends_on() for part in parts}
+    return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"

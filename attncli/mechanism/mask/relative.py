@@ -110,8 +110,8 @@ class Window(Mask, frozen=True):
                 return "a query sees only itself (j = i)"
             case int(left), 0:
                 before = "the key" if left == 1 else f"the {left} keys"
-                kept = f"{left + 1} keys, its own included (i − {left} ≤ j ≤ i)"
-                return f"a query sees itself and {before} before it: {kept}"
+                key_range = f"{left + 1} keys, its own included (i − {left} ≤ j ≤ i)"
+                return f"a query sees itself and {before} before it: {key_range}"
             case left, right:
                 before, after = ("all keys" if side is None else many(side, "key") for side in (left, right))
                 low, high = "" if left is None else f"i − {left} ≤ ", "" if right is None else f" ≤ i + {right}"

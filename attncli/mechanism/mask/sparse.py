@@ -77,18 +77,18 @@ class BigBird(Mask, frozen=True):
         if list(numbers[:1]) == [0]:
             form = BigBird.spelling.form
             raise UsageError(f"mask {spec!r} has a 0 where none may be", expected=f"{form}, with BLOCK from 1")
-        size, random, drawn = (*numbers, *(64, 3, seed)[len(numbers) :])
-        return BigBird(size, random, drawn)
+        size, random, block_seed = (*numbers, *(64, 3, seed)[len(numbers) :])
+        return BigBird(size, random, block_seed)
 
     def spec(self) -> str:
-        said = f"bigbird:{self.size},{self.random},{self.seed}"
-        return said if self.longest is None else f"{said} beyond {self.longest}"
+        text = f"bigbird:{self.size},{self.random},{self.seed}"
+        return text if self.longest is None else f"{text} beyond {self.longest}"
 
     def english(self) -> str:
         others = many(self.random, "seeded random block")
-        drawn = f", the first, the last and {others}" if self.random else ", the first and the last"
+        far_blocks = f", the first, the last and {others}" if self.random else ", the first and the last"
         return (
-            f"blocks of {self.size}: a query's block sees itself, its neighbours{drawn}; everything up to "
+            f"blocks of {self.size}: a query's block sees itself, its neighbours{far_blocks}; everything up to "
             f"{self._whole} tokens"
         )
 
@@ -108,8 +108,8 @@ class BigBird(Mask, frozen=True):
             return pairs.all
         blocks = bigbird_blocks.blocks(-(-pairs.keys // self.size), self.random, self.seed)
         inside = (pairs.i >= 0) & (pairs.i < pairs.keys)
-        at = pairs.backend.where(inside, pairs.i, 0) // self.size
-        return inside & pairs.backend.array(blocks)[at, pairs.j // self.size]
+        query_block = pairs.backend.where(inside, pairs.i, 0) // self.size
+        return inside & pairs.backend.array(blocks)[query_block, pairs.j // self.size]
 
     def reach(self, i: Ints, keys: int) -> Reach:
         return everywhere(i, keys, whole=keys <= self._whole)

@@ -18,5 +18,5 @@ def family(model_type: str) -> Family | None:
     """The family of a `model_type`; None for one that has no file here."""
     if model_type not in MODEL_TYPES:
         return None
-    found: Family = import_module(f"attncli.models.families.{model_type.replace('-', '_')}").FAMILY
-    return found
+    definition: Family = import_module(f"attncli.models.families.{model_type.replace('-', '_')}").FAMILY
+    return definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bert
 from attncli.models.family import Family, Names, Shared
 
@@ -33,12 +33,12 @@ NAMES = Names(
 
 FIXED = {
     **bert.FIXED,
-    "num_hidden_groups": Fixed(1, "some layers would have weights of their own"),
-    "inner_group_num": Fixed(1, "each layer would have several parts"),
-    "net_structure_type": Fixed(0, "layers would be put together otherwise"),
-    "num_memory_blocks": Fixed(0, "layers would have memories besides"),
-    "gap_size": Fixed(0, "layers would be left out"),
-    "down_scale_factor": Fixed(1, "layers would be narrower"),
+    "num_hidden_groups": FixedValue(1, "some layers would have weights of their own"),
+    "inner_group_num": FixedValue(1, "each layer would have several parts"),
+    "net_structure_type": FixedValue(0, "layers would be put together otherwise"),
+    "num_memory_blocks": FixedValue(0, "layers would have memories besides"),
+    "gap_size": FixedValue(0, "layers would be left out"),
+    "down_scale_factor": FixedValue(1, "layers would be narrower"),
 }
 
 

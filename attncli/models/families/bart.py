@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
 
@@ -61,14 +61,14 @@ DECODER = replace(
 )
 
 FIXED = {
-    "is_decoder": Fixed(False, "the file would hold one side"),
-    "is_encoder_decoder": Fixed(True, "the file would hold one side"),
-    "normalize_before": Fixed(False, "norms would come before each part"),
-    "add_final_layer_norm": Fixed(False, "a norm would follow the last layer"),
-    "normalize_embedding": Fixed(True, "the embedding would have no norm"),
-    "extra_pos_embeddings": Fixed(2, "positions would start at another row"),
-    "static_position_embeddings": Fixed(False, "positions would be sinusoidal"),
-    "add_bias_logits": Fixed(False, "logits would have a bias"),
+    "is_decoder": FixedValue(False, "the file would hold one side"),
+    "is_encoder_decoder": FixedValue(True, "the file would hold one side"),
+    "normalize_before": FixedValue(False, "norms would come before each part"),
+    "add_final_layer_norm": FixedValue(False, "a norm would follow the last layer"),
+    "normalize_embedding": FixedValue(True, "the embedding would have no norm"),
+    "extra_pos_embeddings": FixedValue(2, "positions would start at another row"),
+    "static_position_embeddings": FixedValue(False, "positions would be sinusoidal"),
+    "add_bias_logits": FixedValue(False, "logits would have a bias"),
 }
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
 
@@ -35,9 +35,9 @@ NAMES = Names(
 )
 
 FIXED = {
-    "position_embedding_type": Fixed("absolute", "relative positions would enter the scores"),
-    "is_decoder": Fixed(False, "a decoder would see only earlier tokens"),
-    "add_cross_attention": Fixed(False, "cross-attention would be added to each layer"),
+    "position_embedding_type": FixedValue("absolute", "relative positions would enter the scores"),
+    "is_decoder": FixedValue(False, "a decoder would see only earlier tokens"),
+    "add_cross_attention": FixedValue(False, "cross-attention would be added to each layer"),
 }
 
 

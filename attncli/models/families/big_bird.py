@@ -28,11 +28,11 @@ def spec(config: Config) -> Spec:
     scaled = config.flag("rescale_embeddings", default=False)
     biased = config.flag("use_bias", default=True)
     size = config.whole("block_size", default=64)
-    drawn = config.whole("num_random_blocks", default=3, least=0)
+    random_blocks = config.whole("num_random_blocks", default=3, least=0)
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
         base = bert.decoding(config, base)
     else:
-        blocks = (replace(block, attention=by_blocks(block.attention, size, drawn)) for block in base.blocks)
+        blocks = (replace(block, attention=by_blocks(block.attention, size, random_blocks)) for block in base.blocks)
         base = replace(base, blocks=tuple(blocks))
     return replace(
         base,
@@ -43,11 +43,13 @@ def spec(config: Config) -> Spec:
     )
 
 
-def by_blocks(attention: Attention, size: int, drawn: int) -> Attention:
-    """The attention by blocks of a size. drawn: how many more than those in their places."""
-    longest = (5 + 2 * drawn) * size
+def by_blocks(attention: Attention, size: int, random_blocks: int) -> Attention:
+    """The attention by blocks of a size. random_blocks: how many more than those in their places."""
+    longest = (5 + 2 * random_blocks) * size
     near: Mask = BigBird(size, 0, 0, longest)
-    return replace(attention, mask=near, position=FirstBlockAgain(drawn, size, longest) if drawn else None)
+    return replace(
+        attention, mask=near, position=FirstBlockAgain(random_blocks, size, longest) if random_blocks else None
+    )
 
 
 FAMILY = Family(spec, bert.NAMES, fixed=bert.FIXED)

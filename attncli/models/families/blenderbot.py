@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Embedding, Norm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bart, mbart
 from attncli.models.family import Family
 
 FIXED = {
     **mbart.FIXED,
-    "normalize_embedding": Fixed(False, "the embedding would have a norm"),
-    "extra_pos_embeddings": Fixed(0, "positions would start at another row"),
-    "layernorm_variant": Fixed("prelayernorm", "norms would come after each part"),
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "extra_pos_embeddings": FixedValue(0, "positions would start at another row"),
+    "layernorm_variant": FixedValue("prelayernorm", "norms would come after each part"),
 }
 
 

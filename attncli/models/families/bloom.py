@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Grouped, Names
 
 NAMES = Names(
@@ -28,9 +28,9 @@ NAMES = Names(
 )
 
 FIXED = {
-    "offset_alibi": Fixed(100, "positions would be counted in another way"),
-    "n_inner": Fixed(None, "the feed-forward part would have another width"),
-    "apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm"),
+    "offset_alibi": FixedValue(100, "positions would be counted in another way"),
+    "n_inner": FixedValue(None, "the feed-forward part would have another width"),
+    "apply_residual_connection_post_layernorm": FixedValue(False, "the residual would start after the norm"),
 }
 
 

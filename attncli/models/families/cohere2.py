@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Norm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import cohere, llama
 from attncli.models.family import Family
-from attncli.models.layer_types import LOCAL, layer_types, masked
+from attncli.models.layer_types import LOCAL, layer_mask, layer_types
 from attncli.models.rotary import rope
 
 FIXED = {
-    "use_qk_norm": Fixed(False, "queries and keys would be normed"),
-    "use_parallel_block": Fixed(True, "the parts would come one after the other"),
-    "use_gated_activation": Fixed(True, "the feed-forward part would have no gate"),
-    "use_embedding_sharing": Fixed(True, "the output head would have a matrix of its own"),
-    "position_embedding_type": Fixed("rope_gptj", "positions would enter otherwise"),
-    "rotary_pct": Fixed(1.0, "a share of each head would be rotated"),
-    "order_of_interleaved_layers": Fixed("local_attn_first", "other layers would have the window"),
+    "use_qk_norm": FixedValue(False, "queries and keys would be normed"),
+    "use_parallel_block": FixedValue(True, "the parts would come one after the other"),
+    "use_gated_activation": FixedValue(True, "the feed-forward part would have no gate"),
+    "use_embedding_sharing": FixedValue(True, "the output head would have a matrix of its own"),
+    "position_embedding_type": FixedValue("rope_gptj", "positions would enter otherwise"),
+    "rotary_pct": FixedValue(1.0, "a share of each head would be rotated"),
+    "order_of_interleaved_layers": FixedValue("local_attn_first", "other layers would have the window"),
 }
 
 
@@ -33,7 +33,7 @@ def spec(config: Config) -> Spec:
         llama.block(
             config,
             position=position if kind == LOCAL else None,
-            mask=masked(config, kind, window),
+            mask=layer_mask(config, kind, window),
             norms={"attn.in": norm},
             parallel=True,
         )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.mechanism.spec import Convolution, Disentangled, Norm, Position, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import bert
 from attncli.models.family import Family, Shared
@@ -37,7 +37,7 @@ NAMES = replace(
 )
 
 FIXED = {
-    "embedding_size": Fixed(None, "the token table would have a width of its own"),
+    "embedding_size": FixedValue(None, "the token table would have a width of its own"),
 }
 
 WAYS = ("c2p", "p2c")
@@ -79,16 +79,16 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
 
 def _ways(config: Config) -> list[str]:
     """Which of content and position meet, besides content and content."""
-    told = config.get("pos_att_type") or []
-    found = [way.strip() for way in told.lower().split("|")] if isinstance(told, str) else told
-    if not isinstance(found, list) or any(way not in WAYS for way in found):
-        raise InputError(f"config.json sets pos_att_type to {told!r}", where=config.where, expected=" and ".join(WAYS))
-    return found
+    value = config.get("pos_att_type") or []
+    ways = [way.strip() for way in value.lower().split("|")] if isinstance(value, str) else value
+    if not isinstance(ways, list) or any(way not in WAYS for way in ways):
+        raise InputError(f"config.json sets pos_att_type to {value!r}", where=config.where, expected=" and ".join(WAYS))
+    return ways
 
 
 def _position(config: Config, base: Spec, ways: list[str]) -> Position:
     buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest(config)
-    shared = config.flag("share_att_key", default=False)
+    shares_keys = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
     told = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
     if not told or told - {"none", "layer_norm"}:
@@ -105,14 +105,14 @@ def _position(config: Config, base: Spec, ways: list[str]) -> Position:
         furthest if buckets > 0 else None,
         asks="c2p" in ways,
         answers="p2c" in ways,
-        own=not shared,
+        own=not shares_keys,
         norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if "layer_norm" in told else None,
     )
 
 
 def _furthest(config: Config) -> int:
-    told = config.whole("max_relative_positions", default=-1, least=-1)
-    return told if told >= 1 else config.whole("max_position_embeddings", default=512)
+    distance = config.whole("max_relative_positions", default=-1, least=-1)
+    return distance if distance >= 1 else config.whole("max_position_embeddings", default=512)
 
 
 FAMILY = Family(spec, NAMES, fixed=FIXED)

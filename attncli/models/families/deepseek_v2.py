@@ -7,7 +7,7 @@ from typing import Literal
 from attncli.errors import InputError
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama, qwen2_moe
 from attncli.models.family import Family
@@ -34,9 +34,9 @@ IDLE = ("head_dim", "qk_head_dim", "aux_loss_alpha", "seq_aux", "ep_size", "num_
 """Keys that repeat others, or speak of training and of layers that predict further tokens."""
 
 FIXED = {
-    "moe_layer_freq": Fixed(1, "layers without experts would stand between those with"),
-    "scoring_func": Fixed("softmax", "each expert's share would come from its own number alone"),
-    "norm_topk_prob": Fixed(False, "shares would be made to sum to 1"),
+    "moe_layer_freq": FixedValue(1, "layers without experts would stand between those with"),
+    "scoring_func": FixedValue("softmax", "each expert's share would come from its own number alone"),
+    "norm_topk_prob": FixedValue(False, "shares would be made to sum to 1"),
 }
 
 GROUPED = "group_limited_greedy"
@@ -46,13 +46,13 @@ def spec(config: Config) -> Spec:
     """The Spec of a DeepSeek-V2."""
     methods = {"greedy": "greedy", GROUPED: GROUPED}
     by_group = config.choice("topk_method", among=methods, default="greedy") == GROUPED
-    groups, chosen = config.optional("n_group"), config.optional("topk_group")
+    groups, top_groups = config.optional("n_group"), config.optional("topk_group")
     routing = Routing(
         factor=config.number("routed_scaling_factor", default=1.0),
         groups=groups or 1 if by_group else 1,
-        groups_chosen=chosen or 1 if by_group else 1,
+        groups_chosen=top_groups or 1 if by_group else 1,
     )
-    part = experts(config, routing, count=64, shared=2, width=1407, renormalise=False)
+    part = experts(config, routing, count=64, shared_count=2, width=1407, renormalise=False)
     return latent(config, "deepseek_v2", part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
 
 
@@ -61,16 +61,16 @@ def experts(
     routing: Routing,
     *,
     count: int,
-    shared: int,
+    shared_count: int,
     width: int,
     renormalise: bool,
-    chosen: int | None = None,
+    per_token: int | None = None,
 ) -> Experts:
     """The experts of the config. count, shared, width, chosen: what it means by silence."""
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     inner = config.whole("moe_intermediate_size", default=width)
     total = config.whole("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
-    best = config.whole("num_experts_per_tok", default=chosen, most=total)
+    best = config.whole("num_experts_per_tok", default=per_token, most=total)
     groups, within = routing.groups, routing.groups_chosen
     if total % groups or best > total // groups * min(within, groups):
         raise InputError(
@@ -84,7 +84,7 @@ def experts(
         inner,
         activation,
         renormalise=renormalise,
-        shared=Mlp(config.whole("n_shared_experts", default=shared) * inner, activation, gated=True),
+        shared=Mlp(config.whole("n_shared_experts", default=shared_count) * inner, activation, gated=True),
         routing=routing,
     )
 
@@ -104,21 +104,24 @@ def latent(
     heads = config.whole("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
         raise config.refuse("num_key_value_heads", f"{heads}, as many as heads")
-    own, turned = config.whole("qk_nope_head_dim", default=128), config.whole("qk_rope_head_dim", default=64)
-    rotated = rope(config, turned, pairing=pairing)
+    content_dim, rotary_dim = (
+        config.whole("qk_nope_head_dim", default=128),
+        config.whole("qk_rope_head_dim", default=64),
+    )
+    rotary = rope(config, rotary_dim, pairing=pairing)
     attention = Attention(
         heads,
         heads,
-        own + turned,
+        content_dim + rotary_dim,
         config.whole("v_head_dim", default=128),
-        scale=(own + turned) ** -0.5 * stretched_scale(config),
+        scale=(content_dim + rotary_dim) ** -0.5 * stretched_scale(config),
         mask=Causal(),
-        position=Rope(rotated.dims, rotated.theta, rotated.pairing, rotated.scaling, first=own),
+        position=Rope(rotary.dims, rotary.theta, rotary.pairing, rotary.scaling, first=content_dim),
         latent=Latent(
             config.optional("q_lora_rank", default=1536),
             config.whole("kv_lora_rank", default=512),
             Norm("rms", 1e-6),
-            turned,
+            rotary_dim,
         ),
     )
     for idle in IDLE:
@@ -126,7 +129,7 @@ def latent(
     norm = llama.rms(config)
     first = config.whole("first_k_dense_replace", default=dense, least=0)
     blocks = [
-        Block(attention, llama.gated(config) if layer < first else mixture, {"attn.in": norm, "mlp.in": norm})
+        Block(attention, llama.gated_mlp(config) if layer < first else mixture, {"attn.in": norm, "mlp.in": norm})
         for layer in range(llama.depth(config))
     ]
     config.optional("intermediate_size")  # of layers without experts

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Routing, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import deepseek_v2
 from attncli.models.family import Family
 
@@ -14,9 +14,9 @@ NAMES = replace(deepseek_v2.NAMES, ignored=(*deepseek_v2.NAMES.ignored, "layers.
 """The 62nd layer of the published model predicts further tokens."""
 
 FIXED = {
-    "moe_layer_freq": Fixed(1, "layers without experts would stand between those with"),
-    "scoring_func": Fixed("sigmoid", "experts would share a softmax"),
-    "topk_method": Fixed("noaux_tc", "experts would be chosen without corrections"),
+    "moe_layer_freq": FixedValue(1, "layers without experts would stand between those with"),
+    "scoring_func": FixedValue("sigmoid", "experts would share a softmax"),
+    "topk_method": FixedValue("noaux_tc", "experts would be chosen without corrections"),
 }
 
 
@@ -31,7 +31,7 @@ def spec(config: Config) -> Spec:
         corrected=True,
     )
     normed = config.flag("norm_topk_prob", default=True)
-    part = deepseek_v2.experts(config, routing, count=256, shared=1, width=2048, renormalise=normed, chosen=8)
+    part = deepseek_v2.experts(config, routing, count=256, shared_count=1, width=2048, renormalise=normed, per_token=8)
     neighbours = config.flag("rope_interleave", default=True)
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     return deepseek_v2.latent(

@@ -7,7 +7,7 @@ from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.families import llama, olmo2
 from attncli.models.family import Family
-from attncli.models.layer_types import LOCAL, layer_types, masked
+from attncli.models.layer_types import LOCAL, layer_mask, layer_types
 from attncli.models.rotary import rope
 
 
@@ -25,7 +25,7 @@ def spec(config: Config) -> Spec:
         llama.block(
             config,
             position=position if kind == LOCAL or window is None else None,
-            mask=masked(config, kind, window),
+            mask=layer_mask(config, kind, window),
             qk_norm=QkNorm(norm),
             kv_heads=32,
             norms={"attn.out": norm, "mlp.out": norm},

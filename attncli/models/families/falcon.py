@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Alibi, Attention, Block, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Grouped, Names
 from attncli.models.rotary import rope
@@ -24,7 +24,7 @@ NAMES = Names(
     ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
 )
 
-FIXED = {"apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm")}
+FIXED = {"apply_residual_connection_post_layernorm": FixedValue(False, "the residual would start after the norm")}
 
 
 def spec(config: Config) -> Spec:
@@ -33,10 +33,10 @@ def spec(config: Config) -> Spec:
     heads = config.heads(width, "num_attention_heads", "n_head")
     dim = width // heads
     new = config.flag("new_decoder_architecture", default=False)
-    shared = config.flag("multi_query", default=True)
+    multi_query = config.flag("multi_query", default=True)
     kv_heads = config.whole("num_kv_heads", "n_head_kv", default=heads)
     if not new:
-        kv_heads = 1 if shared else heads
+        kv_heads = 1 if multi_query else heads
     parallel = config.flag("parallel_attn", default=True) or new
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     two = config.whole("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Embedding, Mlp, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family
@@ -12,7 +12,7 @@ from attncli.models.rotary import rope
 HEAD_DIM = 256
 """The width of a head where the config does not say."""
 
-FIXED = {"use_bidirectional_attention": Fixed(False, "every token would see later ones")}
+FIXED = {"use_bidirectional_attention": FixedValue(False, "every token would see later ones")}
 
 
 def spec(config: Config) -> Spec:

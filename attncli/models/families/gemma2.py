@@ -7,7 +7,7 @@ from attncli.models.config import Config
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import gemma, llama
 from attncli.models.family import Family
-from attncli.models.layer_types import layer_types, masked
+from attncli.models.layer_types import layer_mask, layer_types
 from attncli.models.rotary import rope
 
 PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
@@ -25,7 +25,7 @@ def spec(config: Config) -> Spec:
     """The Spec of a Gemma 2."""
     dim = llama.head_dim(config, gemma.HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
-    position, gated = rope(config, dim), mlp(config)
+    position, feed_forward = rope(config, dim), mlp(config)
     window = config.whole("sliding_window", default=4096)
     cap = config.cap("attn_logit_softcapping", 50.0)
     blocks = [
@@ -33,11 +33,11 @@ def spec(config: Config) -> Spec:
             config,
             position=position,
             dim=dim,
-            mask=masked(config, kind, window),
+            mask=layer_mask(config, kind, window),
             scale=query_scale(config),
             softcap=cap,
             norms=sandwich(norm),
-            mlp=gated,
+            mlp=feed_forward,
             kv_heads=4,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)

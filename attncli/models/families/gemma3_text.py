@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Everywhere, Mask, Window
 from attncli.mechanism.spec import QkNorm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import gemma, gemma2, llama
 from attncli.models.family import Family
 from attncli.models.layer_types import LOCAL, causal, layer_types
@@ -13,7 +13,7 @@ from attncli.models.rotary import rope
 
 NAMES = gemma2.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
 
-FIXED = {"attn_logit_softcapping": Fixed(None, "scores would be capped, which no model of this family does")}
+FIXED = {"attn_logit_softcapping": FixedValue(None, "scores would be capped, which no model of this family does")}
 
 
 def spec(config: Config) -> Spec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Concat, Family, Names
 
@@ -25,7 +25,7 @@ NAMES = Names(
 )
 
 FIXED = {
-    "add_cross_attention": Fixed(False, "cross-attention would be added to each layer"),
+    "add_cross_attention": FixedValue(False, "cross-attention would be added to each layer"),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Grouped, Names
 from attncli.models.rotary import rope
@@ -68,4 +68,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed={"is_decoder": Fixed(False, "the same model under another flag")})
+FAMILY = Family(spec, NAMES, fixed={"is_decoder": FixedValue(False, "the same model under another flag")})

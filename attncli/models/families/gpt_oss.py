@@ -13,7 +13,7 @@ from attncli.models.config import Config
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
-from attncli.models.layer_types import layer_types, masked
+from attncli.models.layer_types import layer_mask, layer_types
 from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
@@ -50,7 +50,7 @@ def spec(config: Config) -> Spec:
             config,
             position=position,
             dim=llama.head_dim(config, 64),
-            mask=masked(config, kind, window),
+            mask=layer_mask(config, kind, window),
             kv_heads=8,
             norms={"attn.in": norm, "mlp.in": norm},
             mlp=experts,
@@ -64,16 +64,16 @@ def spec(config: Config) -> Spec:
 
 def _position(config: Config) -> Rope:
     dim = llama.head_dim(config, 64)
-    found = rope(config, dim, default_theta=THETA)
+    position = rope(config, dim, default_theta=THETA)
     if config.get("rope_parameters") or config.get("rope_scaling"):
-        return found
+        return position
     magnitude = 0.1 * math.log(FACTOR) + 1.0
-    return replace(found, scaling=Yarn(FACTOR, ORIGINAL, magnitude=magnitude, truncate=False))
+    return replace(position, scaling=Yarn(FACTOR, ORIGINAL, magnitude=magnitude, truncate=False))
 
 
 def _check_weights(config: Config) -> None:
-    told = config.get("quantization_config")
-    method = told.get("quant_method") if isinstance(told, dict) else None
+    quantization = config.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     if method == "mxfp4":
         raise UnsupportedError(
             "config.json sets quantization_config to 'mxfp4': the experts' weights have four bits each",
@@ -81,7 +81,7 @@ def _check_weights(config: Config) -> None:
             expected="the same model in bfloat16, float16 or float32",
             hint="--model unsloth/gpt-oss-20b-BF16",
         )
-    if told is not None:
+    if quantization is not None:
         raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
 
 

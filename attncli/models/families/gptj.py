@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.errors import InputError
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Rope, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
 
@@ -33,8 +33,8 @@ NAMES = Names(
 )
 
 FIXED = {
-    "rotary": Fixed(True, "positions would not be rotary"),
-    "scale_attn_weights": Fixed(True, "scores would not be scaled"),
+    "rotary": FixedValue(True, "positions would not be rotary"),
+    "scale_attn_weights": FixedValue(True, "scores would not be scaled"),
 }
 
 
@@ -43,14 +43,16 @@ def spec(config: Config) -> Spec:
     width = config.whole("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
-    rotated = config.optional("rotary_dim", default=64) or dim
-    if rotated % 2 or rotated > dim:
+    rotary_dim = config.optional("rotary_dim", default=64) or dim
+    if rotary_dim % 2 or rotary_dim > dim:
         raise InputError(
-            f"config.json sets rotary_dim to {rotated}", where=config.where, expected=f"an even number up to {dim}"
+            f"config.json sets rotary_dim to {rotary_dim}", where=config.where, expected=f"an even number up to {dim}"
         )
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     block = Block(
-        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Rope(rotated, pairing="adjacent")),
+        Attention(
+            heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Rope(rotary_dim, pairing="adjacent")
+        ),
         Mlp(
             config.whole("n_inner", default=4 * width),
             config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),

@@ -13,10 +13,10 @@ from attncli.models.rotary import rope
 
 def spec(config: Config) -> Spec:
     """The Spec of a Granite."""
-    return multiplied(config, "granite")
+    return with_multipliers(config, "granite")
 
 
-def multiplied(config: Config, family: str, *, mlp: Experts | None = None) -> Spec:
+def with_multipliers(config: Config, family: str, *, mlp: Experts | None = None) -> Spec:
     """Llama between its four multipliers, each 1 where the config is silent. mlp: None for the gated one."""
     block = llama.block(
         config,

@@ -28,7 +28,7 @@ def spec(config: Config) -> Spec:
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=True,
     )
-    return granite.multiplied(config, "granitemoe", mlp=experts)
+    return granite.with_multipliers(config, "granitemoe", mlp=experts)
 
 
 FAMILY = Family(spec, NAMES)

@@ -32,18 +32,18 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of a GTE."""
-    base = rotated(bert.spec(config, types=1), config, 160000.0)
+    base = with_rotary(bert.spec(config, types=1), config, 160000.0)
     part = base.blocks[0].mlp
-    gated = replace(part, gated=True) if isinstance(part, Mlp) else part
+    feed_forward = replace(part, gated=True) if isinstance(part, Mlp) else part
     return replace(
         base,
         family="gte",
-        blocks=tuple(replace(block, mlp=gated) for block in base.blocks),
+        blocks=tuple(replace(block, mlp=feed_forward) for block in base.blocks),
         biases=("attn.*", "mlp.down", "mlp.sum", "embed.norm"),
     )
 
 
-def rotated(base: Spec, config: Config, theta: float) -> Spec:
+def with_rotary(base: Spec, config: Config, theta: float) -> Spec:
     """A BERT with rotary positions in place of learned ones. theta: the base that the config means by silence."""
     position = rope(config, base.blocks[0].attention.head_dim, default_theta=theta)
     return replace(

@@ -31,7 +31,7 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Jina Embeddings 3 model, its adapters merged or left out."""
-    base = gte.rotated(bert.spec(config, eps=1e-5, types=1), config, 20000.0)
+    base = gte.with_rotary(bert.spec(config, eps=1e-5, types=1), config, 20000.0)
     return replace(base, family="jina_embeddings_v3")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Embedding, Norm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bart, longformer
 from attncli.models.family import Family
 
@@ -24,7 +24,7 @@ ENCODER = replace(
 
 DECODER = replace(bart.DECODER, prefixes=("led.",))
 
-FIXED = {"is_encoder_decoder": Fixed(True, "the file would hold one side")}
+FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one side")}
 
 
 def spec(config: Config) -> Spec:
@@ -37,9 +37,9 @@ def spec(config: Config) -> Spec:
         for block, reach in zip(both.blocks, longformer.reaches(config, len(both.blocks)), strict=True)
     )
     assert both.decoder is not None
-    written = replace(both.decoder, max_positions=config.whole("max_decoder_position_embeddings", default=1024))
+    decoder = replace(both.decoder, max_positions=config.whole("max_decoder_position_embeddings", default=1024))
     furthest = config.whole("max_encoder_position_embeddings", default=16384)
-    return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=written)
+    return replace(both, blocks=tuple(blocks), max_positions=furthest, decoder=decoder)
 
 
 FAMILY = Family(spec, ENCODER, DECODER, FIXED)

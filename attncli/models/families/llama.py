@@ -47,9 +47,9 @@ def depth(config: Config) -> int:
 def head_dim(config: Config, default: int | None = None) -> int:
     """The width of a head: `head_dim`, or the default where the config is silent; else the width of the model shared
     out."""
-    told = config.optional("head_dim", default=default)
-    if told is not None:
-        return told
+    dim = config.optional("head_dim", default=default)
+    if dim is not None:
+        return dim
     width = config.whole("hidden_size")
     return width // config.heads(width, "num_attention_heads")
 
@@ -109,7 +109,7 @@ def block(
             softcap=softcap,
             kv_heads=kv_heads,
         ),
-        gated(config) if mlp is None else mlp,
+        gated_mlp(config) if mlp is None else mlp,
         {"attn.in": norm, "mlp.in": norm} if norms is None else norms,
         parallel=parallel,
     )
@@ -120,7 +120,7 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
     return Norm("rms", config.number("rms_norm_eps", default=default), unit_offset)
 
 
-def gated(config: Config, *, default: int | None = None) -> Mlp:
+def gated_mlp(config: Config, *, default: int | None = None) -> Mlp:
     """The gated feed-forward part of the config. default: its width where the config is silent."""
     return Mlp(
         config.whole("intermediate_size", default=default),
@@ -159,7 +159,7 @@ def decoder(
 
 def linear_biases(config: Config) -> tuple[str, ...]:
     """The biases that `attention_bias` and `mlp_bias` add."""
-    return tuple(pattern for told, pattern in BIASES.items() if config.flag(told, default=False))
+    return tuple(pattern for key, pattern in BIASES.items() if config.flag(key, default=False))
 
 
 FAMILY = Family(spec, NAMES)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Chunk
 from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, Spec, Temperature
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
@@ -30,7 +30,7 @@ NAMES = replace(
     prefixes=("model.", "language_model.model."),
 )
 
-FIXED = {"for_llm_compressor": Fixed(False, "experts would be stored one by one")}
+FIXED = {"for_llm_compressor": FixedValue(False, "experts would be stored one by one")}
 
 CHUNKED, WHOLE = "chunked_attention", "full_attention"
 
@@ -39,43 +39,45 @@ def spec(config: Config) -> Spec:
     """The Spec of a Llama 4."""
     count = llama.depth(config)
     every = config.whole("no_rope_layer_interval", default=4)
-    rotated = config.many("no_rope_layers", kind=int, count=count) or [
+    rotary_layers = config.many("no_rope_layers", kind=int, count=count) or [
         int((layer + 1) % every != 0) for layer in range(count)
     ]
     step = config.whole("interleave_moe_layer_step", default=1)
-    told = config.many("moe_layers", kind=int)
-    mixed = range(step - 1, count, step) if told is None else told
-    kinds = config.many("layer_types", kind=str, count=count) or [CHUNKED if turned else WHOLE for turned in rotated]
+    moe_layers = config.many("moe_layers", kind=int)
+    expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
+    kinds = config.many("layer_types", kind=str, count=count) or [
+        CHUNKED if rotary else WHOLE for rotary in rotary_layers
+    ]
     size = config.optional("attention_chunk_size", default=8192)
     if any(kind not in (CHUNKED, WHOLE) for kind in kinds) or (CHUNKED in kinds and size is None):
         raise config.refuse("layer_types", f"{CHUNKED} with an attention_chunk_size, and {WHOLE}")
     masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
     blocks = [
-        _block(config, mask, bool(turned), layer in mixed)
-        for layer, (mask, turned) in enumerate(zip(masks, rotated, strict=True))
+        _block(config, mask, bool(rotary), layer in expert_layers)
+        for layer, (mask, rotary) in enumerate(zip(masks, rotary_layers, strict=True))
     ]
     final = llama.rms(config, default=1e-5)
     biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
     return llama.decoder(config, "llama4_text", blocks, final=final, biases=biases)
 
 
-def _block(config: Config, mask: Causal | Chunk, rotated: bool, mixed: bool) -> Block:
+def _block(config: Config, mask: Causal | Chunk, rotary: bool, has_experts: bool) -> Block:
     norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config, 128)
-    normed = config.flag("use_qk_norm", default=True) and rotated
-    grown = Temperature(config.whole("floor_scale", default=8192), config.number("attn_scale", default=0.1))
-    grows = config.flag("attn_temperature_tuning", default=True) and not rotated
+    normed = config.flag("use_qk_norm", default=True) and rotary
+    temperature = Temperature(config.whole("floor_scale", default=8192), config.number("attn_scale", default=0.1))
+    grows = config.flag("attn_temperature_tuning", default=True) and not rotary
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
-    found = llama.block(
+    layer_block = llama.block(
         config,
-        position=position if rotated else None,
+        position=position if rotary else None,
         dim=dim,
         mask=mask,
         kv_heads=8,
         qk_norm=QkNorm(Norm("rms", norm.eps, affine=False), after=True) if normed else None,
         norms={"attn.in": norm, "mlp.in": norm},
-        mlp=_experts(config) if mixed else _dense(config),
+        mlp=_experts(config) if has_experts else _dense(config),
     )
-    return replace(found, attention=replace(found.attention, temperature=grown if grows else None))
+    return replace(layer_block, attention=replace(layer_block.attention, temperature=temperature if grows else None))
 
 
 def _dense(config: Config) -> Mlp:
@@ -86,11 +88,11 @@ def _dense(config: Config) -> Mlp:
 def _experts(config: Config) -> Experts:
     """The experts, which read their input times their share, beside one that serves every token."""
     config.optional("intermediate_size_mlp")  # of layers without experts
-    part = llama.gated(config, default=8192)
+    part = llama.gated_mlp(config, default=8192)
     count = config.whole("num_local_experts", default=16, most=2**16)
-    chosen = config.whole("num_experts_per_tok", default=1, most=count)
+    per_token = config.whole("num_experts_per_tok", default=1, most=count)
     routing = Routing("sigmoid", of_input=True)
-    return Experts(count, chosen, part.width, part.activation, renormalise=False, shared=part, routing=routing)
+    return Experts(count, per_token, part.width, part.activation, renormalise=False, shared=part, routing=routing)
 
 
 FAMILY = Family(spec, NAMES, fixed=FIXED)

@@ -37,8 +37,8 @@ def spec(config: Config) -> Spec:
 
 def globals_of(config: Config, first: tuple[str, ...]) -> tuple[int, ...]:
     """The positions of the global tokens: the first where one of these classes wrote the file."""
-    told = config.get("architectures")
-    return (0,) if isinstance(told, list) and any(name in first for name in told) else ()
+    architectures = config.get("architectures")
+    return (0,) if isinstance(architectures, list) and any(name in first for name in architectures) else ()
 
 
 def within(attention: Attention, reach: int) -> Attention:
@@ -48,11 +48,13 @@ def within(attention: Attention, reach: int) -> Attention:
 
 def reaches(config: Config, layers: int) -> list[int]:
     """How far a token of each layer sees to either side: half of its window."""
-    told = config.get("attention_window")
-    windows = [config.whole("attention_window", default=512, least=2)] * layers if not isinstance(told, list) else told
-    if len(windows) != layers or any(not isinstance(one, int) or one < 2 or one % 2 for one in windows):
+    value = config.get("attention_window")
+    windows = (
+        [config.whole("attention_window", default=512, least=2)] * layers if not isinstance(value, list) else value
+    )
+    if len(windows) != layers or any(not isinstance(window, int) or window < 2 or window % 2 for window in windows):
         raise InputError(
-            f"config.json sets attention_window to {told!r}",
+            f"config.json sets attention_window to {value!r}",
             where=config.where,
             expected=f"an even number from 2, or {layers} of them",
         )

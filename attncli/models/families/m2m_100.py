@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Embedding, Norm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bart, mbart
 from attncli.models.family import Family
 
@@ -13,8 +13,8 @@ IGNORED = ("encoder.embed_positions.weights", "decoder.embed_positions.weights")
 
 FIXED = {
     **mbart.FIXED,
-    "normalize_embedding": Fixed(False, "the embedding would have a norm"),
-    "static_position_embeddings": Fixed(True, "positions would be learned"),
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "static_position_embeddings": FixedValue(True, "positions would be learned"),
 }
 
 

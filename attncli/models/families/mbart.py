@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Embedding, Norm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bart
 from attncli.models.family import Family, Names
 
@@ -21,8 +21,8 @@ ENCODER, DECODER = before(bart.ENCODER, "encoder"), before(bart.DECODER, "decode
 
 FIXED = {
     **bart.FIXED,
-    "normalize_before": Fixed(True, "norms would come after each part"),
-    "add_final_layer_norm": Fixed(True, "no norm would follow the last layer"),
+    "normalize_before": FixedValue(True, "norms would come after each part"),
+    "add_final_layer_norm": FixedValue(True, "no norm would follow the last layer"),
 }
 
 

@@ -6,7 +6,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.layer_types import layer_types, masked
+from attncli.models.layer_types import layer_mask, layer_types
 from attncli.models.rotary import rope
 
 
@@ -15,7 +15,7 @@ def spec(config: Config) -> Spec:
     window = config.optional("sliding_window", default=4096)
     position = rope(config, llama.head_dim(config))
     blocks = [
-        llama.block(config, position=position, mask=masked(config, kind, window), kv_heads=8)
+        llama.block(config, position=position, mask=layer_mask(config, kind, window), kv_heads=8)
         for kind in layer_types(config, llama.depth(config), lambda layer: window is not None)
     ]
     return llama.decoder(config, "ministral", blocks)

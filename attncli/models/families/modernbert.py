@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Everywhere, Window
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Concat, Family, Names
 from attncli.models.layer_types import LOCAL, layer_types
@@ -32,7 +32,7 @@ BIASES = {
     "mlp_bias": ("mlp.gate", "mlp.up", "mlp.down"),
 }
 
-FIXED = {"position_embedding_type": Fixed("absolute", "positions are rotary whatever this key says")}
+FIXED = {"position_embedding_type": FixedValue("absolute", "positions are rotary whatever this key says")}
 
 
 def spec(config: Config) -> Spec:
@@ -67,7 +67,7 @@ def spec(config: Config) -> Spec:
         embedding=Embedding(norm=norm),
         final_norm=norm,
         biases=tuple(
-            pattern for told, patterns in BIASES.items() if config.flag(told, default=False) for pattern in patterns
+            pattern for key, patterns in BIASES.items() if config.flag(key, default=False) for pattern in patterns
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import RelativeBuckets, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bert
 from attncli.models.family import Family, Shared
 
@@ -27,7 +27,9 @@ NAMES = replace(
     ignored=(*bert.TASK_HEADS, "lm_head.*"),
 )
 
-FIXED = {"relative_attention_num_buckets": Fixed(32, "distances are shared out to 32 buckets whatever this key says")}
+FIXED = {
+    "relative_attention_num_buckets": FixedValue(32, "distances are shared out to 32 buckets whatever this key says")
+}
 
 
 def spec(config: Config) -> Spec:

@@ -12,8 +12,8 @@ from attncli.models.family import Family
 
 def spec(config: Config) -> Spec:
     """The Spec of an mT5."""
-    found = t5.spec(config, feed_forward="gated-gelu", scaled=False)
-    return replace(found, family="mt5", decoder=None if found.decoder is None else replace(found.decoder, family="mt5"))
+    base = t5.spec(config, feed_forward="gated-gelu", scaled=False)
+    return replace(base, family="mt5", decoder=None if base.decoder is None else replace(base.decoder, family="mt5"))
 
 
 FAMILY = Family(spec, t5.ENCODER, t5.DECODER, t5.FIXED)

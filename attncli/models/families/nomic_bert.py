@@ -4,7 +4,7 @@ et al., 2024."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import bert
 from attncli.models.family import Concat, Family, Names
@@ -31,20 +31,20 @@ NAMES = Names(
 )
 
 FIXED = {
-    "causal": Fixed(False, "tokens would see only earlier ones"),
-    "prenorm": Fixed(False, "norms would come before each part"),
-    "use_rms_norm": Fixed(False, "norms would be root-mean-square norms"),
-    "parallel_block": Fixed(False, "the parts would stand side by side"),
-    "qkv_proj_bias": Fixed(False, "queries, keys and values would have biases"),
-    "mlp_fc1_bias": Fixed(False, "the feed-forward part would have biases"),
-    "mlp_fc2_bias": Fixed(False, "the feed-forward part would have biases"),
-    "rotary_emb_fraction": Fixed(1.0, "a share of each head would be rotated"),
-    "rotary_emb_interleaved": Fixed(False, "neighbouring entries would be rotated together"),
-    "rotary_emb_scale_base": Fixed(None, "queries and keys would be scaled by position"),
-    "rotary_scaling_factor": Fixed(None, "positions would be stretched"),
-    "scale_attn_weights": Fixed(True, "scores would not be scaled"),
-    "scale_attn_by_inverse_layer_idx": Fixed(False, "scores would be divided by the layer's number"),
-    "num_experts": Fixed(0, "some layers would have experts"),
+    "causal": FixedValue(False, "tokens would see only earlier ones"),
+    "prenorm": FixedValue(False, "norms would come before each part"),
+    "use_rms_norm": FixedValue(False, "norms would be root-mean-square norms"),
+    "parallel_block": FixedValue(False, "the parts would stand side by side"),
+    "qkv_proj_bias": FixedValue(False, "queries, keys and values would have biases"),
+    "mlp_fc1_bias": FixedValue(False, "the feed-forward part would have biases"),
+    "mlp_fc2_bias": FixedValue(False, "the feed-forward part would have biases"),
+    "rotary_emb_fraction": FixedValue(1.0, "a share of each head would be rotated"),
+    "rotary_emb_interleaved": FixedValue(False, "neighbouring entries would be rotated together"),
+    "rotary_emb_scale_base": FixedValue(None, "queries and keys would be scaled by position"),
+    "rotary_scaling_factor": FixedValue(None, "positions would be stretched"),
+    "scale_attn_weights": FixedValue(True, "scores would not be scaled"),
+    "scale_attn_by_inverse_layer_idx": FixedValue(False, "scores would be divided by the layer's number"),
+    "num_experts": FixedValue(0, "some layers would have experts"),
 }
 
 IDLE = (

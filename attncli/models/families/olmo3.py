@@ -7,7 +7,7 @@ from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.families import llama, olmo2
 from attncli.models.family import Family
-from attncli.models.layer_types import GLOBAL, LOCAL, layer_types, masked
+from attncli.models.layer_types import GLOBAL, LOCAL, layer_mask, layer_types
 from attncli.models.rotary import rope
 
 THETA = 500000.0
@@ -26,7 +26,7 @@ def spec(config: Config) -> Spec:
         llama.block(
             config,
             position=positions[kind],
-            mask=masked(config, kind, window),
+            mask=layer_mask(config, kind, window),
             qk_norm=QkNorm(norm, over="width"),
             norms={"attn.out": norm, "mlp.out": norm},
         )

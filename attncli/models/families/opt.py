@@ -51,7 +51,7 @@ def spec(config: Config) -> Spec:
         dict.fromkeys(places, norm),
     )
     narrow = config.whole("word_embed_proj_dim", default=width)
-    removed = config.flag("_remove_final_layer_norm", default=False)
+    no_final_norm = config.flag("_remove_final_layer_norm", default=False)
     return Spec(
         family="opt",
         d_model=width,
@@ -60,7 +60,7 @@ def spec(config: Config) -> Spec:
         embedding=Embedding(narrow, "tokens", positions="learned", position_offset=2)
         if narrow != width
         else Embedding(positions="learned", position_offset=2),
-        final_norm=norm if before and not removed else None,
+        final_norm=norm if before and not no_final_norm else None,
         max_positions=config.whole("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True), projection=narrow != width),
         biases=("attn.*", "mlp.*", "final") if config.flag("enable_bias", default=True) else ("*.in", "*.sum", "final"),

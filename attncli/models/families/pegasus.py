@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Embedding, Norm, Spec
-from attncli.models.config import Config, Fixed
+from attncli.models.config import Config, FixedValue
 from attncli.models.families import bart, mbart
 from attncli.models.family import Family
 
 FIXED = {
     **mbart.FIXED,
-    "normalize_embedding": Fixed(False, "the embedding would have a norm"),
-    "static_position_embeddings": Fixed(True, "positions would be learned"),
-    "extra_pos_embeddings": Fixed(1, "positions would start at another row"),
+    "normalize_embedding": FixedValue(False, "the embedding would have a norm"),
+    "static_position_embeddings": FixedValue(True, "positions would be learned"),
+    "extra_pos_embeddings": FixedValue(1, "positions would start at another row"),
 }
 
 

@@ -8,7 +8,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.layer_types import layer_types, masked
+from attncli.models.layer_types import layer_mask, layer_types
 from attncli.models.rotary import rope
 
 
@@ -26,7 +26,7 @@ def masks(config: Config) -> list[Mask]:
     if not config.flag("use_sliding_window", default=False):
         window = None
     kinds = layer_types(config, llama.depth(config), lambda layer: window is not None and layer >= first)
-    return [masked(config, kind, window) for kind in kinds]
+    return [layer_mask(config, kind, window) for kind in kinds]
 
 
 FAMILY = Family(spec, llama.NAMES)

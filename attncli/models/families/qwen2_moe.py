@@ -9,7 +9,7 @@ from attncli.models.config import Config
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family, Source, Stacked
-from attncli.models.layer_types import layer_types, masked
+from attncli.models.layer_types import layer_mask, layer_types
 from attncli.models.rotary import rope
 
 EXPERTS: Mapping[str, Source] = {
@@ -53,9 +53,9 @@ def spec(config: Config) -> Spec:
         llama.block(
             config,
             position=position,
-            mask=masked(config, kind, window if windows else None),
+            mask=layer_mask(config, kind, window if windows else None),
             kv_heads=16,
-            mlp=experts if mixture else llama.gated(config, default=5632),
+            mlp=experts if mixture else llama.gated_mlp(config, default=5632),
         )
         for kind, mixture in zip(kinds, mixed, strict=True)
     ]

@@ -34,7 +34,7 @@ def spec(config: Config) -> Spec:
             mask=mask,
             qk_norm=normed,
             kv_heads=4,
-            mlp=experts if mixture else llama.gated(config, default=6144),
+            mlp=experts if mixture else llama.gated_mlp(config, default=6144),
         )
         for mixture in qwen2_moe.mixtures(config)
     ]

@@ -6,7 +6,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.layer_types import layer_types, masked
+from attncli.models.layer_types import layer_mask, layer_types
 from attncli.models.rotary import rope
 
 
@@ -14,17 +14,17 @@ def spec(config: Config) -> Spec:
     """The Spec of a SmolLM3."""
     count = llama.depth(config)
     every = config.whole("no_rope_layer_interval", default=4)
-    rotated = config.many("no_rope_layers", kind=int, count=count) or [
+    rotary_layers = config.many("no_rope_layers", kind=int, count=count) or [
         int(bool((layer + 1) % every)) for layer in range(count)
     ]
     window = config.optional("sliding_window")
     windows = config.flag("use_sliding_window", default=False) and window is not None
     config.optional("max_window_layers", least=0)
     position = rope(config, llama.head_dim(config), default_theta=2e6)
-    kinds = layer_types(config, count, lambda layer: windows and not rotated[layer])
+    kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])
     blocks = [
-        llama.block(config, position=position if turned else None, mask=masked(config, kind, window), kv_heads=4)
-        for kind, turned in zip(kinds, rotated, strict=True)
+        llama.block(config, position=position if rotary else None, mask=layer_mask(config, kind, window), kv_heads=4)
+        for kind, rotary in zip(kinds, rotary_layers, strict=True)
     ]
     return llama.decoder(config, "smollm3", blocks, tied=True)
 

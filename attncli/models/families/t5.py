@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names, Shared
 
@@ -60,7 +60,7 @@ DECODER = replace(
     ignored=(*ENCODER.ignored, "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"),
 )
 
-FIXED = {"is_decoder": Fixed(False, "the file would hold a decoder alone")}
+FIXED = {"is_decoder": FixedValue(False, "the file would hold a decoder alone")}
 
 
 def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = None) -> Spec:
@@ -70,7 +70,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     scaled before the head; None for what the first T5 did, unless the config says that the tables are not tied.
     """
     config.get("n_positions")  # plays no part
-    told = config.flag("scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True))
+    scales_output = config.flag("scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True))
     width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
     mlp = _mlp(config, feed_forward)
@@ -108,7 +108,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
         encoder,
         blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS),
         start=start,
-        head=Head(tied=False, scale=width**-0.5 if (told if scaled is None else scaled) else 1.0),
+        head=Head(tied=False, scale=width**-0.5 if (scales_output if scaled is None else scaled) else 1.0),
     )
     return replace(encoder, decoder=decoder)
 
@@ -119,10 +119,10 @@ def _mlp(config: Config, default: str) -> Mlp:
     What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in transformers.
     """
     words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
-    told = config.get("feed_forward_proj") or default
+    spelling = config.get("feed_forward_proj") or default
     activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default=default)
     return Mlp(
-        config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(told).startswith("gated-"))
+        config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(spelling).startswith("gated-"))
     )
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from attncli.errors import InputError
 from attncli.mechanism.mask import Everywhere
 from attncli.mechanism.spec import Block, Spec
-from attncli.models.bidirectional_decoders import turned
-from attncli.models.config import Config, Fixed, settle
+from attncli.models.bidirectional_decoders import mirror_mask
+from attncli.models.config import Config, FixedValue, settle
 from attncli.models.families import gemma2
 from attncli.models.family import Family
 
@@ -36,7 +36,7 @@ DECODER = replace(
     layer="decoder.layers.{layer}.",
 )
 
-FIXED = {"is_encoder_decoder": Fixed(True, "the file would hold one side")}
+FIXED = {"is_encoder_decoder": FixedValue(True, "the file would hold one side")}
 
 OF_ITS_PLACE = ("is_decoder", "cross_attention_hidden_size", "is_encoder_decoder", "tie_word_embeddings")
 """Keys of a side that follow from which side it is, or are the whole model's."""
@@ -45,38 +45,38 @@ OF_ITS_PLACE = ("is_decoder", "cross_attention_hidden_size", "is_encoder_decoder
 def spec(config: Config) -> Spec:
     """The Spec of a T5Gemma: the encoder, with the decoder inside."""
     config.get("vocab_size")  # repeats the decoder's
-    told = _under(config, "encoder")
-    encoder = gemma2.spec(told)
+    side_config = _under(config, "encoder")
+    encoder = gemma2.spec(side_config)
     encoder = replace(encoder, family="t5gemma", blocks=tuple(map(_both_ways, encoder.blocks)), head=None)
-    _settled(config, told)
-    told = _under(config, "decoder")
-    decoder = gemma2.spec(told)
-    start = told.whole("bos_token_id", default=2, least=0)
+    _settle_side(config, side_config)
+    side_config = _under(config, "decoder")
+    decoder = gemma2.spec(side_config)
+    start = side_config.whole("bos_token_id", default=2, least=0)
     blocks = tuple(_crossing(block, encoder.d_model) for block in decoder.blocks)
     assert decoder.head is not None
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
-    _settled(config, told)
+    _settle_side(config, side_config)
     biases = (*decoder.biases, *("cross.[qkvo]" for pattern in decoder.biases if pattern == "attn.[qkvo]"))
     decoder = replace(decoder, family="t5gemma", blocks=blocks, start=start, head=head, biases=biases)
     return replace(encoder, decoder=decoder)
 
 
 def _under(config: Config, side: str) -> Config:
-    found = config.under(side)
-    if found is None:
+    side_config = config.under(side)
+    if side_config is None:
         raise InputError(f"config.json has no {side!r}", where=config.where, expected="the config of each side")
     for key in OF_ITS_PLACE:
-        found.get(key)
-    return found
+        side_config.get(key)
+    return side_config
 
 
-def _settled(config: Config, side: Config) -> None:
+def _settle_side(config: Config, side: Config) -> None:
     for note in settle(side, {}):
         config.note(note)
 
 
 def _both_ways(block: Block) -> Block:
-    mask = turned(block.attention.mask)
+    mask = mirror_mask(block.attention.mask)
     assert mask is not None
     return replace(block, attention=replace(block.attention, mask=mask))
 

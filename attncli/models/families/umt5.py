@@ -14,9 +14,9 @@ BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
 
 def spec(config: Config) -> Spec:
     """The Spec of a umT5."""
-    found = t5.spec(config, feed_forward="gated-gelu")
-    other = None if found.decoder is None else replace(found.decoder, family="umt5")
-    return replace(found, family="umt5", decoder=other)
+    base = t5.spec(config, feed_forward="gated-gelu")
+    decoder = None if base.decoder is None else replace(base.decoder, family="umt5")
+    return replace(base, family="umt5", decoder=decoder)
 
 
 FAMILY = Family(spec, t5.ENCODER.with_roles(BUCKETS), t5.DECODER.with_roles(BUCKETS), t5.FIXED)

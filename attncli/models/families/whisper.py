@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import bart
 from attncli.models.family import Family
@@ -27,7 +27,7 @@ NAMES = replace(
 
 PLACES: tuple[Place, ...] = ("attn.in", "cross.in", "mlp.in")
 
-FIXED = {"is_encoder_decoder": Fixed(True, "the decoder would read nothing")}
+FIXED = {"is_encoder_decoder": FixedValue(True, "the decoder would read nothing")}
 
 OF_THE_ENCODER = """
     num_mel_bins encoder_layers encoder_attention_heads encoder_ffn_dim num_hidden_layers max_source_positions

@@ -10,7 +10,7 @@ from typing import Literal
 
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, RelativeSines, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config, FixedValue
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import ByHead, Family, Names
 
@@ -40,8 +40,8 @@ NAMES = Names(
 )
 
 FIXED = {
-    "bi_data": Fixed(False, "half of a batch would be read backwards"),
-    "same_length": Fixed(False, "queries would see as many keys each"),
+    "bi_data": FixedValue(False, "half of a batch would be read backwards"),
+    "same_length": FixedValue(False, "queries would see as many keys each"),
 }
 
 MASKS: dict[str, Literal["bi", "uni"]] = {"bi": "bi", "uni": "uni"}

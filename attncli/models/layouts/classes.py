@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from attncli.errors import InputError
-from attncli.models.layouts.layout import Asked, Layout, OwnScale, Read
+from attncli.models.layouts.layout import Layout, LayoutRequest, LayoutWeights, OwnScale
 from attncli.models.layouts.named_tensors import Array, Tensors
 
 HEAD = re.compile(r"heads\.([0-9]{1,4})\.")
@@ -22,28 +22,28 @@ SCALE = OwnScale(
 
 def class_layouts(names: Iterable[str]) -> list[Layout]:
     """The layouts, that of the list of heads for as many heads as the names tell of."""
-    numbers = [int(found[1]) for name in names if (found := HEAD.match(name))]
-    return [_list_of_heads(max(numbers, default=0) + 1), _shared()]
+    numbers = [int(match[1]) for name in names if (match := HEAD.match(name))]
+    return [_list_of_heads(max(numbers, default=0) + 1), _shared_projection()]
 
 
 def _list_of_heads(heads: int) -> Layout:
     """A module list of single heads, each with WQ, WK and WV, and one `linear` over their outputs side by side."""
-    each = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
-    needs = {f"{name}.weight": f"{role}.weight" for name, role in each}
-    may = {f"{name}.bias": f"{role}.bias" for name, role in each} | {
+    modules = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
+    needs = {f"{name}.weight": f"{role}.weight" for name, role in modules}
+    may = {f"{name}.bias": f"{role}.bias" for name, role in modules} | {
         "linear.weight": "o.weight",
         "linear.bias": "o.bias",
     }
-    says = "multi-head class heads.i (WQ WK WV) and linear, [out, in]"
-    return Layout(says, needs, may, partial(_read_list, heads=heads))
+    description = "multi-head class heads.i (WQ WK WV) and linear, [out, in]"
+    return Layout(description, needs, may, partial(_read_list, heads=heads))
 
 
-def _read_list(tensors: Tensors, asked: Asked, *, heads: int) -> Read:
-    read = {}
+def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> LayoutWeights:
+    weights = {}
     for role in "qkv":
         names = [f"heads.{head}.W{role.upper()}" for head in range(heads)]
         shape = tensors.read(f"{names[0]}.weight", None, None).shape
-        read[f"{role}.weight"] = np.concatenate([tensors.read(f"{name}.weight", *shape) for name in names])
+        weights[f"{role}.weight"] = np.concatenate([tensors.read(f"{name}.weight", *shape) for name in names])
         with_bias = [name for name in names if f"{name}.bias" in tensors]
         if with_bias and len(with_bias) < heads:
             lacks = next(name for name in names if name not in with_bias)
@@ -53,21 +53,21 @@ def _read_list(tensors: Tensors, asked: Asked, *, heads: int) -> Read:
                 expected="a bias in every head or in none",
             )
         if with_bias:
-            read[f"{role}.bias"] = np.concatenate([tensors.read(f"{name}.bias", shape[0]) for name in names])
+            weights[f"{role}.bias"] = np.concatenate([tensors.read(f"{name}.bias", shape[0]) for name in names])
     if "linear.weight" in tensors:
-        read["o.weight"] = tensors.read("linear.weight", None, read["v.weight"].shape[0])
+        weights["o.weight"] = tensors.read("linear.weight", None, weights["v.weight"].shape[0])
         if "linear.bias" in tensors:
-            read["o.bias"] = tensors.read("linear.bias", read["o.weight"].shape[0])
-    return Read(read, heads)
+            weights["o.bias"] = tensors.read("linear.bias", weights["o.weight"].shape[0])
+    return LayoutWeights(weights, heads)
 
 
-def _shared() -> Layout:
+def _shared_projection() -> Layout:
     needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {"fc_out.weight": "o.weight"}
     may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {"fc_out.bias": "o.bias"}
     return Layout("multi-head class values keys queries fc_out, [out, in]", needs, may, _read_shared)
 
 
-def _read_shared(tensors: Tensors, asked: Asked) -> Read:
+def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     """A class that cuts each embedding into heads before it projects: one [dim, dim] map serves every head.
 
     In canonical terms that is a block-diagonal matrix. A later form of the class projects the
@@ -78,23 +78,25 @@ def _read_shared(tensors: Tensors, asked: Asked) -> Read:
     side = tensors.read("queries.weight", None, None).shape[1]
     if width % side:
         raise InputError(
-            f"{tensors.spelled['queries.weight']} works on {side} entries, {tensors.spelled['fc_out.weight']} on "
+            f"{tensors.file_names['queries.weight']} works on {side} entries, {tensors.file_names['fc_out.weight']} on "
             f"{width}",
             where=tensors.where,
             expected="a head's width that divides the embedding's",
         )
     times = width // side
-    read: dict[str, Array] = {"o.weight": output}
+    weights: dict[str, Array] = {"o.weight": output}
     for role, name in SHARED.items():
-        read[f"{role}.weight"] = np.kron(np.eye(times, dtype=output.dtype), tensors.read(f"{name}.weight", side, side))
+        weights[f"{role}.weight"] = np.kron(
+            np.eye(times, dtype=output.dtype), tensors.read(f"{name}.weight", side, side)
+        )
         if f"{name}.bias" in tensors:
-            read[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), times)
+            weights[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), times)
     if "fc_out.bias" in tensors:
-        read["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
+        weights["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
     if times == 1:
-        return Read(read, None, SCALE)
-    return Read(
-        read,
+        return LayoutWeights(weights, None, SCALE)
+    return LayoutWeights(
+        weights,
         times,
         SCALE,
         (f"each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",),

@@ -17,10 +17,10 @@ class OwnScale(Struct, frozen=True):
     """The scale of a class that does not use 1/√d_k. spelling: as `--scale` takes it. says: what to tell the reader."""
 
     spelling: str
-    says: str
+    description: str
 
 
-class Read(Struct, frozen=True):
+class LayoutWeights(Struct, frozen=True):
     """What a layout gives.
 
     weights: canonical names (`q.weight` …), each weight [out, in]. heads: how many the tensors
@@ -35,7 +35,7 @@ class Read(Struct, frozen=True):
     either_way: bool = False
 
 
-class Asked(Struct, frozen=True):
+class LayoutRequest(Struct, frozen=True):
     """What the asker says of a file: sizes it may not tell, or must agree with. None: nothing said.
 
     orientation: how its matrices are stored, where that differs from their layout's custom.
@@ -50,17 +50,17 @@ class Asked(Struct, frozen=True):
     prefix: str = ""
 
 
-NOTHING_ASKED = Asked()
+EMPTY_REQUEST = LayoutRequest()
 
 
 class Layout(Struct, frozen=True):
     """says: the layout in words. needs: the tensors it must have, by plain name, with the role each plays
     (`q.weight`; several roles are apart by spaces). may: those it can have; a role "" is not used."""
 
-    says: str
+    description: str
     needs: Mapping[str, str]
     may: Mapping[str, str]
-    read: Callable[[Tensors, Asked], Read]
+    read: Callable[[Tensors, LayoutRequest], LayoutWeights]
 
     @property
     def knows(self) -> dict[str, str]:

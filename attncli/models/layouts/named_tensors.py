@@ -33,7 +33,7 @@ class Tensors(Struct, frozen=True, eq=False):
     """Tensors by plain name; `spelled` gives the name in the file. where: the file."""
 
     arrays: Mapping[str, Array]
-    spelled: Mapping[str, str]
+    file_names: Mapping[str, str]
     where: str
 
     def __contains__(self, name: str) -> bool:
@@ -44,21 +44,23 @@ class Tensors(Struct, frozen=True, eq=False):
 
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
-        found = self.arrays[name]
+        array = self.arrays[name]
         fits = not shape or (
-            len(shape) == found.ndim
-            and all(size in (None, real) for size, real in zip(shape, found.shape, strict=True))
+            len(shape) == array.ndim
+            and all(size in (None, real) for size, real in zip(shape, array.shape, strict=True))
         )
-        if not fits or found.size == 0:
-            wanted = (
+        if not fits or array.size == 0:
+            expected = (
                 "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
                 if shape
                 else "at least one number"
             )
-            raise InputError(f"{self.spelled[name]} has shape {list(found.shape)}", where=self.where, expected=wanted)
+            raise InputError(
+                f"{self.file_names[name]} has shape {list(array.shape)}", where=self.where, expected=expected
+            )
         # float64 holds what float32 cannot: whole numbers of 32 bits; bfloat16 and float16 fit float32 exactly
-        wide = found.dtype.kind in "biu" or found.dtype == np.float64
-        return found.astype(np.float64 if wide else np.float32, copy=False)
+        wide = array.dtype.kind in "biu" or array.dtype == np.float64
+        return array.astype(np.float64 if wide else np.float32, copy=False)
 
 
 def plain(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
@@ -68,55 +70,55 @@ def plain(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
     prefix: take only tensors whose name begins so. Raises InputError when none does, and when two
     tensors come to the same name because the file holds several attentions.
     """
-    chosen = [name for name in arrays if name.startswith(prefix)]
-    if not chosen:
+    names = [name for name in arrays if name.startswith(prefix)]
+    if not names:
         raise InputError(
             f"no tensor's name begins with {prefix!r}" if prefix else "the file holds no tensors",
             where=where,
             expected=f"one of {listing(arrays)}" if arrays else "the weights of one attention",
         )
-    parts = {name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".") for name in chosen}
+    parts = {name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".") for name in names}
     short = _without_shared({name: ".".join(_bare(path)) for name, path in parts.items()})
     twice = [name for name, count in Counter(short.values()).items() if count > 1]
     if twice:
-        pair = [name for name in chosen if short[name] == twice[0]]
+        pair = [name for name in names if short[name] == twice[0]]
         raise InputError(
             f"the file holds more than one attention: {pair[0]} and {pair[1]}",
             where=where,
             expected="the tensors of one",
             hint=f"attn weights convert --prefix {_stem(pair[0], twice[0])} FILE one.safetensors",
         )
-    return Tensors({short[name]: arrays[name] for name in chosen}, {short[name]: name for name in chosen}, where)
+    return Tensors({short[name]: arrays[name] for name in names}, {short[name]: name for name in names}, where)
 
 
 def _bare(path: list[str]) -> list[str]:
-    at = 0
-    while at < len(path) - 1:
-        if path[at] in AROUND:
-            at += 1
-        elif path[at] in STACKED and at + 2 < len(path) and path[at + 1].isdecimal():
-            at += 2
+    index = 0
+    while index < len(path) - 1:
+        if path[index] in AROUND:
+            index += 1
+        elif path[index] in STACKED and index + 2 < len(path) and path[index + 1].isdecimal():
+            index += 2
         else:
             break
-    return path[at:]
+    return path[index:]
 
 
 def _without_shared(names: dict[str, str]) -> dict[str, str]:
     """The names without a first part that all share, unless it is a projection's own or counts something."""
     pairs = [short.split(".", 2)[:2] for short in names.values()]
-    own = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
-    if own or len({first for first, _ in pairs}) > 1:
+    is_own = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
+    if is_own or len({first for first, _ in pairs}) > 1:
         return names
     return _without_shared({name: short.partition(".")[2] for name, short in names.items()})
 
 
 def _stem(name: str, short: str) -> str:
-    found = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
-    return name[:found] if found > 0 else name
+    start = re.sub(r"[/:]", ".", name.removesuffix(":0")).find(short)
+    return name[:start] if start > 0 else name
 
 
 def listing(names: Iterable[str], most: int = NAMED_MOST) -> str:
     """Names for a message, the first `most` of them, each cut to a readable length."""
     every = list(names)
-    shown = " ".join(name if len(name) <= 60 else f"{name[:59]}…" for name in every[:most])
-    return shown + (f" … ({len(every)} in all)" if len(every) > most else "")
+    text = " ".join(name if len(name) <= 60 else f"{name[:59]}…" for name in every[:most])
+    return text + (f" … ({len(every)} in all)" if len(every) > most else "")

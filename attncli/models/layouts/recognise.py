@@ -13,10 +13,10 @@ from attncli.errors import InputError, UsageError
 from attncli.inputs.tensors import tensor_file
 from attncli.models.layouts.classes import class_layouts
 from attncli.models.layouts.fused import fused_layouts
-from attncli.models.layouts.layout import NOTHING_ASKED, Asked, Layout, OwnScale
+from attncli.models.layouts.layout import EMPTY_REQUEST, Layout, LayoutRequest, OwnScale
 from attncli.models.layouts.named_tensors import Array, Tensors, listing, plain
 from attncli.models.layouts.separate import separate_layouts
-from attncli.models.layouts.stated_sizes import Facts, facts_of
+from attncli.models.layouts.stated_sizes import LayoutSizes, facts_of
 from attncli.models.vocabulary import TABLE, Vocabulary, vocabulary_of
 
 BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))
@@ -36,7 +36,7 @@ DIGITS = 18
 """The longest seed that is believed."""
 
 
-class Recognised(Struct, frozen=True, eq=False):
+class WeightFile(Struct, frozen=True, eq=False):
     """A weight file that was understood.
 
     layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the sizes.
@@ -47,7 +47,7 @@ class Recognised(Struct, frozen=True, eq=False):
 
     layout: str
     weights: dict[str, Array]
-    facts: Facts
+    facts: LayoutSizes
     scale: OwnScale | None
     notes: tuple[str, ...]
     vocabulary: Vocabulary | None
@@ -60,58 +60,60 @@ class Recognised(Struct, frozen=True, eq=False):
         return all(name == role for name, role in self.roles.items())
 
 
-def read_weight_file(path: Path, asked: Asked = NOTHING_ASKED) -> Recognised:
+def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightFile:
     """The weights in a .safetensors, .npz, .pt or .pth file; see `recognise`. Raises also as `read_tensors`."""
     file = tensor_file(path)
-    return recognise(file.tensors(), file.metadata, str(path), asked)
+    return recognise(file.tensors(), file.metadata, str(path), request)
 
 
 def recognise(
-    arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, asked: Asked = NOTHING_ASKED
-) -> Recognised:
+    arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, request: LayoutRequest = EMPTY_REQUEST
+) -> WeightFile:
     """Tensors by name as the weights of one attention. where: the file, for messages.
 
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
     and what was expected; UsageError where the asker contradicts the file.
     """
-    tensors = plain(arrays, where, asked.prefix)
-    told_how = asked.orientation is not None
+    tensors = plain(arrays, where, request.prefix)
+    has_orientation = request.orientation is not None
     match metadata.get(ORIENTATION):
-        case "in-out" | "out-in" as told if asked.orientation is None:
-            asked = replace(asked, orientation=told)
+        case "in-out" | "out-in" as orientation if request.orientation is None:
+            request = replace(request, orientation=orientation)
         case _:
             pass
     layout = _fitting(tensors)
-    read = layout.read(tensors, asked)
-    if told_how and not read.either_way:
+    layout_weights = layout.read(tensors, request)
+    if has_orientation and not layout_weights.either_way:
         raise UsageError(
-            f"how these matrices are stored is certain: {layout.says}", where=where, expected="no --orientation"
+            f"how these matrices are stored is certain: {layout.description}", where=where, expected="no --orientation"
         )
-    weights = dict(read.weights)
+    weights = dict(layout_weights.weights)
     weights |= {name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors}
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
-    spelled = {role: tensors.spelled[name] for name, role in reversed(layout.knows.items()) if name in tensors and role}
-    facts, notes = facts_of(weights, spelled, metadata, where, read.heads, asked)
+    file_names = {
+        role: tensors.file_names[name] for name, role in reversed(layout.knows.items()) if name in tensors and role
+    }
+    facts, notes = facts_of(weights, file_names, metadata, where, layout_weights.heads, request)
     vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where) if TABLE in tensors else None
     seed = metadata.get("seed", "")[:DIGITS]
-    roles = {tensors.spelled[name]: layout.knows[name] for name in tensors.arrays}
-    return Recognised(
-        layout.says, weights, facts, read.scale or _stored_scale(metadata, where), read.notes + notes, vocabulary,
+    roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
+    return WeightFile(
+        layout.description, weights, facts, layout_weights.scale or _stored_scale(metadata, where), layout_weights.notes + notes, vocabulary,
         int(seed) if seed.isdecimal() else None, roles,
     )  # fmt: skip
 
 
 def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
     """The scale that `attn weights convert` noted down for weights whose class has its own."""
-    told = metadata.get(SCALE, "sqrt-dk")
-    if told not in ("sqrt-dk", "sqrt-dmodel"):
+    spelling = metadata.get(SCALE, "sqrt-dk")
+    if spelling not in ("sqrt-dk", "sqrt-dmodel"):
         raise InputError(
-            f"the file's metadata give the scale {told[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel"
+            f"the file's metadata give the scale {spelling[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel"
         )
     return (
         None
-        if told == "sqrt-dk"
-        else OwnScale(told, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
+        if spelling == "sqrt-dk"
+        else OwnScale(spelling, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
     )
 
 
@@ -127,30 +129,32 @@ def _fitting(tensors: Tensors) -> Layout:
     )
     if not _projections(nearest) & present:
         raise InputError(
-            f"these tensors are no attention that attn knows: {listing(tensors.spelled.values())}",
+            f"these tensors are no attention that attn knows: {listing(tensors.file_names.values())}",
             where=tensors.where,
             expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
             "c_attn, …",
             hint=_similar(present, {name for layout in layouts for name in layout.knows}),
         )
     missing = [name for name in nearest.needs if name not in present]
-    unknown = [name for name in tensors.arrays if name not in nearest.knows]
+    unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
     faults = [f"lacks {listing(missing)}"] if missing else []
-    faults += [f"has the unknown {listing(tensors.spelled[name] for name in unknown)}"] if unknown else []
-    optional, needed = [name for name, role in nearest.may.items() if role], listing(nearest.needs)
+    faults += (
+        [f"has the unknown {listing(tensors.file_names[name] for name in unknown_names)}"] if unknown_names else []
+    )
+    optional, needs_text = [name for name, role in nearest.may.items() if role], listing(nearest.needs)
     raise InputError(
-        f"this file {' and '.join(faults)}; it holds {listing(tensors.spelled.values())}",
+        f"this file {' and '.join(faults)}; it holds {listing(tensors.file_names.values())}",
         where=tensors.where,
-        expected=f"{needed}, and optionally {listing(optional)}" if optional else needed,
-        hint=_similar(unknown, missing or optional) or _part_of_more(tensors, nearest, unknown),
+        expected=f"{needs_text}, and optionally {listing(optional)}" if optional else needs_text,
+        hint=_similar(unknown_names, missing or optional) or _part_of_more(tensors, nearest, unknown_names),
     )
 
 
-def _part_of_more(tensors: Tensors, layout: Layout, unknown: list[str]) -> str:
+def _part_of_more(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
     """The command that takes a whole attention out of a file that holds more; "" if none would."""
-    stems = {tensors.spelled[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
+    stems = {tensors.file_names[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
     stem = stems.pop() if len(stems) == 1 else ""
-    if not stem or any(tensors.spelled[name].startswith(stem) for name in unknown):
+    if not stem or any(tensors.file_names[name].startswith(stem) for name in unknown_names):
         return ""
     return f"attn weights convert --prefix {stem} FILE one.safetensors"
 
@@ -159,11 +163,11 @@ def _projections(layout: Layout) -> set[str]:
     return layout.knows.keys() - BESIDE
 
 
-def _similar(found: Iterable[str], known: Iterable[str]) -> str:
+def _similar(names: Iterable[str], known_names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    choices = list(known)
-    for name in islice(found, COMPARED):
+    choices = list(known_names)
+    for name in islice(names, COMPARED):
         close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
         if close:
             return f"did you mean {close[0]} where the file has {name[:80]}?"

@@ -9,7 +9,7 @@ import numpy as np
 from attncli.errors import UsageError
 from attncli.models.layouts.layout import COMMON
 from attncli.models.layouts.named_tensors import Array
-from attncli.models.layouts.stated_sizes import Facts
+from attncli.models.layouts.stated_sizes import LayoutSizes
 
 LAYOUTS = {
     "canonical": "q.weight k.weight v.weight o.weight, [out, in]",
@@ -22,30 +22,30 @@ LAYOUTS = {
 """The layouts that can be written, with what they hold."""
 
 
-def written(weights: Mapping[str, Array], facts: Facts, layout: str) -> dict[str, Array]:
+def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str) -> dict[str, Array]:
     """Canonical weights by the names of another layout. Norms and embeddings keep their names.
 
     layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit it.
     """
     beside = {name: array for name, array in weights.items() if name in COMMON}
-    own = {name: array for name, array in weights.items() if name not in COMMON}
+    projections = {name: array for name, array in weights.items() if name not in COMMON}
     match layout:
         case "canonical":
             return dict(weights)
         case "torch":
             _needs(facts, layout, square=True, output=True)
-            return _torch(own) | beside
+            return _torch(projections) | beside
         case "single":
             _needs(facts, layout, heads=1)
-            return _renamed(own, {"q": "WQ", "k": "WK", "v": "WV", "o": "WO"}) | beside
+            return _rename(projections, {"q": "WQ", "k": "WK", "v": "WV", "o": "WO"}) | beside
         case "heads":
             _needs(facts, layout)
-            return _list_of_heads(own, facts) | beside
+            return _list_of_heads(projections, facts) | beside
         case "matrices":
-            return {_matrix_name(name): np.ascontiguousarray(array.T) for name, array in own.items()} | beside
+            return {_matrix_name(name): np.ascontiguousarray(array.T) for name, array in projections.items()} | beside
         case "fused":
             _needs(facts, layout, square=True)
-            return _fused(own) | beside
+            return _fuse(projections) | beside
         case _:
             from difflib import get_close_matches
 
@@ -54,7 +54,9 @@ def written(weights: Mapping[str, Array], facts: Facts, layout: str) -> dict[str
             raise UsageError(f"no layout is called {layout!r}", expected=", ".join(LAYOUTS), hint=hint)
 
 
-def _needs(facts: Facts, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False) -> None:
+def _needs(
+    facts: LayoutSizes, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False
+) -> None:
     if facts.kv_heads != facts.heads:
         raise UsageError(
             f"layout {layout} has no shared heads, these are {facts.heads} on {facts.kv_heads}",
@@ -79,7 +81,7 @@ def _needs(facts: Facts, layout: str, *, heads: int | None = None, square: bool 
         )
 
 
-def _renamed(weights: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
+def _rename(weights: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
     return {f"{names[name[0]]}{name[1:]}": array for name, array in weights.items()}
 
 
@@ -88,7 +90,7 @@ def _matrix_name(name: str) -> str:
     return f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"
 
 
-def _joined(weights: Mapping[str, Array], kind: str) -> Array | None:
+def _join(weights: Mapping[str, Array], kind: str) -> Array | None:
     """q, k and v one below the other; a bias that is missing beside others is 0. None without any."""
     parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
     if all(part is None for part in parts):
@@ -100,32 +102,32 @@ def _joined(weights: Mapping[str, Array], kind: str) -> Array | None:
 
 
 def _torch(weights: Mapping[str, Array]) -> dict[str, Array]:
-    bias = _joined(weights, "bias")
+    bias = _join(weights, "bias")
     output = weights["o.weight"]
-    found = {"in_proj_weight": _joined(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
+    tensors = {"in_proj_weight": _join(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
     if bias is not None or "o.bias" in weights:  # the module has both biases or neither
         zeros = np.zeros(output.shape[0], output.dtype)
-        found["in_proj_bias"] = np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
-        found["out_proj.bias"] = weights.get("o.bias", zeros)
-    return {name: array for name, array in found.items() if array is not None}
+        tensors["in_proj_bias"] = np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
+        tensors["out_proj.bias"] = weights.get("o.bias", zeros)
+    return {name: array for name, array in tensors.items() if array is not None}
 
 
-def _fused(weights: Mapping[str, Array]) -> dict[str, Array]:
-    weight, bias = _joined(weights, "weight"), _joined(weights, "bias")
+def _fuse(weights: Mapping[str, Array]) -> dict[str, Array]:
+    weight, bias = _join(weights, "weight"), _join(weights, "bias")
     assert weight is not None
-    found = {"c_attn.weight": np.ascontiguousarray(weight.T)}
-    found |= {} if bias is None else {"c_attn.bias": bias}
-    found |= {"c_proj.weight": np.ascontiguousarray(weights["o.weight"].T)} if "o.weight" in weights else {}
-    return found | ({"c_proj.bias": weights["o.bias"]} if "o.bias" in weights else {})
+    tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
+    tensors |= {} if bias is None else {"c_attn.bias": bias}
+    tensors |= {"c_proj.weight": np.ascontiguousarray(weights["o.weight"].T)} if "o.weight" in weights else {}
+    return tensors | ({"c_proj.bias": weights["o.bias"]} if "o.bias" in weights else {})
 
 
-def _list_of_heads(weights: Mapping[str, Array], facts: Facts) -> dict[str, Array]:
-    found = {}
+def _list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str, Array]:
+    tensors = {}
     for name, array in weights.items():
         role, _, kind = name.partition(".")
         if role == "o":
-            found[f"linear.{kind}"] = array
+            tensors[f"linear.{kind}"] = array
         else:
             for head, part in enumerate(np.split(array, facts.heads)):
-                found[f"heads.{head}.W{role.upper()}.{kind}"] = np.ascontiguousarray(part)
-    return found
+                tensors[f"heads.{head}.W{role.upper()}.{kind}"] = np.ascontiguousarray(part)
+    return tensors

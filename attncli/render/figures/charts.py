@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attncli.render.figures.drawing import Drawing, fitted, width
+from attncli.render.figures.drawing import Drawing, shorten_to_fit, width
 from attncli.render.figures.runs import from_right
 
 LINE = 15.0
@@ -18,22 +18,24 @@ class Bar:
 
     name: str
     value: float
-    told: str
+    label: str
     mark: float | None = None
 
 
 def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float) -> float:
     """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end."""
-    most = max((abs(one.value) for one in bars), default=0.0) or 1.0
-    edge = min(max((width(one.name, 9) for one in bars), default=0), 180) + 10
-    for at, one in enumerate(bars):
-        y = top + at * LINE
-        drawing.text(edge - 8, y + 9, fitted(one.name, 9, 176), anchor="end")
+    largest = max((abs(bar.value) for bar in bars), default=0.0) or 1.0
+    edge = min(max((width(bar.name, 9) for bar in bars), default=0), 180) + 10
+    for index, bar in enumerate(bars):
+        y = top + index * LINE
+        drawing.text(edge - 8, y + 9, shorten_to_fit(bar.name, 9, 176), anchor="end")
         drawing.rectangle(edge, y + 2, 180, 8, drawing.theme.ground)
-        drawing.rectangle(edge, y + 2, 180 * abs(one.value) / most, 8, drawing.theme.series[0 if one.value >= 0 else 1])
-        if one.mark is not None:
-            drawing.rectangle(edge + 180 * min(abs(one.mark) / most, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
-        drawing.text(edge + 188, y + 9, one.told, quiet=True)
+        drawing.rectangle(
+            edge, y + 2, 180 * abs(bar.value) / largest, 8, drawing.theme.series[0 if bar.value >= 0 else 1]
+        )
+        if bar.mark is not None:
+            drawing.rectangle(edge + 180 * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
+        drawing.text(edge + 188, y + 9, bar.label, quiet=True)
     return top + len(bars) * LINE
 
 
@@ -58,27 +60,29 @@ def draw_curves(
         y = place((10**x0, 10**power))[1]
         drawing.path([(left, y), (left + wide, y)], drawing.theme.line, thick=0.5)
         if (power - math.ceil(y0)) % max(round((y1 - y0) / 7), 1) == 0:
-            drawing.text(left - 6, y + 3, f"10{_raised(power)}", anchor="end", quiet=True, size=8)
+            drawing.text(left - 6, y + 3, f"10{_superscript(power)}", anchor="end", quiet=True, size=8)
     for power in range(math.ceil(x0), math.floor(x1) + 1):
         x = place((10**power, 10**y0))[0]
         drawing.path([(x, begin), (x, begin + tall)], drawing.theme.line, thick=0.5)
-        drawing.text(x, begin + tall + 13, f"10{_raised(power)}", anchor="middle", quiet=True, size=8)
+        drawing.text(x, begin + tall + 13, f"10{_superscript(power)}", anchor="middle", quiet=True, size=8)
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
     ends = []
-    for at, (name, line) in enumerate(series):
-        held = [place(point) for point in line if min(point) > 0]
-        if held:
-            drawing.path(held, drawing.theme.series[at % len(drawing.theme.series)], thick=1.6)
-            ends.append((held[-1][1], name, at))
+    for series_index, (name, line) in enumerate(series):
+        places = [place(point) for point in line if min(point) > 0]
+        if places:
+            drawing.path(places, drawing.theme.series[series_index % len(drawing.theme.series)], thick=1.6)
+            ends.append((places[-1][1], name, series_index))
     below = -math.inf
-    for y, name, at in sorted(ends):
+    for y, name, series_index in sorted(ends):
         below = max(y, below + 11)
-        drawing.rectangle(left + wide + 6, below - 2, 8, 3, drawing.theme.series[at % len(drawing.theme.series)])
+        drawing.rectangle(
+            left + wide + 6, below - 2, 8, 3, drawing.theme.series[series_index % len(drawing.theme.series)]
+        )
         drawing.text(left + wide + 18, below + 3, name)
     return begin + tall + 30
 
 
-def _raised(power: int) -> str:
+def _superscript(power: int) -> str:
     return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
@@ -89,8 +93,8 @@ def draw_links(
     left = min(max((width(word, 9) for word in queries), default=0), 120)
     right = left + 130
     for words, x, anchor in ((queries, left, "end"), (keys, right, "start")):
-        for at, word in enumerate(words):
-            drawing.text(x, top + at * LINE + 9, fitted(word, 9, 120), anchor=anchor)
+        for index, word in enumerate(words):
+            drawing.text(x, top + index * LINE + 9, shorten_to_fit(word, 9, 120), anchor=anchor)
     for query, key, weight in links:
         ends = [(left + 5, top + query * LINE + 6), (right - 5, top + key * LINE + 6)]
         drawing.path(ends, drawing.theme.series[0], thick=0.5 + 4 * weight, curved=True, faint=0.25 + 0.75 * weight)
@@ -98,15 +102,20 @@ def draw_links(
 
 
 def draw_sentence(
-    drawing: Drawing, words: Sequence[str], joined: Sequence[bool], shares: Sequence[float], chosen: int, top: float
+    drawing: Drawing,
+    words: Sequence[str],
+    follows_directly: Sequence[bool],
+    shares: Sequence[float],
+    chosen_index: int,
+    top: float,
 ) -> float:
-    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. joined: which follow
+    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. follows_directly: which follow
     the one before without a space. What is written from right to left stands so. Returns where they end."""
     x, y = 0.0, top
     places: list[tuple[float, float, float]] = []
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         wide = width(word, 12)
-        x -= 5 * (joined[at] and x > 0)
+        x -= 5 * (follows_directly[index] and x > 0)
         if x and x + wide > 420:
             x, y = 0.0, y + 21
         places.append((x, y, wide))
@@ -114,12 +123,12 @@ def draw_sentence(
     if from_right("".join(words)):
         edge = max(x + wide for x, _, wide in places)
         places = [(edge - x - wide, y, wide) for x, y, wide in places]
-    for at, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
+    for index, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
         drawing.pieces.append(
             f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3" fill="{drawing.theme.series[0]}" '
             f'fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>'
         )
-        drawing.text(x + wide / 2, y + 12.5, word, size=12, bold=at == chosen, anchor="middle")
-        if at == chosen:
+        drawing.text(x + wide / 2, y + 12.5, word, size=12, bold=index == chosen_index, anchor="middle")
+        if index == chosen_index:
             drawing.rectangle(x, y + 17, wide, 1.5, drawing.theme.series[0])
     return y + 22

@@ -75,25 +75,25 @@ class Drawing:
 
     def text(
         self, x: float, y: float, text: str, *, size: float = 9, anchor: str = "start", bold: bool = False, quiet: bool = False,
-        turned: float = 0, ink: str | None = None,
+        rotation: float = 0, ink: str | None = None,
     ) -> None:  # fmt: skip
-        """A run of text whose baseline begins, is centred or ends at (x, y). turned: degrees against the clock. ink:
+        """A run of text whose baseline begins, is centred or ends at (x, y). rotation: degrees against the clock. ink:
         another colour."""
         wide = 0.6 * size * cells(text) if self.mono else width(text, size) * (1.08 if bold else 1)
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
-        if not turned:
+        if not rotation:
             self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
             self.reach(left + wide, y + 0.3 * size)
-        place = f' transform="rotate({-turned:g} {x:.2f} {y:.2f})"' if turned else ""
+        place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"' if rotation else ""
         weight = ' font-weight="600"' if bold else ""
         fill = ink or (self.theme.quiet if quiet else self.theme.ink)
         whole = pieces(safe(text))
         if len(whole) > 1:
             x, anchor = left, "start"
         for piece in whole:
-            own = f' font-family="{family(piece)}"' if family(piece) else ""
+            font = f' font-family="{family(piece)}"' if family(piece) else ""
             self.pieces.append(
-                f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{own}{place} '
+                f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{font}{place} '
                 f'style="unicode-bidi:isolate">{safe_html(piece)}</text>'
             )
             x += width(piece, size)
@@ -172,7 +172,7 @@ def width(text: str, size: float) -> float:
     return total * size * WIDER
 
 
-def fitted(text: str, size: float, room: float) -> str:
+def shorten_to_fit(text: str, size: float, room: float) -> str:
     """The text, shortened with … until it fits."""
     if width(text, size) <= room:
         return text

@@ -29,20 +29,20 @@ def style_of(text: str) -> Style:
     for word in filter(None, (part.strip().lower() for part in text.split(","))):
         if word in ("light", "dark"):
             theme = DARK if word == "dark" else LIGHT
-        elif (found := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word)) is None:
+        elif (match := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word)) is None:
             raise UsageError(
                 f"--figure-style {word!r} is no style", expected="light, dark, 85mm, 300dpi, joined by commas"
             )
-        elif found[2] == "mm" and 10 <= float(found[1]) <= 2000:
-            mm = float(found[1])
-        elif found[2] == "dpi" and 36 <= float(found[1]) <= 1200:
-            dpi = round(float(found[1]))
+        elif match[2] == "mm" and 10 <= float(match[1]) <= 2000:
+            mm = float(match[1])
+        elif match[2] == "dpi" and 36 <= float(match[1]) <= 1200:
+            dpi = round(float(match[1]))
         else:
             raise UsageError(f"--figure-style {word!r} is out of range", expected="10mm to 2000mm, 36dpi to 1200dpi")
     return Style(theme, mm, dpi)
 
 
-def written(svg: str, suffix: str, style: Style) -> bytes:
+def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
     """The bytes of a file with this suffix. Raises UnsupportedError where what makes it is not installed."""
     match suffix.lower():
         case ".svg":
@@ -51,8 +51,8 @@ def written(svg: str, suffix: str, style: Style) -> bytes:
             return _png(svg, style)
         case ".pdf":
             return _pdf(svg)
-        case other:
-            raise UsageError(f"no figure ends in {other!r}", expected=", ".join(SUFFIXES))
+        case unknown_suffix:
+            raise UsageError(f"no figure ends in {unknown_suffix!r}", expected=", ".join(SUFFIXES))
 
 
 def _png(svg: str, style: Style) -> bytes:
@@ -65,7 +65,7 @@ def _png(svg: str, style: Style) -> bytes:
     try:
         return bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
     except BaseException as error:  # its panics are no Exception
-        raise _refused(error, ".png", "resvg-py") from error
+        raise _drawing_error(error, ".png", "resvg-py") from error
 
 
 def _pdf(svg: str) -> bytes:
@@ -84,10 +84,10 @@ def _pdf(svg: str) -> bytes:
     try:
         return bytes(typst.compile(source.encode()))
     except BaseException as error:
-        raise _refused(error, ".pdf", "typst") from error
+        raise _drawing_error(error, ".pdf", "typst") from error
 
 
-def _refused(error: BaseException, suffix: str, by: str) -> BaseException:
+def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
     """What is raised where a library fails at a figure: the user's own interruption goes on as it is."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error

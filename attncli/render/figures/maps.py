@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.render.figures.drawing import Drawing, fitted, width
+from attncli.render.figures.drawing import Drawing, shorten_to_fit, width
 from attncli.render.figures.titles import Say
 from attncli.render.palette import LEVELS, Palette, normalise
 
@@ -22,7 +22,7 @@ LARGE = 300.0
 
 
 @dataclass(frozen=True, eq=False)
-class Map:
+class FigureMap:
     """A matrix [query, key], NaN where hidden, with the words of its edges. signed: whether 0 is its middle."""
 
     caption: str
@@ -32,25 +32,27 @@ class Map:
     signed: bool = False
 
 
-def draw_maps(drawing: Drawing, maps: Sequence[Map], top: float, say: Say, *, scale: str, across: int = 8) -> float:
+def draw_maps(
+    drawing: Drawing, maps: Sequence[FigureMap], top: float, say: Say, *, scale: str, across: int = 8
+) -> float:
     """The maps side by side, `across` in a row, each kind on one scale; returns where they end.
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
     """
     if not maps:
         return top
-    few = len(maps) <= 3
-    pool = max(_block(one.values.shape, _cell(one, named=few)) for one in maps)
+    are_few = len(maps) <= 3
+    pool = max(_block(figure_map.values.shape, _cell(figure_map, with_words=are_few)) for figure_map in maps)
     scale = ROOTS if pool > 1 and scale == "linear" else scale
-    high = {kind: _largest([one for one in maps if one.signed == kind]) for kind in (False, True)}
+    high = {kind: _largest([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)}
     left, begin = 0.0, top
     bottom = top
-    for at, one in enumerate(maps):
-        if at and at % (3 if few else across) == 0:
-            left, begin = 0.0, bottom + (14 if few else 5)
-        right, end = _draw(drawing, one, left, begin, scale, high[one.signed], named=few)
-        left, bottom = right + (16 if few else 7), max(bottom, end)
-    kinds = [kind for kind in (False, True) if any(one.signed == kind for one in maps)]
+    for index, figure_map in enumerate(maps):
+        if index and index % (3 if are_few else across) == 0:
+            left, begin = 0.0, bottom + (14 if are_few else 5)
+        right, end = _draw(drawing, figure_map, left, begin, scale, high[figure_map.signed], with_words=are_few)
+        left, bottom = right + (16 if are_few else 7), max(bottom, end)
+    kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
     for kind in kinds:
         bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, say)
     if pool > 1:
@@ -60,62 +62,71 @@ def draw_maps(drawing: Drawing, maps: Sequence[Map], top: float, say: Say, *, sc
     return bottom
 
 
-def _largest(maps: Sequence[Map]) -> float:
-    found = [float(np.nanmax(np.abs(one.values))) for one in maps if np.isfinite(one.values).any()]
-    return max(found, default=1.0) or 1.0
+def _largest(maps: Sequence[FigureMap]) -> float:
+    largest = [
+        float(np.nanmax(np.abs(figure_map.values))) for figure_map in maps if np.isfinite(figure_map.values).any()
+    ]
+    return max(largest, default=1.0) or 1.0
 
 
 def _draw(
-    drawing: Drawing, one: Map, left: float, top: float, scale: str, high: float, *, named: bool
+    drawing: Drawing, figure_map: FigureMap, left: float, top: float, scale: str, high: float, *, with_words: bool
 ) -> tuple[float, float]:
-    rows, columns = one.values.shape
-    words, cell = _written(one, named=named), _cell(one, named=named)
-    edge = min(max((width(word, SIZE) for word in one.rows), default=0), 90) + 6 if words else 0
-    widest = max((width(word, SIZE) for word in one.columns), default=0)
+    rows, columns = figure_map.values.shape
+    words, cell = _shows_words(figure_map, with_words=with_words), _cell(figure_map, with_words=with_words)
+    edge = min(max((width(word, SIZE) for word in figure_map.rows), default=0), 90) + 6 if words else 0
+    widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     level = widest <= CELL
     room = 12 if words and level else min(widest, 90) * 0.76 + 8 if words else 4
-    size = 9.0 if named else 7.5
-    caption = fitted(
-        one.caption if named else one.caption.replace("layer ", "").replace(" head ", "."),
+    size = 9.0 if with_words else 7.5
+    caption = shorten_to_fit(
+        figure_map.caption if with_words else figure_map.caption.replace("layer ", "").replace(" head ", "."),
         size,
-        max(columns * cell + edge, 90 if named else 0),
+        max(columns * cell + edge, 90 if with_words else 0),
     )
-    drawing.text(left, top + 9, caption, size=size, bold=named, quiet=not named)
+    drawing.text(left, top + 9, caption, size=size, bold=with_words, quiet=not with_words)
     x, y = left + edge, top + 14 + room
     drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
-    palette = drawing.theme.signed if one.signed else drawing.theme.weights
+    palette = drawing.theme.signed if figure_map.signed else drawing.theme.weights
     drawing.cells(
         x,
         y,
         columns * cell,
         rows * cell,
-        coloured(pooled(one.values, _block(one.values.shape, cell)), palette, "signed" if one.signed else scale, high),
+        colour_cells(
+            pool_cells(figure_map.values, _block(figure_map.values.shape, cell)),
+            palette,
+            "signed" if figure_map.signed else scale,
+            high,
+        ),
     )
     slant = 0.0
     if words:
-        for at, word in enumerate(one.rows):
-            drawing.text(x - 4, y + (at + 0.5) * cell + 3, fitted(word, SIZE, 86), size=SIZE, anchor="end", quiet=True)
-        for at, word in enumerate(one.columns):
+        for index, word in enumerate(figure_map.rows):
+            drawing.text(
+                x - 4, y + (index + 0.5) * cell + 3, shorten_to_fit(word, SIZE, 86), size=SIZE, anchor="end", quiet=True
+            )
+        for index, word in enumerate(figure_map.columns):
             if level:
-                drawing.text(x + (at + 0.5) * cell, y - 4, word, size=SIZE, quiet=True, anchor="middle")
+                drawing.text(x + (index + 0.5) * cell, y - 4, word, size=SIZE, quiet=True, anchor="middle")
                 continue
-            shown = fitted(word, SIZE, 86)
-            drawing.text(x + (at + 0.5) * cell + 2, y - 5, shown, size=SIZE, quiet=True, turned=50)
-            slant = max(slant, (at + 0.5) * cell + 2 + width(shown, SIZE) * 0.65 - columns * cell)
+            label = shorten_to_fit(word, SIZE, 86)
+            drawing.text(x + (index + 0.5) * cell + 2, y - 5, label, size=SIZE, quiet=True, rotation=50)
+            slant = max(slant, (index + 0.5) * cell + 2 + width(label, SIZE) * 0.65 - columns * cell)
     drawing.corner[0] = max(drawing.corner[0], x + columns * cell + slant)
     return x + max(columns * cell + slant, width(caption, size) * 1.08 - edge), y + rows * cell
 
 
-def _written(one: Map, *, named: bool) -> bool:
+def _shows_words(figure_map: FigureMap, *, with_words: bool) -> bool:
     """Whether a map's words are written at its edges."""
-    return named and max(one.values.shape) <= NAMED
+    return with_words and max(figure_map.values.shape) <= NAMED
 
 
-def _cell(one: Map, *, named: bool) -> float:
+def _cell(figure_map: FigureMap, *, with_words: bool) -> float:
     """Points along a cell of a map."""
-    if _written(one, named=named):
+    if _shows_words(figure_map, with_words=with_words):
         return CELL
-    return max(LARGE / max(one.values.shape), 0.3) if named else SMALL / max(one.values.shape)
+    return max(LARGE / max(figure_map.values.shape), 0.3) if with_words else SMALL / max(figure_map.values.shape)
 
 
 def _block(shape: Sequence[int], cell: float) -> int:
@@ -124,42 +135,42 @@ def _block(shape: Sequence[int], cell: float) -> int:
     return -(-max(shape) // max(round(max(shape) * cell), 1))
 
 
-def pooled(values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
+def pool_cells(values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
     """A matrix with the number of largest size for each `block` × `block` of its cells."""
     if block <= 1:
         return values
     rows, columns = (-(-size // block) for size in values.shape)
-    held = np.full((rows * block, columns * block), np.nan)
-    held[: values.shape[0], : values.shape[1]] = values
-    cells = held.reshape(rows, block, columns, block).swapaxes(1, 2).reshape(rows, columns, -1)
+    padded = np.full((rows * block, columns * block), np.nan)
+    padded[: values.shape[0], : values.shape[1]] = values
+    cells = padded.reshape(rows, block, columns, block).swapaxes(1, 2).reshape(rows, columns, -1)
     sizes = np.where(np.isnan(cells), -1, np.abs(cells))
     return np.take_along_axis(cells, sizes.argmax(-1)[..., None], -1)[..., 0]
 
 
-def coloured(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
+def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
     """RGBA of each cell, uint8 [row, column, 4]; hidden ones are clear."""
     low = -high if scale == "signed" else None if scale == "row" else 0.0
-    how = "linear" if scale == ROOTS else scale
-    shares = normalise(values, how, low=low, high=None if scale == "row" else high)
+    colour_scale = "linear" if scale == ROOTS else scale
+    shares = normalise(values, colour_scale, low=low, high=None if scale == "row" else high)
     shares = np.sqrt(shares) if scale == ROOTS else shares
     table = np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
-    found = np.zeros((*values.shape, 4), np.uint8)
-    seen = np.isfinite(shares)
-    found[seen, :3] = table[np.rint(shares[seen] * (LEVELS - 1)).astype(int)]
-    found[seen, 3] = 255
-    return found
+    pixels = np.zeros((*values.shape, 4), np.uint8)
+    visible = np.isfinite(shares)
+    pixels[visible, :3] = table[np.rint(shares[visible] * (LEVELS - 1)).astype(int)]
+    pixels[visible, 3] = 255
+    return pixels
 
 
 def _legend(drawing: Drawing, top: float, high: float, scale: str, say: Say) -> float:
     """The colours of even steps from the least number to the greatest, on the scale of the maps."""
-    signed = scale == "signed"
-    palette = drawing.theme.signed if signed else drawing.theme.weights
-    steps = np.linspace(-high if signed else 0.0, high, 64)[None]
-    low = f"−{high:.2f}" if signed else "0"
+    is_signed = scale == "signed"
+    palette = drawing.theme.signed if is_signed else drawing.theme.weights
+    steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]
+    low = f"−{high:.2f}" if is_signed else "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
-    drawing.cells(left, top, 96, 6, coloured(steps, palette, scale, high))
-    end = say("row") if scale == "row" else f"+{high:.2f}" if signed else f"{high:.2f}"
+    drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
+    end = say("row") if scale == "row" else f"+{high:.2f}" if is_signed else f"{high:.2f}"
     drawing.text(left + 102, top + 6, end, size=SIZE, quiet=True)
     return top + 8

@@ -17,9 +17,9 @@ from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.errors import InputError
 from attncli.render.figures.charts import draw_links, draw_sentence
 from attncli.render.figures.drawing import Drawing
-from attncli.render.figures.maps import Map, draw_maps
-from attncli.render.figures.metrics import Measured, draw_metrics
-from attncli.render.figures.titles import Say, names_of, ran, titled
+from attncli.render.figures.maps import FigureMap, draw_maps
+from attncli.render.figures.metrics import FigureHead, draw_metrics
+from attncli.render.figures.titles import Say, draw_title, model_note, names_of
 from attncli.render.matrix import as_matrix, visible
 from attncli.render.token_names import key_names
 
@@ -29,7 +29,7 @@ AboutHeads = RunDocument | HeadsDocument | CrossDocument | TensorsDocument
 
 
 @dataclass(frozen=True)
-class HeldWeights:
+class HeadWeights:
     """What a document holds of one head. layer: None where captured arrays have none. pool: tokens in a cell."""
 
     name: str
@@ -41,45 +41,50 @@ class HeldWeights:
 
 def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, say: Say) -> None:
     """The weights of every head; with one query its sentence; the links of one head of a short text."""
-    held = list(_held(document, say))
-    measured = document.heads if isinstance(document, HeadsDocument) else []
-    if not held and not measured:
+    weights = list(_head_weights(document, say))
+    head_metrics = document.heads if isinstance(document, HeadsDocument) else []
+    if not weights and not head_metrics:
         raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
-    top = titled(drawing, _title(document), ran(document, say) if held else say("metrics"))
-    if held:
-        top = _draw_maps(drawing, document, held, top, scale, say)
-    if measured:
-        titles = {name: say(f"metric.{name}") for name in measured[0].metrics}
-        heads = [_measured(one, say) for one in measured]
-        draw_metrics(drawing, heads, titles, top + (20 if held else 0), said=say("uniform"))
+    top = draw_title(drawing, _title(document), model_note(document, say) if weights else say("metrics"))
+    if weights:
+        top = _draw_maps(drawing, document, weights, top, scale, say)
+    if head_metrics:
+        titles = {name: say(f"metric.{name}") for name in head_metrics[0].metrics}
+        heads = [_figure_head(metrics, say) for metrics in head_metrics]
+        draw_metrics(drawing, heads, titles, top + (20 if weights else 0), line_note=say("uniform"))
 
 
-def _mean_of_seen(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The mean weight of each key over the heads that see it; 0 where none does. weights: [head, key], NaN is hidden."""
-    seen = np.isfinite(weights)
-    return np.where(seen, weights, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+    visible = np.isfinite(weights)
+    return np.where(visible, weights, 0.0).sum(0) / np.maximum(visible.sum(0), 1)
 
 
 def _draw_maps(
-    drawing: Drawing, document: AboutHeads, held: list[HeldWeights], top: float, scale: str, say: Say
+    drawing: Drawing, document: AboutHeads, head_weights: list[HeadWeights], top: float, scale: str, say: Say
 ) -> float:
-    first = visible(held[0].weights, held[0].scores)
+    first = visible(head_weights[0].weights, head_weights[0].scores)
     rows, keys = _sides(document)
     keys = key_names(keys, first)
     maps = [
-        Map(one.name + (say("pooled", one.pool) if one.pool > 1 else ""), visible(one.weights, one.scores), rows, keys)
-        for one in held
+        FigureMap(
+            head.name + (say("pooled", head.pool) if head.pool > 1 else ""),
+            visible(head.weights, head.scores),
+            rows,
+            keys,
+        )
+        for head in head_weights
     ]
     average = document.average if isinstance(document, HeadsDocument) else None
     if average and len(maps) > 1:
-        maps.append(Map(say("average"), as_matrix(average.weights), rows, keys))
+        maps.append(FigureMap(say("average"), as_matrix(average.weights), rows, keys))
     if isinstance(document, RunDocument) and document.queries and len(keys) <= WORDS:
-        mean = _mean_of_seen(np.stack([one.values[0] for one in maps]))
+        mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
         high = float(mean.max()) or 1.0
         shares = [float(weight) / high for weight in mean]
-        joined = _joined(document, len(keys))
-        top = draw_sentence(drawing, keys, joined, shares, document.queries[0], top) + 14
-    layers = [one.layer for one in held if one.layer is not None]
+        follows_directly = _follows_directly(document, len(keys))
+        top = draw_sentence(drawing, keys, follows_directly, shares, document.queries[0], top) + 14
+    layers = [head.layer for head in head_weights if head.layer is not None]
     across = max(map(layers.count, layers), default=3) if len(maps) > 3 else 3
     top = draw_maps(drawing, maps, top, say, scale=scale, across=across if 4 <= across <= 16 else 8)
     if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
@@ -99,7 +104,7 @@ def _title(document: AboutHeads) -> str:
             return document.text
 
 
-def _held(document: AboutHeads, say: Say) -> Iterator[HeldWeights]:
+def _head_weights(document: AboutHeads, say: Say) -> Iterator[HeadWeights]:
     """The heads whose weights the document holds."""
     match document:
         case RunDocument():
@@ -107,26 +112,37 @@ def _held(document: AboutHeads, say: Say) -> Iterator[HeldWeights]:
                 for head in layer.heads:
                     if head.weights is not UNSET:
                         name = say("head", layer.layer, head.head)
-                        yield HeldWeights(name, layer.layer, head.weights, head.scores)
-            for one in document.maps or () if not any(layer.heads for layer in document.layers) else ():
-                yield HeldWeights(say("head", one.layer, one.head), one.layer, one.weights, pool=one.pool)
+                        yield HeadWeights(name, layer.layer, head.weights, head.scores)
+            for pooled_map in document.maps or () if not any(layer.heads for layer in document.layers) else ():
+                yield HeadWeights(
+                    say("head", pooled_map.layer, pooled_map.head),
+                    pooled_map.layer,
+                    pooled_map.weights,
+                    pool=pooled_map.pool,
+                )
         case CrossDocument():
             for part in document.layers:
-                for found in part.heads:
-                    yield HeldWeights(say("head", part.layer, found.head), part.layer, found.weights, found.scores)
+                for cross_head in part.heads:
+                    yield HeadWeights(
+                        say("head", part.layer, cross_head.head), part.layer, cross_head.weights, cross_head.scores
+                    )
         case HeadsDocument():
             for row in document.heads:
                 if row.weights is not UNSET:
                     name = say("head", row.layer, row.head)
-                    yield HeldWeights(name, row.layer, row.weights, pool=row.pool or 1)
+                    yield HeadWeights(name, row.layer, row.weights, pool=row.pool or 1)
         case TensorsDocument():
             for entry in document.batch:
-                at = ".".join(map(str, entry.index))
-                for captured in entry.heads:
-                    if captured.weights is not UNSET:
+                batch_index = ".".join(map(str, entry.index))
+                for captured_head in entry.heads:
+                    if captured_head.weights is not UNSET:
                         several = len(document.batch) > 1
-                        name = say("batch", at, captured.head) if several else say("of_layer", captured.head)
-                        yield HeldWeights(name, None, captured.weights, captured.scores)
+                        name = (
+                            say("batch", batch_index, captured_head.head)
+                            if several
+                            else say("of_layer", captured_head.head)
+                        )
+                        yield HeadWeights(name, None, captured_head.weights, captured_head.scores)
         case _:
             assert_never(document)
 
@@ -135,26 +151,26 @@ def _sides(document: AboutHeads) -> tuple[list[str], list[str]]:
     """The words of the rows and of the columns."""
     match document:
         case TensorsDocument():
-            return [str(at) for at in range(document.queries)], [str(at) for at in range(document.keys)]
+            return [str(index) for index in range(document.queries)], [str(index) for index in range(document.keys)]
         case CrossDocument():
             return names_of(document.queries), names_of(document.keys)
         case _:
             keys = names_of(document.tokens)
-            chosen = document.queries if isinstance(document, RunDocument) else UNSET
-            return [keys[at] for at in chosen or range(len(keys))], keys
+            queries = document.queries if isinstance(document, RunDocument) else UNSET
+            return [keys[index] for index in queries or range(len(keys))], keys
 
 
-def _joined(document: RunDocument, count: int) -> list[bool]:
+def _follows_directly(document: RunDocument, count: int) -> list[bool]:
     """Which words follow the one before without a space, of as many as are shown."""
     tokens = document.tokens[:count]
     ends = [None, *(token.end for token in tokens)]
-    found = [token.start is not None and token.start == end for token, end in zip(tokens, ends, strict=False)]
-    return found + [False] * (count - len(found))
+    follows = [token.start is not None and token.start == end for token, end in zip(tokens, ends, strict=False)]
+    return follows + [False] * (count - len(follows))
 
 
-def _measured(head: HeadMetrics, say: Say) -> Measured:
+def _figure_head(head: HeadMetrics, say: Say) -> FigureHead:
     def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
-        return {name: one.value for name, one in (metrics or {}).items()}
+        return {name: metric.value for name, metric in (metrics or {}).items()}
 
     name = say("head", head.layer, head.head)
-    return Measured(head.layer, head.head, name, values(head.metrics), values(head.baseline))
+    return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))

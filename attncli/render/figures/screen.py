@@ -28,8 +28,8 @@ COLOURS = {
 def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
     """A screen's lines, drawn with colour (see `View`). Every text is escaped; same screen, same bytes."""
     drawing = Drawing(theme, mono=True)
-    for at, row in enumerate(block.rows):
-        _line(drawing, row, at * TALL)
+    for index, row in enumerate(block.rows):
+        _line(drawing, row, index * TALL)
     drawing.reach(block.width * WIDE, len(block.rows) * TALL)
     return drawing
 
@@ -37,30 +37,30 @@ def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
 def _line(drawing: Drawing, row: Line, top: float) -> None:
     """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin; a bar is one
     rectangle, without the seams of its characters."""
-    at = 0
+    cell_index = 0
     for text, style in row:
         size = cells(text)
         front, back, bold, underlined = _style(style, drawing.theme)
         if back and size:
-            drawing.rectangle(at * WIDE, top, size * WIDE, TALL, back, crisp=True)
-        for run in RUN.finditer(text):
-            x = (at + cells(text[: run.start()])) * WIDE
-            if run[0].strip(FULL) in EIGHTHS:
-                long = run[0].count(FULL) + EIGHTHS.index(run[0].strip(FULL) or " ") / 8
+            drawing.rectangle(cell_index * WIDE, top, size * WIDE, TALL, back, crisp=True)
+        for match in RUN.finditer(text):
+            x = (cell_index + cells(text[: match.start()])) * WIDE
+            if match[0].strip(FULL) in EIGHTHS:
+                long = match[0].count(FULL) + EIGHTHS.index(match[0].strip(FULL) or " ") / 8
                 drawing.rectangle(x, top + TALL / 8, long * WIDE, TALL * 7 / 8, front)
                 continue
-            if len(set(run[0])) == 1 and run[0][0] in HALVES:
-                left, down, wide, tall = HALVES[run[0][0]]
-                for cell in range(len(run[0])) if wide < 1 else (0,):
-                    across = (wide if wide < 1 else len(run[0])) * WIDE
+            if len(set(match[0])) == 1 and match[0][0] in HALVES:
+                left, down, wide, tall = HALVES[match[0][0]]
+                for cell in range(len(match[0])) if wide < 1 else (0,):
+                    across = (wide if wide < 1 else len(match[0])) * WIDE
                     drawing.rectangle(
                         x + (cell + left) * WIDE, top + down * TALL, across, tall * TALL, front, crisp=True
                     )
                 continue
-            drawing.text(x, top + 0.73 * TALL, run[0], size=SIZE, bold=bold, ink=front)
+            drawing.text(x, top + 0.73 * TALL, match[0], size=SIZE, bold=bold, ink=front)
             if underlined:
-                drawing.rectangle(x, top + 0.85 * TALL, cells(run[0]) * WIDE, 0.6, front)
-        at += size
+                drawing.rectangle(x, top + 0.85 * TALL, cells(match[0]) * WIDE, 0.6, front)
+        cell_index += size
 
 
 def _style(style: str, theme: Theme) -> tuple[str, str, bool, bool]:
@@ -70,8 +70,8 @@ def _style(style: str, theme: Theme) -> tuple[str, str, bool, bool]:
     front, back = theme.ink, ""
     before, _, behind = style.partition("on ")
     if behind:
-        named = COLOURS.get(behind.strip())
-        back = named[dark] if named else behind.strip()
+        colours = COLOURS.get(behind.strip())
+        back = colours[dark] if colours else behind.strip()
     for word in before.split():
         if word in COLOURS:
             front = COLOURS[word][dark]

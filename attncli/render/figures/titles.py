@@ -9,7 +9,7 @@ from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.parts import Header, TokenRow
 from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.render.figures.charts import Bar
-from attncli.render.figures.drawing import Drawing, fitted
+from attncli.render.figures.drawing import Drawing, shorten_to_fit
 from attncli.render.safe import label
 
 Say: TypeAlias = Callable[..., str]
@@ -18,10 +18,10 @@ RANKED = 20
 """Rows of a ranking, at most."""
 
 
-def titled(drawing: Drawing, title: str, said: str) -> float:
+def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
     """Write the title and what is to be known of it. Returns where the figure begins."""
-    drawing.text(0, 10, fitted(title, 12, 400), size=12, bold=True)
-    drawing.text(0, 25, fitted(said, 9, 460), quiet=True)
+    drawing.text(0, 10, shorten_to_fit(title, 12, 400), size=12, bold=True)
+    drawing.text(0, 25, shorten_to_fit(subtitle, 9, 460), quiet=True)
     return 44
 
 
@@ -30,16 +30,16 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
-def ran(document: Header | CrossDocument | TensorsDocument, say: Say) -> str:
+def model_note(document: Header | CrossDocument | TensorsDocument, say: Say) -> str:
     """Which weights ran, and under which conventions; and which side of a map is which."""
     model, attention = document.model, document.attention
     parts = [model.name or model.source]
     parts += [say("seed", model.seed)] if model.source in ("seeded", "random") else []
-    named = (("mask", attention.mask), ("position", attention.position))
-    return "; ".join((*parts, *(say(name, value) for name, value in named if value != "none"), say("sides")))
+    conventions = (("mask", attention.mask), ("position", attention.position))
+    return "; ".join((*parts, *(say(name, value) for name, value in conventions if value != "none"), say("sides")))
 
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
     """A row of a ranking with its number. mark: another number on the same bar. more: what is told beside it."""
-    told = (f"{value:+.3f}" if signed else f"{value:.3f}").replace("-", "−")
-    return Bar(name, value, f"{told}  {more}".rstrip(), mark)
+    text = (f"{value:+.3f}" if signed else f"{value:.3f}").replace("-", "−")
+    return Bar(name, value, f"{text}  {more}".rstrip(), mark)

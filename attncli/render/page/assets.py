@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from attncli.render.page.shorter import joined
+from attncli.render.page.shorter import join_modules
 
 MODULES = (
     "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
@@ -25,21 +25,21 @@ SPACES = re.compile(r"\s*([{}:;,>])\s*|\n\s*")
 @cache
 def script() -> str:
     """The page's script: all modules in one."""
-    return joined({name: read(f"{name}.js") for name in MODULES})
+    return join_modules({name: read_asset(f"{name}.js") for name in MODULES})
 
 
 @cache
 def style() -> str:
     """The page's style sheet."""
-    return shorter_style(read("style.css"))
+    return shorter_style(read_asset("style.css"))
 
 
 def shorter_style(sheet: str) -> str:
     """A style sheet without the spaces that only its readers need."""
-    return SPACES.sub(lambda found: found[1] or "", sheet).replace(";}", "}").strip()
+    return SPACES.sub(lambda match: match[1] or "", sheet).replace(";}", "}").strip()
 
 
-def read(name: str) -> str:
+def read_asset(name: str) -> str:
     """A file of this folder."""
     return files("attncli.render.page").joinpath(name).read_text("utf-8")
 
@@ -49,6 +49,6 @@ def as_json(meta: Mapping[str, Any]) -> str:
     return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def hashed(text: str) -> str:
+def csp_hash(text: str) -> str:
     """The text as a source expression of a content security policy."""
     return "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.records.recipe import Exact, Products, Roots
-from attncli.analysis.records.whole_numbers import Fixed, Floats
+from attncli.analysis.records.recipe import Exact, QueryKeyRecipe, Roots
+from attncli.analysis.records.whole_numbers import FixedPoint, Floats
 
 
-def deflated(data: bytes) -> bytes:
+def deflate(data: bytes) -> bytes:
     """Raw deflate, as a browser's DecompressionStream reads it."""
     packer = zlib.compressobj(6, zlib.DEFLATED, -15)
     return packer.compress(data) + packer.flush()
 
 
-def element(name: str, packed: bytes) -> bytes:
+def element(name: str, data: bytes) -> bytes:
     """A block as an element that a script finds by its id."""
-    return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(packed))
+    return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
 
 
 def planes(codes: np.ndarray[Any, Any]) -> bytes:
@@ -29,14 +29,14 @@ def planes(codes: np.ndarray[Any, Any]) -> bytes:
     return (flat >> 8).astype(np.uint8).tobytes() + (flat & 255).astype(np.uint8).tobytes()
 
 
-def vectors(kept: Fixed | Floats) -> bytes:
+def vectors(numbers: FixedPoint | Floats) -> bytes:
     """Vectors [row, dim]: low and step of each dimension before the codes; or float32 as they are."""
-    if isinstance(kept, Fixed):
-        return little(kept.low) + little(kept.step) + planes(kept.codes)
-    return little(kept)
+    if isinstance(numbers, FixedPoint):
+        return little(numbers.low) + little(numbers.step) + planes(numbers.codes)
+    return little(numbers)
 
 
-def queries(products: Products) -> bytes:
+def queries(products: QueryKeyRecipe) -> bytes:
     """What a head alone has of its scores: log-sum-exp by row, bias by distance, queries."""
     bias = b"" if products.bias is None else little(products.bias)
     return little(products.lse) + bias + vectors(products.q)

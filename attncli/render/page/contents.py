@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.records.head import METRICS, HeadRecord
-from attncli.analysis.records.recipe import Absent, Products
+from attncli.analysis.records.recipe import Absent, QueryKeyRecipe
 from attncli.analysis.records.run import RunRecord
-from attncli.render.page.blocks import deflated, queries, vectors, weights
+from attncli.render.page.blocks import deflate, queries, vectors, weights
 
 BUDGET = 16 * 10**6
 """Bytes of data a page holds at most, unless told otherwise."""
-KEPT = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "absent"}
+RECIPE_NAMES = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "absent"}
 
 
 @dataclass(frozen=True)
-class Effects:
+class PageEffects:
     """What heads do to one measure. at: the word or words it is measured at. by: how, or of what.
 
     kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
@@ -31,7 +31,7 @@ class Effects:
 
     measure: str
     by: str
-    at: str
+    position_text: str
     heads: Sequence[tuple[int, int, float | None, float | None, float | None]]
     kind: str = "ablate"
 
@@ -47,7 +47,7 @@ class Page:
     title: str
     runs: Sequence[RunRecord]
     pairs: tuple[Sequence[int], Sequence[int]] | None = None
-    effects: Sequence[Effects] = ()
+    effects: Sequence[PageEffects] = ()
     start: Mapping[str, str] = field(default_factory=dict)
     lang: str = "en"
     budget: int = BUDGET
@@ -55,7 +55,7 @@ class Page:
     option: str = ""
 
 
-class Kept:
+class PageHeads:
     """Heads as they come, packed; of those that do not fit the budget, the ones with the weakest links lose their
     weights."""
 
@@ -65,57 +65,57 @@ class Kept:
         self._users = dict[str, int]()
         self._weakest: list[tuple[float, int, dict[str, Any], tuple[str, ...]]] = []
 
-    def add(self, run: int, record: HeadRecord) -> dict[str, Any]:
+    def add(self, run_index: int, record: HeadRecord) -> dict[str, Any]:
         """A head as the page's script knows it; its data go to `blocks`."""
-        name = f"{run}-{record.layer}-{record.head}"
+        name = f"{run_index}-{record.layer}-{record.head}"
         recipe, terms = record.recipe, record.terms
-        told: dict[str, Any] = {
-            "l": record.layer, "h": record.head, "t": list(record.labels), "r": KEPT[type(recipe).__name__], "e": record.error,
+        entry: dict[str, Any] = {
+            "l": record.layer, "h": record.head, "t": list(record.labels), "r": RECIPE_NAMES[type(recipe).__name__], "e": record.error,
             "m": [record.metrics.get(metric) for metric in METRICS], "k": [list(link) for link in record.links],
             "n": record.columns, "s": -1, "c": None, "x": 1.0,
         }  # fmt: skip
-        own: list[str] = []
-        if record.seen is not None:
-            told["s"] = self._mask(record.seen)
-        if not isinstance(recipe, Products | Absent):
-            own.append(self._put(f"w{name}", weights(recipe)))
-            told["b"] = own[-1]
+        keys: list[str] = []
+        if record.visibility_bits is not None:
+            entry["s"] = self._mask(record.visibility_bits)
+        if not isinstance(recipe, QueryKeyRecipe | Absent):
+            keys.append(self._add_block(f"w{name}", weights(recipe)))
+            entry["b"] = keys[-1]
         if terms is not None:
-            key = f"k{run}-{record.layer}-{terms.group}"
+            key = f"k{run_index}-{record.layer}-{terms.group}"
             fits = not isinstance(terms.k, np.ndarray)
             key += "" if fits else "f"
-            own.append(self._put(f"q{name}", queries(terms)))
+            keys.append(self._add_block(f"q{name}", queries(terms)))
             if key not in self.blocks:
-                self._put(key, vectors(terms.k))
+                self._add_block(key, vectors(terms.k))
             self._users[key] = self._users.get(key, 0) + 1
-            own.append(key)
-            told |= {"p": [own[-2], key, int(not fits)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
-            told["a"] = int(terms.bias is not None)
+            keys.append(key)
+            entry |= {"p": [keys[-2], key, int(not fits)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
+            entry["a"] = int(terms.bias is not None)
         strongest = record.links[0][2] if record.links else 0.0
-        heapq.heappush(self._weakest, (strongest, len(self._weakest), told, tuple(own)))
+        heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
         while self.size > self.budget and self._weakest:
             self._drop()
-        return told
+        return entry
 
-    def _put(self, key: str, data: bytes) -> str:
-        self.blocks[key] = deflated(data)
+    def _add_block(self, key: str, data: bytes) -> str:
+        self.blocks[key] = deflate(data)
         self.size += len(self.blocks[key]) * 4 // 3
         return key
 
     def _drop(self) -> None:
         """Let the weights of the weakest head go."""
-        _, _, told, own = heapq.heappop(self._weakest)
-        told["r"] = "none"
-        told.pop("p", None)
-        for key in own:
+        _, _, entry, keys = heapq.heappop(self._weakest)
+        entry["r"] = "none"
+        entry.pop("p", None)
+        for key in keys:
             self._users[key] = self._users.get(key, 1) - 1
             if self._users[key] <= 0 and key in self.blocks:
                 self.size -= len(self.blocks.pop(key)) * 4 // 3
 
-    def _mask(self, seen: np.ndarray[Any, Any]) -> int:
+    def _mask(self, visibility: np.ndarray[Any, Any]) -> int:
         """The number of a mask; equal ones are kept once."""
-        digest = blake2b(seen.tobytes() + str(seen.shape).encode()).digest()
+        digest = blake2b(visibility.tobytes() + str(visibility.shape).encode()).digest()
         if digest not in self.masks:
             self.masks[digest] = len(self.masks)
-            self._put(f"s{self.masks[digest]}", seen.tobytes())
+            self._add_block(f"s{self.masks[digest]}", visibility.tobytes())
         return self.masks[digest]

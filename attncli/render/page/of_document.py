@@ -16,7 +16,7 @@ from attncli.analysis.documents.patch import PatchDocument
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.records.saved import compared_records, document_record
-from attncli.render.page.contents import BUDGET, Effects, Page
+from attncli.render.page.contents import BUDGET, Page, PageEffects
 
 
 def page_of(
@@ -37,10 +37,10 @@ def page_of(
     effects = effects_of(document)
     if isinstance(document, AblateDocument | PatchDocument | LogitsDocument) and not effects:
         return None  # of all heads at once, or of those that look at another text
-    held = document_record(document) if record is None else record
-    if held is None:
+    run_record = document_record(document) if record is None else record
+    if run_record is None:
         return None
-    return Page(held.text, [held], None, effects, start_of(document), lang, budget, option=option)
+    return Page(run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option)
 
 
 def compared_page(
@@ -59,10 +59,10 @@ def compared_page(
     """
     start = {"view": "difference"}
     places = [pair[0] for pair in document.aligned]
-    most = next((one for one in document.moved if one.query in places and one.key in places), None)
-    if most is not None:
-        query, key = (str(pairs[0][places.index(at)]) for at in (most.query, most.key))
-        start |= {"head": f"{most.layer}.{most.head}", "query": query, "key": key}
+    strongest = next((link for link in document.moved if link.query in places and link.key in places), None)
+    if strongest is not None:
+        query, key = (str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key))
+        start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
     return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option)
 
 
@@ -85,34 +85,36 @@ def start_of(document: Document) -> Mapping[str, str]:
             return {}
 
 
-def effects_of(document: Document) -> list[Effects]:
+def effects_of(document: Document) -> list[PageEffects]:
     """What a document of effects says of its heads, measure by measure; nothing for another document, nor for one that
     tells of no head alone, or only of heads that look at another text."""
-    return [found for found in _effects_of(document) if found.heads]
+    return [effects for effects in _effects_of(document) if effects.heads]
 
 
-def _effects_of(document: Document) -> list[Effects]:
+def _effects_of(document: Document) -> list[PageEffects]:
     match document:
         case AblateDocument():
-            return _ablated(document)
+            return _ablation_effects(document)
         case PatchDocument():
             rows = [row for row in document.effects if row.attention == "self"]
-            restored = [(row.layer, row.head, row.recovered, None, None) for row in rows]
-            whole = len(document.query) == len(document.tokens)
-            at = "mean" if whole else ", ".join(document.tokens[place].text for place in document.query)
-            return [Effects(document.measure, document.corrupt, at, restored, kind="patch")]
+            patched_heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
+            is_whole_text = len(document.query) == len(document.tokens)
+            position_text = (
+                "mean" if is_whole_text else ", ".join(document.tokens[place].text for place in document.query)
+            )
+            return [PageEffects(document.measure, document.corrupt, position_text, patched_heads, kind="patch")]
         case LogitsDocument():
             heads = [part for part in document.parts if part.attention == "self"]
-            added = [(part.layer or 0, part.head or 0, part.value, None, None) for part in heads]
-            at = document.tokens[document.position].text
-            return [Effects("logit", document.target.text, at, added, kind="logits")]
+            logit_heads = [(part.layer or 0, part.head or 0, part.value, None, None) for part in heads]
+            position_text = document.tokens[document.position].text
+            return [PageEffects("logit", document.target.text, position_text, logit_heads, kind="logits")]
         case _:
             return []
 
 
-def _ablated(document: AblateDocument) -> list[Effects]:
+def _ablation_effects(document: AblateDocument) -> list[PageEffects]:
     place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
-    found = []
+    effects = []
     for measure in document.measures:
         name = readings_of([measure])[0]
         heads = [
@@ -126,5 +128,5 @@ def _ablated(document: AblateDocument) -> list[Effects]:
             for row in document.effects
             if row.attention == "self"
         ]
-        found.append(Effects(name, document.by, place, heads))
-    return found
+        effects.append(PageEffects(name, document.by, place, heads))
+    return effects

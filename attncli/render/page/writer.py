@@ -12,9 +12,9 @@ import numpy as np
 from attncli.analysis.records.head import METRICS
 from attncli.analysis.records.run import RunRecord
 from attncli.inputs.token import Token
-from attncli.render.page.assets import as_json, hashed, script, style
-from attncli.render.page.blocks import deflated, element
-from attncli.render.page.contents import Effects, Kept, Page
+from attncli.render.page.assets import as_json, csp_hash, script, style
+from attncli.render.page.blocks import deflate, element
+from attncli.render.page.contents import Page, PageEffects, PageHeads
 from attncli.render.phrases.page import BOTH
 from attncli.render.safe import label, safe, safe_html
 from attncli.render.unknown_words import marked_text
@@ -61,35 +61,35 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     """The page in pieces, in the order of the file. Every text of the run is made safe."""
     from attncli import __version__
 
-    kept = Kept(page.budget)
+    page_heads = PageHeads(page.budget)
     runs, maps = [], []
-    for at, run in enumerate(page.runs):
+    for index, run in enumerate(page.runs):
         heads, small = [], []
         for record in run.heads:
-            heads.append(kept.add(at, record))
+            heads.append(page_heads.add(index, record))
             small.append(np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8))
-        maps.append(deflated(np.concatenate(small).tobytes() if small else b""))
+        maps.append(deflate(np.concatenate(small).tobytes() if small else b""))
         shape = small[0].shape if small else (1, 1)
-        runs.append(_told(run) | {"heads": heads, "tile": list(shape)})
+        runs.append(_run_entry(run) | {"heads": heads, "tile": list(shape)})
     meta = {
-        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
+        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
     }  # fmt: skip
     first = page.runs[0]
     yield SKELETON.format(
-        lang=page.lang, script=hashed(script()), style=hashed(style()), version=__version__, title=safe_html(page.title[:120]),
+        lang=page.lang, script=csp_hash(script()), style=csp_hash(style()), version=__version__, title=safe_html(page.title[:120]),
         css=style(), line=safe_html(runs[0]["line"]), long=" data-long" if len(first.sides.queries) > 60 else "",
     ).encode()  # fmt: skip
     yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
-    for at, packed in enumerate(maps):
-        yield element(f"t{at}", packed)
+    for index, block in enumerate(maps):
+        yield element(f"t{index}", block)
     yield f"<script>{script()}</script>\n".encode()
-    for name, packed in kept.blocks.items():
-        yield element(name, packed)
+    for name, block in page_heads.blocks.items():
+        yield element(name, block)
     yield b"</body>\n</html>\n"
 
 
-def _told(run: RunRecord) -> dict[str, Any]:
+def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
@@ -100,15 +100,15 @@ def _told(run: RunRecord) -> dict[str, Any]:
 
 def words(tokens: Sequence[Token]) -> list[list[str | int]]:
     """Each word, whether it follows the one before without a space, and whether it is none of the text's."""
-    found: list[list[str | int]] = []
+    rows: list[list[str | int]] = []
     before: Token | None = None
     for token in tokens:
-        joined = (
+        follows_directly = (
             before is not None and token.start is not None and token.start == before.end and token.part == before.part
         )
-        found.append([label(marked_text(token).strip(" ") or token.text), int(joined), int(token.special)])
+        rows.append([label(marked_text(token).strip(" ") or token.text), int(follows_directly), int(token.special)])
         before = token
-    return found
+    return rows
 
 
 def _line(run: RunRecord) -> str:
@@ -131,12 +131,12 @@ def last_part(path: str) -> str:
     return PurePath(path).name if PurePath(path).is_absolute() else path
 
 
-def _effects(effects: Effects) -> dict[str, Any]:
-    heads = [dict(zip("lhvrw", one, strict=True)) for one in effects.heads]
+def _effects(effects: PageEffects) -> dict[str, Any]:
+    heads = [dict(zip("lhvrw", numbers, strict=True)) for numbers in effects.heads]
     return {
         "measure": safe(effects.measure),
         "by": safe(effects.by),
-        "at": safe(effects.at),
+        "at": safe(effects.position_text),
         "kind": effects.kind,
         "heads": heads,
     }

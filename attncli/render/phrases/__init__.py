@@ -19,9 +19,9 @@ def say(view: View, name: str, *values: object) -> str:
         from attncli.render.phrases.zh import PHRASES
     else:
         from attncli.render.phrases.en import PHRASES
-    one = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
-    said = PHRASES[f"{name}.one" if one else name].format(*values)
-    return said.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in said else said
+    is_single = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
+    phrase = PHRASES[f"{name}.one" if is_single else name].format(*values)
+    return phrase.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in phrase else phrase
 
 
 def say_each(view: View, group: str, *names: str) -> list[str]:

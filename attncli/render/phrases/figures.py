@@ -74,7 +74,7 @@ BOTH: dict[str, dict[str, str]] = {
 }
 
 
-def told(lang: str, name: str, *values: object) -> str:
+def figure_phrase(lang: str, name: str, *values: object) -> str:
     """The phrase of this name, its places filled; a metric that has no phrase is called by its name.
 
     Raises KeyError for another name that there is not.

@@ -17,7 +17,7 @@ CHINESE = {
 
 FOR_PAGES = {
     "en": {f"label.{name}": name for name in CHINESE},
-    "zh": {f"label.{name}": said for name, said in CHINESE.items()},
+    "zh": {f"label.{name}": chinese for name, chinese in CHINESE.items()},
 }
 """The same for the scripts of pages, by name."""
 

@@ -33,21 +33,21 @@ REMEMBERED = 1024
 
 
 @lru_cache(REMEMBERED)
-def translated(text: str, lang: str) -> str:
+def translate(text: str, lang: str) -> str:
     """The sentence in this language; English, and what no catalogue knows, as it is."""
     if lang != "zh" or not text.strip() or not any(char.isalpha() for char in text):
         return text
-    return _found(text) or _joined(text) or text
+    return _translation_of(text) or _translate_parts(text) or text
 
 
 def known(text: str) -> bool:
     """Whether the catalogue has this sentence, as a whole or in parts."""
-    return _found(text) is not None or _joined(text) is not None
+    return _translation_of(text) is not None or _translate_parts(text) is not None
 
 
 def has(template: str) -> bool:
     """Whether the catalogue has exactly this sentence with its places, or all of its parts that have words."""
-    catalogue = _counted()
+    catalogue = _ordered_templates()
     if _in_order(template) in catalogue:
         return True
     for sign in PARTS:
@@ -57,13 +57,13 @@ def has(template: str) -> bool:
     return False
 
 
-def _found(text: str, depth: int = 0) -> str | None:
+def _translation_of(text: str, depth: int = 0) -> str | None:
     catalogue = catalogues()
     if text in catalogue:
         return catalogue[text]
     for beginning, longest, english, phrase in _patterns():
-        if text.startswith(beginning) and longest in text and (held := _compiled(english).fullmatch(text)):
-            return phrase.format(*(_in_place(one, depth + 1) for one in held.groups()))
+        if text.startswith(beginning) and longest in text and (match := _template_pattern(english).fullmatch(text)):
+            return phrase.format(*(_in_place(place, depth + 1) for place in match.groups()))
     return None
 
 
@@ -76,19 +76,19 @@ def _in_place(text: str, depth: int) -> str:
     if CHOICE.fullmatch(text):
         return text.replace(" or ", " 或 ")
     if _speaks(text) or text.strip() in catalogues() or re.match(r"\d[\d,]* [a-z]", text):
-        return _found(text, depth) or catalogues().get(text.strip()) or _joined(text, depth) or text
+        return _translation_of(text, depth) or catalogues().get(text.strip()) or _translate_parts(text, depth) or text
     return text
 
 
-def _joined(text: str, depth: int = 0) -> str | None:
+def _translate_parts(text: str, depth: int = 0) -> str | None:
     for sign in PARTS:
         parts = text.split(sign)
         if len(parts) > 1:
-            found = [_found(part, depth) or (part if not _speaks(part) else None) for part in parts]
-            if any(part is None for part in found) or (found == parts and not LIST.fullmatch(text)):
+            translations = [_translation_of(part, depth) or (part if not _speaks(part) else None) for part in parts]
+            if any(part is None for part in translations) or (translations == parts and not LIST.fullmatch(text)):
                 continue  # what has no words of ours stays as it is, formulas above all
             between = {"; ": "；", ", ": "、"}.get(sign, sign)
-            return between.join(part for part in found if part is not None)
+            return between.join(part for part in translations if part is not None)
     return None
 
 
@@ -100,14 +100,14 @@ def _speaks(part: str) -> bool:
 @cache
 def catalogues() -> Mapping[str, str]:
     """Every sentence, by its English."""
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for module, name in reversed(CATALOGUES):
-        found |= getattr(import_module(f"attncli.render.phrases.{module}"), name)
-    return found
+        sentences |= getattr(import_module(f"attncli.render.phrases.{module}"), name)
+    return sentences
 
 
 @cache
-def _counted() -> frozenset[str]:
+def _ordered_templates() -> frozenset[str]:
     return frozenset(map(_in_order, catalogues()))
 
 
@@ -115,17 +115,17 @@ def _counted() -> frozenset[str]:
 def _patterns() -> list[tuple[str, str, str, str]]:
     """The sentences with places, those with the most words of their own first: how each begins, its longest piece, its
     English, its phrase."""
-    held = [(text, phrase) for text, phrase in catalogues().items() if "{0}" in text]
-    held.sort(key=lambda each: -len(re.sub(r"\{\d\}", "", each[0])))
+    phrases = [(text, phrase) for text, phrase in catalogues().items() if "{0}" in text]
+    phrases.sort(key=lambda pair: -len(re.sub(r"\{\d\}", "", pair[0])))
     rows = []
-    for text, phrase in held:
+    for text, phrase in phrases:
         pieces = re.split(r"\{\d\}", text)
-        rows.append((pieces[0], max(pieces, key=len), text, _renumbered(text, phrase)))
+        rows.append((pieces[0], max(pieces, key=len), text, _renumber_places(text, phrase)))
     return rows
 
 
 @cache
-def _compiled(english: str) -> re.Pattern[str]:
+def _template_pattern(english: str) -> re.Pattern[str]:
     place = r"([\d.,–-]+)" if COUNTED.fullmatch(english) else "(.+?)"
     return re.compile(PLACE.sub(lambda _: place, re.escape(english)), re.DOTALL)
 
@@ -136,7 +136,7 @@ def _in_order(text: str) -> str:
     return re.sub(r"\{\d\}", lambda _: f"{{{next(places)}}}", text)
 
 
-def _renumbered(text: str, phrase: str) -> str:
+def _renumber_places(text: str, phrase: str) -> str:
     """The phrase with its places counted as they come in the English."""
-    order = {number: str(at) for at, number in enumerate(re.findall(r"\{(\d)\}", text))}
+    order = {number: str(position) for position, number in enumerate(re.findall(r"\{(\d)\}", text))}
     return re.sub(r"\{(\d)\}", lambda place: "{" + order[place[1]] + "}", phrase)

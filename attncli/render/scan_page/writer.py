@@ -13,10 +13,10 @@ import numpy as np
 
 from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanExample, ScanHead
 from attncli.inputs.token import Token
-from attncli.render.page.assets import as_json, hashed, shorter_style
-from attncli.render.page.assets import read as shared
+from attncli.render.page.assets import as_json, csp_hash, shorter_style
+from attncli.render.page.assets import read_asset as read_page_asset
 from attncli.render.page.assets import style as page_style
-from attncli.render.page.shorter import joined
+from attncli.render.page.shorter import join_modules
 from attncli.render.page.writer import last_part, words
 from attncli.render.phrases.scan_page import BOTH
 from attncli.render.safe import safe, safe_html
@@ -64,17 +64,17 @@ style-src {style_hash}; base-uri 'none'; form-action 'none'">
 @cache
 def script() -> str:
     """The page's script, with what it shares with the page of a run."""
-    modules = {name: shared(f"{name}.js") for name in ("numbers", "dom")}
-    return joined(modules | {"corpus": _read("corpus.js")})
+    modules = {name: read_page_asset(f"{name}.js") for name in ("numbers", "dom")}
+    return join_modules(modules | {"corpus": _read_asset("corpus.js")})
 
 
 @cache
 def style() -> str:
     """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + shorter_style(_read("corpus.css"))
+    return page_style() + shorter_style(_read_asset("corpus.css"))
 
 
-def _read(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("attncli.render.scan_page").joinpath(name).read_text("utf-8")
 
 
@@ -88,7 +88,7 @@ def metrics_of(document: ScanDocument) -> list[str]:
 
 def examples_of(document: ScanDocument, head: ScanHead) -> dict[str, list[ScanExample]]:
     """The examples that the page shows of a head, by metric."""
-    return {name: [one for one in head.top if one.metric == name][:SHOWN] for name in metrics_of(document)}
+    return {name: [example for example in head.top if example.metric == name][:SHOWN] for name in metrics_of(document)}
 
 
 def scan_page(
@@ -104,18 +104,18 @@ def scan_page(
 
     texts = _Texts(document, tokens)
     heads = [_head(document, head, texts, looks) for head in document.heads]
-    notes = [safe(said) for said in document.warnings]
+    notes = [safe(warning) for warning in document.warnings]
     if texts.bare:
         notes += [BOTH[lang]["unshaded"]]
     model = last_part(document.plan.model)
     meta = {
         "lang": lang, "words": BOTH, "model": safe(model), "texts_done": f"{document.done.texts:,}",
-        "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.told,
+        "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.entries,
         "notes": notes,
     }  # fmt: skip
     title = f"attn scan · {model[:80]}"
     return SKELETON.format(
-        lang=lang, script_hash=hashed(script()), style_hash=hashed(style()), version=__version__,
+        lang=lang, script_hash=csp_hash(script()), style_hash=csp_hash(style()), version=__version__,
         title=safe_html(title), style=style(), meta=as_json(meta), script=script(),
     ).encode()  # fmt: skip
 
@@ -136,17 +136,17 @@ class _Texts:
     def __init__(self, document: ScanDocument, tokens: Mapping[tuple[int, int], Sequence[Token]]) -> None:
         self._files, self._tokens = tails(document.plan.corpus), tokens
         self._places: dict[tuple[int, int], int] = {}
-        self.told: list[tuple[list[list[str | int]], str]] = []
+        self.entries: list[tuple[list[list[str | int]], str]] = []
         self.bare = False
 
-    def place(self, one: ScanExample) -> int:
-        key = (one.file, one.line)
+    def place(self, example: ScanExample) -> int:
+        key = (example.file, example.line)
         if key not in self._places:
-            self._places[key] = len(self.told)
-            found = self._tokens.get(key)
-            self.bare = self.bare or found is None
-            shown: list[list[str | int]] = [[safe(one.text), 0, 0]] if found is None else words(found)
-            self.told.append((shown, f"{safe(self._files[one.file])}:{one.line + 1}"))
+            self._places[key] = len(self.entries)
+            tokens = self._tokens.get(key)
+            self.bare = self.bare or tokens is None
+            words_shown: list[list[str | int]] = [[safe(example.text), 0, 0]] if tokens is None else words(tokens)
+            self.entries.append((words_shown, f"{safe(self._files[example.file])}:{example.line + 1}"))
         return self._places[key]
 
 
@@ -155,28 +155,32 @@ def _head(
 ) -> dict[str, Any]:
     numbers = []
     for name in metrics_of(document):
-        one = head.metrics.get(name)
-        low, high = (one.ci95 if one is not None else None) or (None, None)
-        if one is not None:
-            numbers.append([one.mean_texts, low, high, one.mean_rows, one.sd, one.quantiles.get("50"), one.baseline])
+        metric = head.metrics.get(name)
+        low, high = (metric.ci95 if metric is not None else None) or (None, None)
+        if metric is not None:
+            numbers.append(
+                [metric.mean_texts, low, high, metric.mean_rows, metric.sd, metric.quantiles.get("50"), metric.baseline]
+            )
         elif isinstance(head.effect, ScanEffect):
-            found = head.effect
-            numbers.append([found.mean, *(found.ci95 or (None, None)), None, found.sd, found.quantiles.get("50"), None])
+            effect = head.effect
+            numbers.append(
+                [effect.mean, *(effect.ci95 or (None, None)), None, effect.sd, effect.quantiles.get("50"), None]
+            )
         else:
             numbers.append([None] * 7)
     examples = []
-    for shown in examples_of(document, head).values():
-        told = []
-        for example in shown:
+    for examples_shown in examples_of(document, head).values():
+        rows = []
+        for example in examples_shown:
             query, row = looks.get((example.file, example.line, head.layer, head.head), (-1, np.zeros(0)))
-            told.append([example.value, texts.place(example), query, np.rint(row * 100).astype(int).tolist()])
-        examples.append(told)
+            rows.append([example.value, texts.place(example), query, np.rint(row * 100).astype(int).tolist()])
+        examples.append(rows)
     labels = [
         [
-            f"{one.name} {one.detail}" if one.detail else one.name, one.score, *(one.ci95 or (None, None)), one.texts,
-            *(one.texts_ci95 or (None, None)), one.borderline,
+            f"{metric.name} {metric.detail}" if metric.detail else metric.name, metric.score, *(metric.ci95 or (None, None)), metric.texts,
+            *(metric.texts_ci95 or (None, None)), metric.borderline,
         ]
-        for one in head.labels
-        if one.earned or (one.borderline and one.ci95 is not None)
+        for metric in head.labels
+        if metric.earned or (metric.borderline and metric.ci95 is not None)
     ]  # fmt: skip
     return {"l": head.layer, "h": head.head, "m": numbers, "x": examples, "t": labels}

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attncli.analysis.documents import name_of
-from attncli.render.lines import Lines, finished, stack
-from attncli.render.unknown_words import marked, unknown_told
+from attncli.render.lines import Lines, fit_to_view, stack
+from attncli.render.unknown_words import mark_unknown_words, unknown_words_note
 
 if TYPE_CHECKING:
     from attncli.render.view import View
@@ -29,10 +29,10 @@ def screen_of(schema: str) -> Screen:
     draw = getattr(module, f"{name}_screen")
 
     def screen(document: Any, view: View) -> Lines:
-        shown = marked(document)
-        if shown is document:
-            drawn: Lines = draw(document, view)
-            return drawn
-        return finished(stack((draw(shown, view), unknown_told(document, view))), view)
+        marked_document = mark_unknown_words(document)
+        if marked_document is document:
+            lines: Lines = draw(document, view)
+            return lines
+        return fit_to_view(stack((draw(marked_document, view), unknown_words_note(document, view))), view)
 
     return Screen(screen, getattr(module, f"{name}_rows"))

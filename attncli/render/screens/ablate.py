@@ -15,8 +15,8 @@ from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
-from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
+from attncli.render.screens.effect_answer import ablate_answer, size, subject, table_number
+from attncli.render.screens.effect_parts import draw_parts, grid, more_heads_note, short_name
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.tables import GAP, table
 from attncli.render.token_names import short
@@ -34,8 +34,8 @@ LONGEST, SHORTEST, NAME = 20, 4, 12
 
 def ablate_screen(document: AblateDocument, view: View) -> Lines:
     """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
-    drawn = dict(zip(PARTS, (header, shown_tokens, effect_grid, _heads, ablate_answer), strict=True))
-    return in_parts(drawn, document, view, hidden=("tokens",))
+    draw_by_part = dict(zip(PARTS, (header, shown_tokens, effect_grid, _heads, ablate_answer), strict=True))
+    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
@@ -66,11 +66,15 @@ def effect_grid(document: AblateDocument, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
     signed = document.measures[0] == "logprob"
     first = f"effect.grid.{document.measures[0]}"
-    both = any(one.attention == "self" for one in document.effects)
-    titles = {"self": first, "cross": "effect.grid.cross" if both else first}
+    has_self_attention = any(effect.attention == "self" for effect in document.effects)
+    titles = {"self": first, "cross": "effect.grid.cross" if has_self_attention else first}
     return stack(
         grid(
-            [(one.layer, one.head, size(one, document)) for one in document.effects if one.attention == kind],
+            [
+                (effect.layer, effect.head, size(effect, document))
+                for effect in document.effects
+                if effect.attention == kind
+            ],
             view,
             say(view, title),
             signed=signed,
@@ -83,29 +87,31 @@ def _heads(document: AblateDocument, view: View) -> Lines:
     effects = document.effects
     if not effects:
         return Lines()
-    shown = effects if view.full else effects[: view.top]
-    sizes = [abs(size(effect, document) or 0.0) for effect in shown]
-    most = max(sizes, default=0.0)
+    effects_shown = effects if view.full else effects[: view.top]
+    sizes = [abs(size(effect, document) or 0.0) for effect in effects_shown]
+    largest = max(sizes, default=0.0)
     numbers: dict[str, list[str]] = {
-        say(view, "effect.column.head"): [short_name(effect) for effect in shown],
-        say(view, f"effect.column.{document.measures[0]}"): [written(size(effect, document)) for effect in shown],
-        "": [""] * len(shown),
+        say(view, "effect.column.head"): [short_name(effect) for effect in effects_shown],
+        say(view, f"effect.column.{document.measures[0]}"): [
+            table_number(size(effect, document)) for effect in effects_shown
+        ],
+        "": [""] * len(effects_shown),
         say(view, "effect.column.random"): [
-            "-" if effect.random is None else written(size(effect.random, document)) for effect in shown
+            "-" if effect.random is None else table_number(size(effect.random, document)) for effect in effects_shown
         ],
     }
-    others = list(document.measures[1:])
-    for name in others:
+    further_measures = list(document.measures[1:])
+    for name in further_measures:
         numbers[say(view, f"effect.column.{name}")] = [
-            written(reading_of(effect, readings_of([name])[0])) for effect in shown
+            table_number(reading_of(effect, readings_of([name])[0])) for effect in effects_shown
         ]
     if document.link is not None:
-        numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in shown]
-    elif any(effect.looks is not None for effect in shown):
-        numbers[say(view, "effect.column.looks")] = [_looks(document, effect, view) for effect in shown]
+        numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
+    elif any(effect.looks is not None for effect in effects_shown):
+        numbers[say(view, "effect.column.looks")] = [_looks(document, effect, view) for effect in effects_shown]
     room = view.width - sum(max(map(cells, (name, *column))) + GAP for name, column in numbers.items())
     length = min(max(room, SHORTEST), LONGEST)
-    numbers[""] = [bar(one / most if most else 0.0, length, ascii=view.ascii) for one in sizes]
+    numbers[""] = [bar(effect_size / largest if largest else 0.0, length, ascii=view.ascii) for effect_size in sizes]
     right = {say(view, f"effect.column.{name}") for name in ("random", "weight", *document.measures)}
     body = table(
         list(numbers),
@@ -115,19 +121,19 @@ def _heads(document: AblateDocument, view: View) -> Lines:
         title=_title(document, view),
         bars=2,
     )
-    return stack((body, left_over(effects, shown, view)))
+    return stack((body, more_heads_note(effects, effects_shown, view)))
 
 
 def _title(document: AblateDocument, view: View) -> str:
     if document.link is None:
         return say(view, f"effect.title.{document.by}", subject(document, view))
     link = document.link
-    ends = [_named(document, link.query, view)]
+    ends = [_place_words(document, link.query, view)]
     if link.attention != "cross":
-        ends.append(_named(document, link.key, view))
+        ends.append(_place_words(document, link.key, view))
         if ends[0] == ends[1] and link.query != link.key:  # two of one word, told apart by their positions
-            places = [each[0] if isinstance(each, list) else each for each in (link.query, link.key)]
-            ends = [say(view, "quoted.at", name, at) for name, at in zip(ends, places, strict=True)]
+            places = [position[0] if isinstance(position, list) else position for position in (link.query, link.key)]
+            ends = [say(view, "quoted.at", name, position) for name, position in zip(ends, places, strict=True)]
     elif link.text is not UNSET:
         ends.append(label(link.text, ascii=view.ascii))
     else:
@@ -135,9 +141,9 @@ def _title(document: AblateDocument, view: View) -> str:
     return say(view, "effect.title.link", *ends, subject(document, view))
 
 
-def _named(document: AblateDocument, places: int | list[int], view: View) -> str:
-    found = [places] if isinstance(places, int) else places
-    return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in found)
+def _place_words(document: AblateDocument, places: int | list[int], view: View) -> str:
+    positions = [places] if isinstance(places, int) else places
+    return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in positions)
 
 
 def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:

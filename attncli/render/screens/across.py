@@ -11,7 +11,7 @@ import numpy as np
 from attncli.analysis.documents.heads import Circuits, Flow, HeadsDocument, Rollout, Similarity, WhichHead
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
-from attncli.render.lines import Line, Lines, stack, unstyled
+from attncli.render.lines import Line, Lines, stack, strip_styles
 from attncli.render.matrix import matrix
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -65,32 +65,36 @@ def _similarity(part: Similarity, view: View) -> Lines:
         return stack((title, remark("(one head)", view)))
     side = max(map(len, names))
     room = max(min(view.width - side - 8, 60), 8)
-    joined = _joins(part, len(names))
+    heights = _joins(part, len(names))
     lines: list[Line] = []
     marks = ("-", "+", "|") if view.ascii else ("─", "┐", "│")
     places = part.order
     # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer of its gaps
-    gaps = [joined[a, b] for a, b in pairwise(places)]
-    for at, head in enumerate(places):
-        near = [gap for gap in (gaps[at - 1] if at else None, gaps[at] if at < len(gaps) else None) if gap is not None]
+    gaps = [heights[a, b] for a, b in pairwise(places)]
+    for index, head in enumerate(places):
+        near = [
+            gap
+            for gap in (gaps[index - 1] if index else None, gaps[index] if index < len(gaps) else None)
+            if gap is not None
+        ]
         length = max(round(min(near) * room), 1)
         bar = marks[0] * length
-        below = f" {gaps[at]:.{view.precision}f}" if at < len(gaps) else ""
+        below = f" {gaps[index]:.{view.precision}f}" if index < len(gaps) else ""
         lines.append(((names[head].ljust(side + 1), ""), (bar, "cyan"), (below, FAINT)))
-    said = "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
-    block = stack((title, Lines(tuple(lines)), remark(said, view)))
-    return block if view.color else unstyled(block)
+    note_below = "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
+    block = stack((title, Lines(tuple(lines)), remark(note_below, view)))
+    return block if view.color else strip_styles(block)
 
 
 def _joins(part: Similarity, count: int) -> dict[tuple[int, int], float]:
     """The height at which neighbours in the tree's order are joined."""
     members: list[Sequence[int]] = [[head] for head in range(count)]
-    found: dict[tuple[int, int], float] = {}
+    heights: dict[tuple[int, int], float] = {}
     for merge in part.tree:
         left, right = members[merge.a], members[merge.b]
-        found[left[-1], right[0]] = merge.height
+        heights[left[-1], right[0]] = merge.height
         members.append([*left, *right])
-    return found
+    return heights
 
 
 def _circuits(part: Circuits, view: View) -> Lines:
@@ -102,17 +106,22 @@ def _circuits(part: Circuits, view: View) -> Lines:
         for head in part.heads
     ]
     note = "from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates"
-    shown = rows if view.full else rows[: max(view.top, 12)]
+    rows_shown = rows if view.full else rows[: max(view.top, 12)]
     heads = table(
-        ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"], shown, view, align=["right"] * 5, title="circuits", note=note
+        ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"],
+        rows_shown,
+        view,
+        align=["right"] * 5,
+        title="circuits",
+        note=note,
     )
-    left = f"{len(shown)} of {len(rows)} heads shown; --full shows all" if len(shown) < len(rows) else ""
-    blocks = [heads, remark(left, view)]
+    more = f"{len(rows_shown)} of {len(rows)} heads shown; --full shows all" if len(rows_shown) < len(rows) else ""
+    blocks = [heads, remark(more, view)]
     if part.compositions:
         arrow = spell(" → ", ascii=view.ascii)
         pairs = [
             [
-                f"{_named(pair.before)}{arrow}{_named(pair.after)}",
+                f"{_head_name(pair.before)}{arrow}{_head_name(pair.after)}",
                 pair.way.upper(),
                 number(pair.strength),
                 number(getattr(part.chance, pair.way)) if part.chance else "",
@@ -129,5 +138,5 @@ def _circuits(part: Circuits, view: View) -> Lines:
     return stack(blocks)
 
 
-def _named(head: WhichHead) -> str:
+def _head_name(head: WhichHead) -> str:
     return f"L{head.layer} H{head.head}"

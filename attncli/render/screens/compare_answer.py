@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from attncli.render.headings import sentences
 from attncli.render.lines import Lines, stack
-from attncli.render.numbers import fixed, percent
+from attncli.render.numbers import format_fixed, percent
 from attncli.render.phrases import say
-from attncli.render.screens.shading import compare_shaded
+from attncli.render.screens.shading import shaded_comparison
 from attncli.render.token_names import quoted_ends
 from attncli.render.view import View
 
@@ -31,8 +31,8 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
         return Lines()
     link = document.moved[0] if document.moved else None
     if abs(document.summary.max_difference) <= SAME:
-        shared = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
-        name = "query" if document.queries else "shared" if shared else ""
+        has_unshared_tokens = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
+        name = "query" if document.queries else "shared" if has_unshared_tokens else ""
         return sentences(
             [say(view, f"answer.compare.same.{name}".rstrip(".")), *_output_and_cost(document, view)], view
         )
@@ -45,9 +45,9 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     values = values if values[0] != values[1] else [f"{value:.3g}" for value in (link.a, link.b)]
     places = dict.fromkeys(((head.a.layer, head.a.head), (head.b.layer, head.b.head)))
     name = "answer.compare.moved" if len(places) == 1 else "answer.compare.moved.places"
-    told = say(view, name, *ends, *values, *(number for place in places for number in place))
-    shaded = compare_shaded(document, head, link.query, view)
-    return stack((shaded, sentences([told, *_output_and_cost(document, view)], view)))
+    sentence_text = say(view, name, *ends, *values, *(number for place in places for number in place))
+    tinted_sentence = shaded_comparison(document, head, link.query, view)
+    return stack((tinted_sentence, sentences([sentence_text, *_output_and_cost(document, view)], view)))
 
 
 WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})
@@ -58,17 +58,19 @@ def _output_and_cost(document: CompareDocument, view: View) -> list[str]:
     """What another way to attend does: weight kept, error of the output, pairs computed. Nothing for two texts."""
     if "text" in document.differs or not WAYS.intersection(document.differs):
         return []
-    told = []
-    kept = [head.kept for head in document.heads if head.kept is not None]
-    if kept and min(kept) < 1:
-        told.append(say(view, "answer.compare.kept", percent(sum(kept) / len(kept))))
+    answer_sentences = []
+    kept_shares = [head.kept for head in document.heads if head.kept is not None]
+    if kept_shares and min(kept_shares) < 1:
+        answer_sentences.append(say(view, "answer.compare.kept", percent(sum(kept_shares) / len(kept_shares))))
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
-        told.append(say(view, "answer.compare.error", len(errors), fixed(sum(errors) / len(errors), view.precision)))
+        answer_sentences.append(
+            say(view, "answer.compare.error", len(errors), format_fixed(sum(errors) / len(errors), view.precision))
+        )
     pairs = [head.pairs for head in document.heads if head.pairs is not None]
-    a, b = sum(each.a for each in pairs), sum(each.b for each in pairs)
+    a, b = sum(pair_count.a for pair_count in pairs), sum(pair_count.b for pair_count in pairs)
     if a and a == b:
-        told.append(say(view, "answer.compare.cost.same", f"{a:,}"))
+        answer_sentences.append(say(view, "answer.compare.cost.same", f"{a:,}"))
     elif a:
-        told.append(say(view, "answer.compare.cost", f"{a:,}", f"{b:,}", percent(b / a, 1)))
-    return told
+        answer_sentences.append(say(view, "answer.compare.cost", f"{a:,}", f"{b:,}", percent(b / a, 1)))
+    return answer_sentences

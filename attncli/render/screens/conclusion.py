@@ -16,9 +16,9 @@ from attncli.render.matrix import as_matrix
 from attncli.render.numbers import percent, size_words
 from attncli.render.phrases import say
 from attncli.render.safe import safe
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import cross_shaded
-from attncli.render.token_names import quoted, quoted_ends
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_cross_texts
+from attncli.render.token_names import quote_text, quoted_ends
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ NAMED = 5
 def cross_answer(document: CrossDocument, view: View) -> Lines:
     """The answer of an `attn.cross/1` document: the strongest link."""
     heads = sum(len(layer.heads) for layer in document.layers)
-    told = []
+    answer_sentences = []
     if document.links:
         link = document.links[0]
         ends = quoted_ends(document.queries, document.keys, link, view)
         place = (link.layer, link.head) if heads > 1 else ()
-        told.append(say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, percent(link.weight), *place))
-    said = sentences([*told, not_learned(document.model, view)], view)
-    return stack((cross_shaded(document, view), said)) if document.links else said
+        answer_sentences.append(
+            say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, percent(link.weight), *place)
+        )
+    text_lines = sentences([*answer_sentences, not_learned_note(document.model, view)], view)
+    return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines
 
 
 def tensors_answer(document: TensorsDocument, view: View) -> Lines:
@@ -61,9 +63,9 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
     place: tuple[object, ...] = (link.head,) if several else ()
     if len(document.batch) > 1:
         name, place = "answer.tensors.batch", (link.head, ", ".join(map(str, link.index)))
-    told = [say(view, name, link.query, link.key, percent(link.weight), *place)]
-    told += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
-    return sentences(told, view)
+    answer_sentences = [say(view, name, link.query, link.key, percent(link.weight), *place)]
+    answer_sentences += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
+    return sentences(answer_sentences, view)
 
 
 def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
@@ -78,19 +80,21 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
     gallery."""
     if document.gallery or not document.masks:
         return Lines()
-    both, count = document.combined, f"{document.n**2:,}"
-    told = []
-    for part in document.masks if both is None or len(document.masks) <= NAMED else ():
+    combined, count = document.combined, f"{document.n**2:,}"
+    answer_sentences = []
+    for part in document.masks if combined is None or len(document.masks) <= NAMED else ():
         spec = safe(part.spec, ascii=view.ascii)
-        told.append(say(view, "answer.mask", spec, f"{part.pairs:,}", count, percent(part.share, 1)))
-    if both is not None:
-        told.append(say(view, "answer.mask.together", f"{both.pairs:,}", count, percent(both.share, 1)))
+        answer_sentences.append(say(view, "answer.mask", spec, f"{part.pairs:,}", count, percent(part.share, 1)))
+    if combined is not None:
+        answer_sentences.append(
+            say(view, "answer.mask.together", f"{combined.pairs:,}", count, percent(combined.share, 1))
+        )
         # what all show together lies within each, so that as many pairs are the same pairs
-        same = next((part for part in document.masks if part.pairs == both.pairs), None)
-        told += [say(view, "answer.mask.alone", safe(same.spec, ascii=view.ascii))] if same else []
-    empty = (both or document.masks[0]).empty_rows
-    told += [say(view, "answer.mask.empty", len(empty))] if empty else []
-    return sentences(told, view)
+        same = next((part for part in document.masks if part.pairs == combined.pairs), None)
+        answer_sentences += [say(view, "answer.mask.alone", safe(same.spec, ascii=view.ascii))] if same else []
+    empty = (combined or document.masks[0]).empty_rows
+    answer_sentences += [say(view, "answer.mask.empty", len(empty))] if empty else []
+    return sentences(answer_sentences, view)
 
 
 def run_hint(document: RunDocument, view: View) -> Lines:
@@ -108,7 +112,7 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
     """How large a model is, and what the text asked about would take."""
     spec = document.spec
     heads = {group.attention.heads for group in spec.groups if group.attention is not None}
-    said = say(
+    size_sentence = say(
         view,
         "answer.model" if len(heads) == 1 else "answer.model.various",
         safe(document.name, ascii=view.ascii),
@@ -116,12 +120,12 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
         f"{document.parameters:,}",
         *heads,
     )
-    told = [said]
+    answer_sentences = [size_sentence]
     if document.estimate is not None:
-        found = document.estimate
-        took = (f"{found.seconds:.1f}", size_words(found.peak_memory))
-        told.append(say(view, "answer.model.takes", found.tokens, *took))
-    return sentences(told, view)
+        estimate = document.estimate
+        cost_texts = (f"{estimate.seconds:.1f}", size_words(estimate.peak_memory))
+        answer_sentences.append(say(view, "answer.model.takes", estimate.tokens, *cost_texts))
+    return sentences(answer_sentences, view)
 
 
 def tokens_answer(document: TokensDocument, view: View) -> Lines:
@@ -130,24 +134,28 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their places: how many.
     """
     spans = [(token.start, token.end) for token in document.tokens if not token.special]
-    added = len(document.tokens) - len(spans)
-    placed = [(start, end) for start, end in spans if start is not None and end is not None]
-    found = list(words(document.text))
-    starts, ends = [start for start, _ in placed], [end for _, end in placed]
+    added_count = len(document.tokens) - len(spans)
+    token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
+    word_spans = list(words(document.text))
+    starts, ends = [start for start, _ in token_spans], [end for _, end in token_spans]
     # the tokens of a text stand in its order
-    pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in found]
-    if len(placed) < len(spans) or not found or starts != sorted(starts) or ends != sorted(ends):
-        told = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
+    pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans]
+    if len(token_spans) < len(spans) or not word_spans or starts != sorted(starts) or ends != sorted(ends):
+        answer_sentences = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
     elif max(pieces) > 1:
-        most = max(range(len(found)), key=lambda at: pieces[at])
-        word = quoted(document.text[slice(*found[most])], view)
-        cut = sum(count > 1 for count in pieces)
-        told = [say(view, "answer.tokens.cut", f"{cut:,}", f"{len(found):,}", word, pieces[most])]
-    elif len(spans) == len(found):
-        told = [say(view, "answer.tokens.whole", f"{len(found):,}")]
+        most = max(range(len(word_spans)), key=lambda index: pieces[index])
+        word = quote_text(document.text[slice(*word_spans[most])], view)
+        cut_count = sum(count > 1 for count in pieces)
+        answer_sentences = [
+            say(view, "answer.tokens.cut", f"{cut_count:,}", f"{len(word_spans):,}", word, pieces[most])
+        ]
+    elif len(spans) == len(word_spans):
+        answer_sentences = [say(view, "answer.tokens.whole", f"{len(word_spans):,}")]
     else:
-        told = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
-    return sentences([*told, *([say(view, "answer.tokens.added", added)] if added else [])], view)
+        answer_sentences = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
+    return sentences(
+        [*answer_sentences, *([say(view, "answer.tokens.added", added_count)] if added_count else [])], view
+    )
 
 
 def weights_answer(document: WeightsDocument, view: View) -> Lines:
@@ -160,11 +168,13 @@ def weights_answer(document: WeightsDocument, view: View) -> Lines:
 
 def models_answer(document: ModelsDocument, view: View) -> Lines:
     """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
-    here = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
-    told = [say(view, "answer.models", len(document.families))]
-    named = say(view, "list").join(here[:NAMED])
-    told.append(say(view, "answer.models.here", len(here), len(document.aliases), named) if here else "")
-    return sentences(told, view)
+    local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
+    answer_sentences = [say(view, "answer.models", len(document.families))]
+    alias_names = say(view, "list").join(local_names[:NAMED])
+    answer_sentences.append(
+        say(view, "answer.models.here", len(local_names), len(document.aliases), alias_names) if local_names else ""
+    )
+    return sentences(answer_sentences, view)
 
 
 def generate_answer(document: GenerateDocument, view: View) -> Lines:

@@ -11,14 +11,14 @@ from attncli.analysis.documents.cost import CostDocument, LayerCost, Timing, Tot
 from attncli.analysis.documents.declaration import members
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, own, remark, sentences
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.headings import heading, localize, remark, sentences
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.render.numbers import percent, size_words
 from attncli.render.phrases import say, say_each
 from attncli.render.plot import Series, curves
 from attncli.render.safe import safe
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import counted, warning
+from attncli.render.screens.header import count_phrase, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -51,10 +51,10 @@ def cost_screen(document: CostDocument, view: View) -> Lines:
             case "layers" if document.layers:
                 blocks.append(_layers(document, view))
             case "measured" if document.measured:
-                blocks.append(_measured(document.measured, view))
+                blocks.append(_measured_times(document.measured, view))
             case _:
                 pass
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
 
 
 def cost_rows(document: CostDocument) -> Iterable[list[object]]:
@@ -68,17 +68,17 @@ def cost_rows(document: CostDocument) -> Iterable[list[object]]:
 def _title(document: CostDocument, view: View) -> Lines:
     facts = [
         f"d_model {document.d_model}",
-        own(counted(document.heads, "head"), view),
+        localize(count_phrase(document.heads, "head"), view),
         f"d_k {document.d_k}",
         f"d_v {document.d_v}",
         safe(document.dtype),
     ]
     title = say(view, "cost.title", f"{document.n:,}")
-    told = [warning(said, view) for said in document.warnings]
+    warnings = [warning(warning_text, view) for warning_text in document.warnings]
     return stack(
         (
             heading(title, " · ".join(facts), view),
-            *told,
+            *warnings,
             remark(say(view, "cost.says", _count(document.projections, view)), view),
         )
     )
@@ -129,15 +129,15 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
 
 def _name(variant: Variant, view: View) -> str:
     """A variant by its mask where that is the user's own, else by the name that it has in the view's language."""
-    return str(variant.spec) if variant.name in ("window", "mask") else named(variant.name, view)
+    return str(variant.spec) if variant.name in ("window", "mask") else variant_name(variant.name, view)
 
 
-def named(name: str, view: View) -> str:
+def variant_name(name: str, view: View) -> str:
     """A kind of attention by the name that the view's language has for it."""
     return say(view, f"cost.name.{name}") if name in NAMED else name
 
 
-def _saved(variant: Variant, view: View) -> str:
+def _saved_factor(variant: Variant, view: View) -> str:
     if not variant.streamed_bytes:  # a mask that shows nothing
         return "-"
     return f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii)
@@ -150,7 +150,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
             _name(variant, view),
             size_words(variant.score_bytes),
             size_words(variant.streamed_bytes),
-            _saved(variant, view),
+            _saved_factor(variant, view),
         ]
         for variant in document.variants
     ]
@@ -167,13 +167,15 @@ def _memory(document: CostDocument, view: View) -> Lines:
 def _growth(document: CostDocument, view: View) -> Lines:
     names = list(document.growth[0].multiply_adds)
     series = [
-        Series(named(name, view), tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth))
+        Series(
+            variant_name(name, view), tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
+        )
         for name in names
     ]
     title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
-    crossed = _crossing(document)
-    said = say(view, "cost.crossing", *crossed) if crossed else ""
-    return stack((title, curves(series, view, x_name="n", marked=float(document.n)), remark(said, view)))
+    crossing = _crossing(document)
+    crossing_note = say(view, "cost.crossing", *crossing) if crossing else ""
+    return stack((title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view)))
 
 
 def _crossing(document: CostDocument) -> tuple[str, str] | None:
@@ -188,12 +190,12 @@ def _layers(document: CostDocument, view: View) -> Lines:
     rows: list[list[str]] = []
     layers = document.layers
     first = 0
-    for at, layer in enumerate(layers):
-        if at + 1 < len(layers) and _alike(layer, layers[at + 1]):
+    for index, layer in enumerate(layers):
+        if index + 1 < len(layers) and _costs_alike(layer, layers[index + 1]):
             continue
-        place = f"{first}" if first == at else f"{first}–{at}"
+        place = f"{first}" if first == index else f"{first}–{index}"
         rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
-        first = at + 1
+        first = index + 1
     total = document.total
     rows += [] if total is None else [[say(view, "cost.total"), "", *_layer_cells(total, view)]]
     columns = say_each(view, "cost.column", "layers", "mask", "work", "projections", "dense", "streamed", "cache")
@@ -217,19 +219,19 @@ def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
     ]
 
 
-def _measured(measured: Sequence[Timing], view: View) -> Lines:
-    most = max(row.seconds for row in measured)
+def _measured_times(timings: Sequence[Timing], view: View) -> Lines:
+    longest = max(row.seconds for row in timings)
     room = max(min(view.width - 62, 24), 0)
     rows = [
         [
             row.backend,
-            named(row.name, view),
+            variant_name(row.name, view),
             _seconds(row.seconds),
             f"{row.ratio:.3g}" + spell("×", ascii=view.ascii),
             f"{row.computed:.3g}" + spell("×", ascii=view.ascii),
-            bar(row.seconds / most, room, ascii=view.ascii),
+            bar(row.seconds / longest, room, ascii=view.ascii),
         ]
-        for row in measured
+        for row in timings
     ]
     columns = [*say_each(view, "cost.column", "backend", "variant", "time", "measured", "computed"), ""]
     body = table(
@@ -258,6 +260,6 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
 
 
-def _alike(layer: LayerCost, other: LayerCost) -> bool:
+def _costs_alike(layer: LayerCost, second: LayerCost) -> bool:
     """Whether two layers cost the same, and for the same reasons."""
-    return dict(members(replace(layer, layer=other.layer))) == dict(members(other))
+    return dict(members(replace(layer, layer=second.layer))) == dict(members(second))

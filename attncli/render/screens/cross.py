@@ -8,17 +8,17 @@ from attncli.analysis.documents.cross import CrossDocument, CrossHead
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
 from attncli.render.safe import cut, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import cross_answer
-from attncli.render.screens.header import counted, headed, in_queries, tokens_part
+from attncli.render.screens.header import count_phrase, header_lines, query_count_phrase, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
-from attncli.render.token_names import placed
+from attncli.render.token_names import position_and_text
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -38,7 +38,7 @@ def cross_screen(document: CrossDocument, view: View) -> Lines:
             continue
         if part in view.show if view.show is not None else part != "maps" or len(heads) > 1:
             blocks.append(_part(part, document, heads, view))
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
 
 
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
@@ -49,8 +49,8 @@ def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
             for query, row in enumerate(head.weights):
                 for key, weight in enumerate(row):
                     texts = [
-                        side[at].text if at < len(side) else None
-                        for side, at in ((document.queries, query), (document.keys, key))
+                        side[index].text if index < len(side) else None
+                        for side, index in ((document.queries, query), (document.keys, key))
                     ]
                     yield [
                         layer.layer,
@@ -69,13 +69,16 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]]
     match part:
         case "header":
             text = f"{document.query_text} → {document.key_text}"
-            shown = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
-            counts = (in_queries(len(document.queries)), counted(len(document.keys), "key"))
-            return headed(shown, document, view, counts=counts)
+            title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
+            counts = (query_count_phrase(len(document.queries)), count_phrase(len(document.keys), "key"))
+            return header_lines(title, document, view, counts=counts)
         case "tokens":
-            asked = stack((heading("queries", "", view), tokens_part(document.queries, view)))
-            return spaced(
-                (asked, stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))))
+            query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
+            return stack_spaced(
+                (
+                    query_lines,
+                    stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))),
+                )
             )
         case "shapes":
             return shapes_part(document.shapes, view)
@@ -110,7 +113,7 @@ def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
     queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
     heads = [head for layer in document.layers for head in layer.heads]
     wide = len(heads[0].weights[0]) if heads and len(heads[0].weights) else len(keys)
-    return queries, keys + [f"bias_k {at}" for at in range(wide - len(keys))]
+    return queries, keys + [f"bias_k {index}" for index in range(wide - len(keys))]
 
 
 def _values(document: CrossDocument) -> str:
@@ -120,38 +123,41 @@ def _values(document: CrossDocument) -> str:
 def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
     """For each query the key that it looks at most."""
     queries, keys = _names(document)
-    found = document.alignment if view.full else document.alignment[:ALIGNED]
+    alignment = document.alignment if view.full else document.alignment[:ALIGNED]
     room = max(min(view.width - 48, 24), 0)
     rows = []
-    for one in found:
-        query = placed(one.query, queries[one.query], 16, view)
-        if one.key is None:
+    for row in alignment:
+        query = position_and_text(row.query, queries[row.query], 16, view)
+        if row.key is None:
             rows.append([query, "", "(sees nothing)", "", ""])
             continue
-        key = placed(one.key, keys[one.key], 16, view)
+        key = position_and_text(row.key, keys[row.key], 16, view)
         rows.append(
             [
                 query,
                 spell("→", ascii=view.ascii),
                 key,
-                f"{one.weight:.{view.precision}f}",
-                bar(one.weight, room, ascii=view.ascii),
+                f"{row.weight:.{view.precision}f}",
+                bar(row.weight, room, ascii=view.ascii),
             ]
         )
     note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}; bars from 0 to 1"
-    left = len(document.alignment) - len(found)
-    told = remark(
-        f"the first {len(found)} of {len(document.alignment)} queries shown; --full shows all" if left else "", view
+    rest_count = len(document.alignment) - len(alignment)
+    rest_note = remark(
+        f"the first {len(alignment)} of {len(document.alignment)} queries shown; --full shows all"
+        if rest_count
+        else "",
+        view,
     )
     align = ["left", "left", "left", "right", "left"]
     body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4)
-    return stack((body, told))
+    return stack((body, rest_note))
 
 
 def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], keys: list[str], view: View) -> Lines:
-    shown = heads if view.full else heads[:1]
+    heads_shown = heads if view.full else heads[:1]
     blocks = []
-    for layer, head in shown:
+    for layer, head in heads_shown:
         place = f"layer {layer} head {head.head}"
         match part:
             case "scores":
@@ -176,10 +182,10 @@ def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], k
                         head.output, queries, view, title="output of the head", note=f"{place} · one vector per query"
                     )
                 )
-    left = len(heads) - len(shown)
-    told = (
-        f"{left} other head{'s' if left > 1 else ''} not shown in full; --layer L --head H chooses, --full shows all"
-        if left and part == "weights"
+    rest_count = len(heads) - len(heads_shown)
+    rest_note = (
+        f"{rest_count} other head{'s' if rest_count > 1 else ''} not shown in full; --layer L --head H chooses, --full shows all"
+        if rest_count and part == "weights"
         else ""
     )
-    return stack((spaced(blocks), remark(told, view)))
+    return stack((stack_spaced(blocks), remark(rest_note, view)))

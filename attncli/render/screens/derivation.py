@@ -13,15 +13,15 @@ from attncli.analysis.documents.derivation import AttentionTopic, OutputSum, Pro
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, line, line_width, spaced, stack
+from attncli.render.lines import Lines, line, line_width, stack, stack_spaced
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells
 from attncli.render.screens.derivation_matrices import derivation_matrices
-from attncli.render.screens.worked import explain_answer, first_entry, first_sum, hidden_keys, one_score, residual
+from attncli.render.screens.worked import explain_answer, first_entry, first_sum, hidden_keys, residual, score_of_key
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
-from attncli.render.token_names import placed, quoted_token, short
+from attncli.render.token_names import position_and_text, quoted_token, short
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -54,8 +54,8 @@ class Derivation:
     @cached_property
     def names(self) -> list[str]:
         """The keys' texts; learned keys come after the tokens."""
-        learned = (f"bias_k {at}" for at in range(self.document.extra_keys))
-        return [*(token.text for token in self.document.tokens), *learned]
+        learned_names = (f"bias_k {index}" for index in range(self.document.extra_keys))
+        return [*(token.text for token in self.document.tokens), *learned_names]
 
     @property
     def query(self) -> str:
@@ -66,20 +66,20 @@ class Derivation:
         return np.asarray(self.document.step(SoftmaxRow).weights, np.float64)
 
     @cached_property
-    def shown(self) -> list[int]:
+    def keys_shown(self) -> list[int]:
         """The keys with a line of their own, by position."""
         if self.view.full or len(self.names) <= self.all_keys:
             return list(range(len(self.names)))
         most = SHORT - 1 if self.compact and self.view.few else self.view.top  # the others take a line, too
-        return sorted(int(at) for at in np.argsort(-self.weights, kind="stable")[:most])
+        return sorted(int(index) for index in np.argsort(-self.weights, kind="stable")[:most])
 
     @cached_property
     def rest(self) -> list[int]:
-        return sorted(set(range(len(self.names))) - set(self.shown))
+        return sorted(set(range(len(self.names))) - set(self.keys_shown))
 
-    def key(self, at: int) -> str:
+    def key(self, index: int) -> str:
         """A key's position and text."""
-        return placed(at, self.names[at], NAME, self.view)
+        return position_and_text(index, self.names[index], NAME, self.view)
 
     def _title(self, number: int, part: str, note: str) -> Lines:
         """A step's number and name, its formula with the code beside it, and what it does in a sentence."""
@@ -93,45 +93,45 @@ class Derivation:
             top = stack((top, *(line((f"  {text}", CODE)) for text in lines)))
         # the mask says itself what it hides, and a narrow screen has room for the formulas alone
         leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
-        said = say(view, f"lead.{part}", say(view, "quoted", self.query)) if leads else ""
-        return stack((top, remark(said, view, style="")))
+        lead_sentence = say(view, f"lead.{part}", say(view, "quoted", self.query)) if leads else ""
+        return stack((top, remark(lead_sentence, view, style="")))
 
     def place(self) -> Lines:
         """Which layer, head and query."""
         document = self.document
-        said = say(self.view, "place", document.layer, document.head, document.query, self.query)
-        return heading(said, "", self.view)
+        place_text = say(self.view, "place", document.layer, document.head, document.query, self.query)
+        return heading(place_text, "", self.view)
 
     def projections(self) -> Lines:
         """The query's q, and every key's k and v."""
         step, view = self.document.step(Projections), self.view
-        rows = self.shown
-        names = [self.names[at] for at in rows]
+        rows = self.keys_shown
+        names = [self.names[index] for index in rows]
         title = self._title(0, "projections", say(view, "projections.note"))
-        turned = remark(say(view, "projections.rotated") if self.document.rotated else "", view)
+        rotation_note = remark(say(view, "projections.rotated") if self.document.rotated else "", view)
         if self.compact:
-            return stack((title, turned, first_sum(step, self.query, view)))
+            return stack((title, rotation_note, first_sum(step, self.query, view)))
         q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
         k, v = (
             vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
             for name in ("k", "v")
         )
-        worked = first_entry(step, self.query, view)
-        return stack((title, turned, spaced((q, worked, k, v))))
+        worked_entry = first_entry(step, self.query, view)
+        return stack((title, rotation_note, stack_spaced((q, worked_entry, k, v))))
 
     def similarity(self) -> Lines:
         """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
         step, view = self.document.step(Products), self.view
         products, raw = np.asarray(step.products, np.float64), np.asarray(step.raw, np.float64)
-        room = view.width - max(cells(self.key(at)) for at in self.shown) - 2
+        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2
         digits, dims, parts = view.precision, 1, [0.0]
         for _ in range(2):  # more digits take room: settle on both
             slot = digits + 5
             dims = products.shape[1] if view.full or products.shape[1] <= room // slot - 1 else max(room // slot - 2, 1)
             parts = products[:, dims:].sum(axis=1).tolist()
             sums = [
-                ([*products[at, :dims], *([parts[at]] if dims < products.shape[1] else [])], raw[at])
-                for at in self.shown
+                ([*products[index, :dims], *([parts[index]] if dims < products.shape[1] else [])], raw[index])
+                for index in self.keys_shown
             ]
             digits = adding_digits([(list(map(float, terms)), float(total)) for terms, total in sums], view.precision)
         short = dims < products.shape[1]
@@ -139,12 +139,12 @@ class Derivation:
         columns += [say(view, "rest.dims", products.shape[1] - dims)] if short else []
         rows = [
             [
-                self.key(at),
-                *(f"{value:.{digits}f}" for value in products[at, :dims]),
-                *([f"{parts[at]:.{digits}f}"] if short else []),
-                f"{raw[at]:.{view.precision}f}",
+                self.key(index),
+                *(f"{value:.{digits}f}" for value in products[index, :dims]),
+                *([f"{parts[index]:.{digits}f}"] if short else []),
+                f"{raw[index]:.{view.precision}f}",
             ]
-            for at in self.shown
+            for index in self.keys_shown
         ]
         title = self._title(1, "similarity", say(view, "similarity.note"))
         return stack((title, ledger([*columns, "q·k"], rows, [], view), self._left_out()))
@@ -159,26 +159,26 @@ class Derivation:
         raw = self.document.step(Products).raw
         plain = step.capped is None and step.bias is None
         if self.compact:
-            at = int(np.argmax(self.weights))
-            return stack((title, one_score(step, self.key(at), at, float(raw[at]), root, view)))
+            index = int(np.argmax(self.weights))
+            return stack((title, score_of_key(step, self.key(index), index, float(raw[index]), root, view)))
         columns = [say(view, "column.key"), "q·k", *([] if plain else [say(view, "column.scaled")])]
         columns += [say(view, "column.capped")] if step.capped is not None else []
         columns += [say(view, "column.bias")] if step.bias is not None else []
-        added = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
+        sums = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
         rows = []
-        for at in self.shown:
-            row = [self.key(at), self._number(raw[at]), *([] if plain else [self._number(step.scaled[at])])]
-            row += [self._number(step.capped[at])] if step.capped is not None else []
-            row += [self._number(step.bias[at])] if step.bias is not None else []
-            rows.append([*row, self._number(added[at])])
+        for index in self.keys_shown:
+            row = [self.key(index), self._number(raw[index]), *([] if plain else [self._number(step.scaled[index])])]
+            row += [self._number(step.capped[index])] if step.capped is not None else []
+            row += [self._number(step.bias[index])] if step.bias is not None else []
+            rows.append([*row, self._number(sums[index])])
         return stack((title, ledger([*columns, say(view, "column.score")], rows, [], view)))
 
     def masked(self) -> Lines:
         """Which keys the mask hides from the query, by name."""
         step, view = self.document.step(Scores), self.view
-        asked = quoted_token(self.document.tokens, self.document.query, view)
-        told = hidden_keys(step, asked, self.key, view)
-        return stack((self._title(3, "masked", say(view, "masked.note")), told))
+        query_text = quoted_token(self.document.tokens, self.document.query, view)
+        hidden_note = hidden_keys(step, query_text, self.key, view)
+        return stack((self._title(3, "masked", say(view, "masked.note")), hidden_note))
 
     def softmax(self) -> Lines:
         """Maximum, exponentials, sum, quotients."""
@@ -186,10 +186,10 @@ class Derivation:
         title = self._title(4, "softmax", say(view, "softmax.note"))
         if step.highest is None:
             return stack((title, remark(say(view, "empty"), view)))
-        raised = np.asarray(step.exponentials, np.float64)
+        exponentials_of_keys = np.asarray(step.exponentials, np.float64)
         exponentials = [
-            *raised[self.shown],
-            *([raised[self.rest].sum()] if self.rest else []),
+            *exponentials_of_keys[self.keys_shown],
+            *([exponentials_of_keys[self.rest].sum()] if self.rest else []),
             *([step.sink] if step.sink is not None else []),
         ]
         shares = [value / step.sum for value in exponentials]
@@ -206,18 +206,18 @@ class Derivation:
         ]
         room = max(min(view.width - 62, 24), 0)
         rows = []
-        named = [*map(self.key, self.shown), *([say(view, "others", len(self.rest))] if self.rest else [])]
-        named += [say(view, "softmax.sink")] if step.sink is not None else []
-        for place, name in enumerate(named):
-            at = self.shown[place] if place < len(self.shown) else None
-            seen = at is not None and step.shifted[at] is not None
-            score = self.document.step(Scores).scores[at] if at is not None and seen else None
-            hidden = spell("−∞", ascii=view.ascii) if at is not None else ""
+        row_names = [*map(self.key, self.keys_shown), *([say(view, "others", len(self.rest))] if self.rest else [])]
+        row_names += [say(view, "softmax.sink")] if step.sink is not None else []
+        for place, name in enumerate(row_names):
+            index = self.keys_shown[place] if place < len(self.keys_shown) else None
+            is_visible = index is not None and step.shifted[index] is not None
+            score = self.document.step(Scores).scores[index] if index is not None and is_visible else None
+            hidden = spell("−∞", ascii=view.ascii) if index is not None else ""
             rows.append(
                 [
                     name,
                     hidden if score is None else self._number(score),
-                    self._number(step.shifted[at]) if at is not None and seen else hidden,
+                    self._number(step.shifted[index]) if index is not None and is_visible else hidden,
                     f"{exponentials[place]:.{exp_digits}f}",
                     f"{shares[place]:.{digits}f}",
                     bar(shares[place], room, ascii=view.ascii),
@@ -225,7 +225,7 @@ class Derivation:
             )
         ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
         total = [say(view, "sum"), "", "", self._number(step.sum) + ends[0], self._number(1.0) + ends[1], ""]
-        strong = int(np.argmax(shares[: len(self.shown)]))
+        strong = int(np.argmax(shares[: len(self.keys_shown)]))
         body = ledger(
             columns[: 6 if room else 5],
             [row[: 6 if room else 5] for row in rows],
@@ -248,29 +248,37 @@ class Derivation:
         """The weighted sum, term by term; every printed column adds up."""
         step, view = self.document.step(OutputSum), self.view
         terms, output = np.asarray(step.terms, np.float64), np.asarray(step.output, np.float64)
-        room = view.width - max(cells(self.key(at)) for at in self.shown) - 2 - view.precision - 5
+        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2 - view.precision - 5
         digits, dims = view.precision, 1
         for _ in range(2):
             dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
             columns = [
-                ([*terms[self.shown, at], *([terms[self.rest, at].sum()] if self.rest else [])], output[at])
-                for at in range(dims)
+                (
+                    [*terms[self.keys_shown, index], *([terms[self.rest, index].sum()] if self.rest else [])],
+                    output[index],
+                )
+                for index in range(dims)
             ]
             digits = adding_digits(
-                [(list(map(float, found)), float(total)) for found, total in columns], view.precision
+                [(list(map(float, terms_of_column)), float(total)) for terms_of_column, total in columns],
+                view.precision,
             )
         names = [say(view, "column.key"), "w", *map(str, range(dims))]
         rows = [
-            [self.key(at), self._number(self.weights[at]), *(f"{value:.{digits}f}" for value in terms[at, :dims])]
-            for at in self.shown
+            [
+                self.key(index),
+                self._number(self.weights[index]),
+                *(f"{value:.{digits}f}" for value in terms[index, :dims]),
+            ]
+            for index in self.keys_shown
         ]
         if self.rest:
-            left = terms[self.rest].sum(axis=0)[:dims]
+            rest_terms = terms[self.rest].sum(axis=0)[:dims]
             rows.append(
                 [
                     say(view, "others", len(self.rest)),
                     self._number(self.weights[self.rest].sum()),
-                    *(f"{value:.{digits}f}" for value in left),
+                    *(f"{value:.{digits}f}" for value in rest_terms),
                 ]
             )
         total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
@@ -297,4 +305,4 @@ class Derivation:
     def _left_out(self) -> Lines:
         """How many keys have a line of their own, where not all have."""
         name = "shown.few" if self.compact else "shown.keys"
-        return remark(say(self.view, name, len(self.shown), len(self.names)) if self.rest else "", self.view)
+        return remark(say(self.view, name, len(self.keys_shown), len(self.names)) if self.rest else "", self.view)

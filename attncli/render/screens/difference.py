@@ -10,8 +10,8 @@ from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import begun, named, number
-from attncli.render.screens.effect_parts import in_parts, left_over, short_name
+from attncli.render.screens.effect_answer import capitalize, head_phrase, number
+from attncli.render.screens.effect_parts import draw_parts, more_heads_note, short_name
 from attncli.render.screens.header import warning
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -26,7 +26,7 @@ PARTS = PARTS_OF["difference"]
 
 def difference_screen(document: DifferenceDocument, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
-    return in_parts(dict(zip(PARTS, (_header, _heads, _answer), strict=True)), document, view)
+    return draw_parts(dict(zip(PARTS, (_header, _heads, _answer), strict=True)), document, view)
 
 
 def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
@@ -40,12 +40,14 @@ def _header(document: DifferenceDocument, view: View) -> Lines:
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "difference.texts", document.a.texts, document.b.texts)
     top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
-    return stack((top, *(warning(said, view) for said in document.warnings)))
+    return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
 
 
 def _heads(document: DifferenceDocument, view: View) -> Lines:
-    shown = document.heads if view.full else document.heads[: view.top]
-    rows = [[short_name(head), number(head.a), number(head.b), number(head.difference), _ends(head)] for head in shown]
+    heads_shown = document.heads if view.full else document.heads[: view.top]
+    rows = [
+        [short_name(head), number(head.a), number(head.b), number(head.difference), _ends(head)] for head in heads_shown
+    ]
     body = table(
         [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],
         rows,
@@ -53,7 +55,7 @@ def _heads(document: DifferenceDocument, view: View) -> Lines:
         align=["left", "right", "right", "right", "left"],
         title=say(view, "difference.title"),
     )
-    return stack((body, left_over(document.heads, shown, view)))
+    return stack((body, more_heads_note(document.heads, heads_shown, view)))
 
 
 def _ends(head: DifferentHead) -> str:
@@ -63,11 +65,11 @@ def _ends(head: DifferentHead) -> str:
 def _answer(document: DifferenceDocument, view: View) -> Lines:
     """How many heads differ by more than their interval, and which differs most."""
     first = document.heads[0]
-    known = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
-    sure = [low > 0 or high < 0 for low, high in known]
-    said = [say(view, "difference.most", named(first, view), number(first.a), number(first.b))]
-    if known:
-        said.append(say(view, "difference.sure", sum(sure), len(known)))
-        chance = len(known) * 0.05
-        said.append(say(view, "difference.many", f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"))
-    return sentences(map(begun, said), view)
+    intervals = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
+    excludes_zero = [low > 0 or high < 0 for low, high in intervals]
+    answer_sentences = [say(view, "difference.most", head_phrase(first, view), number(first.a), number(first.b))]
+    if intervals:
+        answer_sentences.append(say(view, "difference.sure", sum(excludes_zero), len(intervals)))
+        chance = len(intervals) * 0.05
+        answer_sentences.append(say(view, "difference.many", f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"))
+    return sentences(map(capitalize, answer_sentences), view)

@@ -11,12 +11,12 @@ from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import begun, named, number
-from attncli.render.screens.effect_parts import grids, in_parts, left_over, short_name
+from attncli.render.screens.effect_answer import capitalize, head_phrase, number
+from attncli.render.screens.effect_parts import draw_parts, grids, more_heads_note, short_name
 from attncli.render.screens.header import warning
-from attncli.render.screens.sentence_answer import not_learned
+from attncli.render.screens.sentence_answer import not_learned_note
 from attncli.render.tables import table
-from attncli.render.token_names import quoted
+from attncli.render.token_names import quote_text
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ PARTS = PARTS_OF["effects"]
 
 def effects_screen(document: EffectsDocument, view: View) -> Lines:
     """The whole screen of an `attn.effects/1` document: `view.top` heads."""
-    drawn = dict(zip(PARTS, (_header, _grid, _heads, effects_answer), strict=True))
-    return in_parts(drawn, document, view)
+    draw_by_part = dict(zip(PARTS, (_header, _grid, _heads, effects_answer), strict=True))
+    return draw_parts(draw_by_part, document, view)
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
@@ -45,8 +45,8 @@ def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
 
 def _numbers(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
     for name in names:
-        found = measures.mean(name)
-        yield from (None,) * 4 if found is None else (found.mean, found.low, found.high, found.texts)
+        interval = measures.mean(name)
+        yield from (None,) * 4 if interval is None else (interval.mean, interval.low, interval.high, interval.texts)
 
 
 def _first(document: EffectsDocument) -> Reading:
@@ -56,14 +56,14 @@ def _first(document: EffectsDocument) -> Reading:
 def _header(document: EffectsDocument, view: View) -> Lines:
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
     top = heading(name, say(view, "effects.texts", document.texts), view)
-    return stack((top, *(warning(said, view) for said in document.warnings)))
+    return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
 
 
 def _grid(document: EffectsDocument, view: View) -> Lines:
-    found = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
+    means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
     values = {
         kind: [
-            (row.layer, row.head, None if mean is None else mean.mean) for row, mean in found if row.attention == kind
+            (row.layer, row.head, None if mean is None else mean.mean) for row, mean in means if row.attention == kind
         ]
         for kind in ("self", "cross")
     }
@@ -72,11 +72,14 @@ def _grid(document: EffectsDocument, view: View) -> Lines:
 
 
 def _heads(document: EffectsDocument, view: View) -> Lines:
-    shown = document.effects if view.full else document.effects[: view.top]
-    if not shown:
+    effects_shown = document.effects if view.full else document.effects[: view.top]
+    if not effects_shown:
         return Lines()
-    found = [effect.measures.mean(_first(document)) for effect in shown]
-    rows = [[short_name(effect), _mean(one), _ends(one)] for effect, one in zip(shown, found, strict=True)]
+    intervals = [effect.measures.mean(_first(document)) for effect in effects_shown]
+    rows = [
+        [short_name(effect), _mean(interval), _ends(interval)]
+        for effect, interval in zip(effects_shown, intervals, strict=True)
+    ]
     columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
     body = table(
         [*columns, say(view, "effects.interval")],
@@ -85,7 +88,7 @@ def _heads(document: EffectsDocument, view: View) -> Lines:
         align=["left", "right", "left"],
         title=_title(document, view),
     )
-    return stack((body, left_over(document.effects, shown, view)))
+    return stack((body, more_heads_note(document.effects, effects_shown, view)))
 
 
 def _title(document: EffectsDocument, view: View) -> str:
@@ -102,47 +105,51 @@ def subject(document: EffectsDocument, view: View) -> str:
         case "vector", "last":
             return say(view, "effects.subject.last")
         case "vector", word:
-            return quoted(word, view)
+            return quote_text(word, view)
         case "kl", _:
             return say(view, "effect.subject.kl")
         case _:
             return say(view, "effects.subject.logprob")
 
 
-def _mean(found: Interval | None) -> str:
-    return "-" if found is None else number(found.mean)
+def _mean(interval: Interval | None) -> str:
+    return "-" if interval is None else number(interval.mean)
 
 
-def _ends(found: Interval | None) -> str:
+def _ends(interval: Interval | None) -> str:
     return (
         "-"
-        if found is None or found.low is None or found.high is None
-        else f"{number(found.low)} … {number(found.high)}"
+        if interval is None or interval.low is None or interval.high is None
+        else f"{number(interval.low)} … {number(interval.high)}"
     )
 
 
-def told(document: EffectsDocument, view: View) -> list[str]:
+def effect_sentences(document: EffectsDocument, view: View) -> list[str]:
     """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
     means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
-    known = [(effect, mean) for effect, mean in means if mean is not None]
-    said = []
-    if known:
-        effect, first = known[0]
+    known_means = [(effect, mean) for effect, mean in means if mean is not None]
+    answer_sentences = []
+    if known_means:
+        effect, first = known_means[0]
         name = "effects.answer.one" if first.low is None else "effects.answer"
-        said.append(say(view, name, named(effect, view), number(first.mean), _ends(first), document.texts))
-        if len(known) > 1 and first.low is not None:
-            effect, second = known[1]
+        answer_sentences.append(
+            say(view, name, head_phrase(effect, view), number(first.mean), _ends(first), document.texts)
+        )
+        if len(known_means) > 1 and first.low is not None:
+            effect, second = known_means[1]
             apart = second.high is not None and second.high < first.low
-            said.append(say(view, "effects.apart" if apart else "effects.overlap", named(effect, view)))
+            answer_sentences.append(
+                say(view, "effects.apart" if apart else "effects.overlap", head_phrase(effect, view))
+            )
     together = document.together.mean(_first(document))
     if together is not None:
         ends = "" if together.low is None else f" ({_ends(together)})"
         name = "effects.together" if document.link is None else "effects.together.link"
-        said.append(say(view, name, f"{number(together.mean)}{ends}"))
-    return [begun(one) for one in said]
+        answer_sentences.append(say(view, name, f"{number(together.mean)}{ends}"))
+    return [capitalize(text) for text in answer_sentences]
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
     """What the numbers say."""
-    said = (*told(document, view), not_learned(document.model, view))
-    return sentences(said, view)
+    answer_sentences = (*effect_sentences(document, view), not_learned_note(document.model, view))
+    return sentences(answer_sentences, view)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from attncli.analysis.documents.derivation import AttentionTopic, Products, Scores, SoftmaxRow
 from attncli.analysis.documents.explain import ExplainDocument
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.render.phrases import say
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens import derivation
@@ -29,7 +29,7 @@ LED = ("residual", "matrices")
 
 def explain_screen(document: ExplainDocument, view: View) -> Lines:
     """The whole screen of an `attn.explain/1` document, of whichever topic."""
-    return spaced(explain_blocks(document, view))
+    return stack_spaced(explain_blocks(document, view))
 
 
 def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
@@ -42,10 +42,10 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
 
             blocks = [block for block in topic_blocks(document, view) if block.rows]
             blocks = blocks[-1:] if view.brief else blocks
-    return [clipped(block, view.width, ascii=view.ascii) for block in blocks]
+    return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 
-def _wanted(part: str, view: View) -> bool:
+def _is_part_shown(part: str, view: View) -> bool:
     """Whether a part is shown: those named, or of a full view all, else the five steps."""
     if view.brief:
         return part == "answer"
@@ -58,19 +58,19 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
     compact = view.show is None and not view.full
     keys = derivation.SHORT if compact else derivation.ALL_KEYS
     code = code_lines(document, view.code) if view.code else {}
-    worked = derivation.Derivation(document, view, keys, compact, leads=True, code=code)
+    derivation_parts = derivation.Derivation(document, view, keys, compact, leads=True, code=code)
     blocks: list[Lines] = []
     for part in PARTS:
-        if not _wanted(part, view):
+        if not _is_part_shown(part, view):
             continue
         match part:
             case _ if part in PROJECTIONS:
                 blocks.append(_projection(part, document, view) if view.show is not None else Lines())
             case "header":
-                kept = say(view, "explain.more") if compact else say(view, "kept", view.precision)
-                place = stack((worked.place(), remark(kept, view)))
+                precision_note = say(view, "explain.more") if compact else say(view, "kept", view.precision)
+                place = stack((derivation_parts.place(), remark(precision_note, view)))
                 blocks.append(
-                    stack((header(document, view), place)) if compact else spaced((header(document, view), place))
+                    stack((header(document, view), place)) if compact else stack_spaced((header(document, view), place))
                 )
             case "flow":
                 blocks.append(flow_part(document, view))
@@ -79,22 +79,24 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
             case "shapes":
                 blocks.append(shapes_part(document.shapes, view))
             case "answer":
-                blocks.append(worked.answer())
+                blocks.append(derivation_parts.answer())
             case _ if part in TWICE:
                 continue
             case _:
-                told = getattr(worked, part)()
-                said = say(view, f"lead.{part}", say(view, "quoted", worked.query)) if part in LED else ""
-                blocks += [stack((remark(said, view, style=""), told))] if told.rows else []
+                part_lines = getattr(derivation_parts, part)()
+                lead_sentence = (
+                    say(view, f"lead.{part}", say(view, "quoted", derivation_parts.query)) if part in LED else ""
+                )
+                blocks += [stack((remark(lead_sentence, view, style=""), part_lines))] if part_lines.rows else []
     return blocks
 
 
 def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
     """One of the head's matrices of weights; that there is none, where there is none."""
-    held = document.projections or {}
-    if part not in held:
+    projections = document.projections or {}
+    if part not in projections:
         return remark(WHY.get(part, f"this run has no {part}"), view)
-    return projection_table(part, held[part], SHOWN[part].note, view)
+    return projection_table(part, projections[part], SHOWN[part].note, view)
 
 
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
@@ -107,14 +109,14 @@ def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     scores, softmax = document.step(Scores), document.step(SoftmaxRow)
     texts = [token.text for token in document.tokens]
     yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
-    for at, raw in enumerate(document.step(Products).raw):
+    for index, raw in enumerate(document.step(Products).raw):
         yield [
-            at,
-            texts[at] if at < len(texts) else None,
+            index,
+            texts[index] if index < len(texts) else None,
             float(raw),
-            float(scores.scaled[at]),
-            scores.scores[at],
-            softmax.shifted[at],
-            softmax.exponentials[at],
-            float(softmax.weights[at]),
+            float(scores.scaled[index]),
+            scores.scores[index],
+            softmax.shifted[index],
+            softmax.exponentials[index],
+            float(softmax.weights[index]),
         ]

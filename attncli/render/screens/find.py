@@ -9,12 +9,12 @@ from msgspec import UNSET
 from attncli.analysis.documents.find import FindDocument, FoundHead, Reverse
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import own, remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.headings import localize, remark
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import found_cut, written
+from attncli.render.screens.effect_answer import cut_link_sentences, table_number
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import find_answer
 from attncli.render.tables import GAP, table
@@ -33,44 +33,44 @@ NAME = 14
 
 def find_screen(document: FindDocument, view: View) -> Lines:
     """The whole screen of an `attn.find/1` document: `view.top` heads."""
-    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    part_names = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
     blocks = []
     for part in PARTS:
-        if part in wanted:
+        if part in part_names:
             match part:
                 case "header":
                     blocks.append(header(document, view))
                 case "tokens":
                     blocks.append(shown_tokens(document, view))
                 case "answer":
-                    cut = (remark(said, view, style="") for said in found_cut(document, view))
-                    blocks.append(stack((find_answer(document, view), *cut)))
+                    cut_lines = (remark(text, view, style="") for text in cut_link_sentences(document, view))
+                    blocks.append(stack((find_answer(document, view), *cut_lines)))
                 case _:
                     blocks.append(_heads(document, view))
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
 
 
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
-    cut = document.effect_together is not UNSET
+    has_effects = document.effect_together is not UNSET
     names = ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
-    yield (*names, "effect") if cut else names
+    yield (*names, "effect") if has_effects else names
     for head in document.heads:
         back = head.reverse
         yield (
             *(getattr(head, name) for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
             back.weight,
             back.rank,
-            *((head.effect,) if cut else ()),
+            *((head.effect,) if has_effects else ()),
         )
 
 
 def _heads(document: FindDocument, view: View) -> Lines:
-    names = [_name(document, at, view) for at in (document.query, document.key)]
+    names = [_name(document, index, view) for index in (document.query, document.key)]
     arrow = spell("→", ascii=view.ascii)
-    found = document.heads
-    shown = found if view.full else found[: view.top]
-    columns = _columns(document, shown, view)
+    heads = document.heads
+    heads_shown = heads if view.full else heads[: view.top]
+    columns = _columns(document, heads_shown, view)
     absent = [name for name in (LOOKS, REVERSE) if name not in columns]
     body = table(
         list(columns),
@@ -81,46 +81,50 @@ def _heads(document: FindDocument, view: View) -> Lines:
         bars=list(columns).index(BAR) if BAR in columns else None,
         note="" if REVERSE in absent else f"reverse: {names[1]} {arrow} {names[0]}",
     )
-    left = f"{len(shown)} of {len(found)} heads shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
+    more = (
+        f"{len(heads_shown)} of {len(heads)} heads shown; --top {len(heads)} shows all"
+        if len(heads_shown) < len(heads)
+        else ""
+    )
     narrow = f"a wider terminal also shows: {', '.join(absent)}" if absent else ""
     hidden = (
         "the mask hides this key from this query in every head"
-        if found and all(head.rank is None for head in found)
+        if heads and all(head.rank is None for head in heads)
         else ""
     )
-    return stack((body, *(remark(said, view) for said in (left, narrow, hidden))))
+    return stack((body, *(remark(note, view) for note in (more, narrow, hidden))))
 
 
-def _columns(document: FindDocument, shown: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
+def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
     """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
     number."""
     write = writer(
-        [getattr(head, side) for row in shown for head, side in ((row, "weight"), (row.reverse, "weight"))],
+        [getattr(head, side) for row in heads for head, side in ((row, "weight"), (row.reverse, "weight"))],
         view.precision,
     )
     texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
-    tops = ["-" if head.top_key is None else texts[head.top_key] for head in shown]
+    tops = ["-" if head.top_key is None else texts[head.top_key] for head in heads]
     columns = {
-        "layer": [str(head.layer) for head in shown],
-        "head": [str(head.head) for head in shown],
-        "weight": [write(head.weight) for head in shown],
-        BAR: [""] * len(shown),
+        "layer": [str(head.layer) for head in heads],
+        "head": [str(head.head) for head in heads],
+        "weight": [write(head.weight) for head in heads],
+        BAR: [""] * len(heads),
         **(
-            {EFFECT: [written(None if head.effect is UNSET else head.effect) for head in shown]}
+            {EFFECT: [table_number(None if head.effect is UNSET else head.effect) for head in heads]}
             if document.effect_together is not UNSET
             else {}
         ),
-        "rank of key": [_rank(head, view) for head in shown],
+        "rank of key": [_rank(head, view) for head in heads],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
-        REVERSE: [write(head.reverse.weight) for head in shown],
-        "rank": [_rank(head.reverse, view) for head in shown],
+        REVERSE: [write(head.reverse.weight) for head in heads],
+        "rank": [_rank(head.reverse, view) for head in heads],
     }
     for less in ((LOOKS,), (REVERSE, "rank")):
         if _width(columns) + SHORTEST > view.width:
             for name in less:
                 del columns[name]
     room = min(max(view.width - _width(columns), SHORTEST), LONGEST)
-    return columns | {BAR: [bar(head.weight, room, ascii=view.ascii) for head in shown]}
+    return columns | {BAR: [bar(head.weight, room, ascii=view.ascii) for head in heads]}
 
 
 def _width(columns: dict[str, list[str]]) -> int:
@@ -128,7 +132,7 @@ def _width(columns: dict[str, list[str]]) -> int:
 
 
 def _rank(place: FoundHead | Reverse, view: View) -> str:
-    return own("hidden" if place.rank is None else f"{place.rank} of {place.visible}", view)
+    return localize("hidden" if place.rank is None else f"{place.rank} of {place.visible}", view)
 
 
 def _name(document: FindDocument, index: int, view: View) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from attncli.analysis.documents.generate import GenerateDocument
 from attncli.render.bars import bar
-from attncli.render.head_grid import drawn_grid, head_grid
+from attncli.render.head_grid import draw_grid, head_grid
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, finished, spaced, stack
+from attncli.render.lines import Lines, fit_to_view, stack, stack_spaced
 from attncli.render.safe import label, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import generate_answer
 from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -28,8 +28,8 @@ def generate_screen(document: GenerateDocument, view: View) -> Lines:
     if view.brief:
         blocks = [_continuation(document, view)]
     if view.show is None:
-        blocks.append(stack((_seen(document, view), generate_answer(document, view))))
-    return finished(spaced(blocks), view)
+        blocks.append(stack((_tinted_text(document, view), generate_answer(document, view))))
+    return fit_to_view(stack_spaced(blocks), view)
 
 
 def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
@@ -69,25 +69,29 @@ def _part(part: str, document: GenerateDocument, view: View) -> Lines:
 
 
 def _continuation(document: GenerateDocument, view: View) -> Lines:
-    drawn = document.temperature > 0
-    how = (
+    is_sampled = document.temperature > 0
+    sampling_note = (
         f"drawn at temperature {document.temperature:g}, seed {document.sample_seed}"
-        if drawn
+        if is_sampled
         else "the likeliest token each time"
     )
     end = "; ended by itself" if document.ended else ""
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
-    return stack((heading("continuation", "", view), remark(text, view, style="bold"), remark(f"{how}{end}", view)))
+    return stack(
+        (heading("continuation", "", view), remark(text, view, style="bold"), remark(f"{sampling_note}{end}", view))
+    )
 
 
-def _seen(document: GenerateDocument, view: View) -> Lines:
+def _tinted_text(document: GenerateDocument, view: View) -> Lines:
     """The text and what was added, tinted by what the new tokens look at most, in any head."""
     tokens = [*document.tokens, *document.generated]
     shares = [0.0] * len(tokens)
     for head in (head for step in document.steps for head in step.heads):
         shares[head.top.key] = max(shares[head.top.key], head.top.weight)
     new = [token.index for token in document.generated]
-    return shaded(document.text + document.continuation, tokens, shares, view, query=new, tint="answer.tint.new")
+    return shaded_sentence(
+        document.text + document.continuation, tokens, shares, view, query=new, tint="answer.tint.new"
+    )
 
 
 def _lookback(document: GenerateDocument, view: View) -> Lines:
@@ -101,8 +105,8 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         shares = [
             f"{getattr(step, name):.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")
         ]
-        named = label(token.text, ascii=view.ascii)
-        rows.append([str(token.index), named, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
+        token_name = label(token.text, ascii=view.ascii)
+        rows.append([str(token.index), token_name, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
     columns = ["", "token", "prob", "lookback", "per key", "", "strongest look"]
     note = "share of attention on the prompt, mean over the heads kept"
     return table(
@@ -116,9 +120,9 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
-    held: dict[tuple[int, int], list[float]] = {}
+    lookbacks: dict[tuple[int, int], list[float]] = {}
     for part in (head for step in document.steps for head in step.heads):
-        held.setdefault((part.layer, part.head), []).append(part.lookback)
-    grid = head_grid((*place, sum(found) / len(found)) for place, found in held.items())
+        lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)
+    grid = head_grid((*place, sum(values) / len(values)) for place, values in lookbacks.items())
     note = "lookback of each head, mean over the new tokens; rows: layers, columns: heads"
-    return drawn_grid(grid, view, title="heads", note=note)
+    return draw_grid(grid, view, title="heads", note=note)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, heading, own, remark
-from attncli.render.lines import Line, Lines, Piece, finished, flow, line, stack
+from attncli.render.headings import FAINT, heading, localize, remark
+from attncli.render.lines import Line, Lines, Piece, fit_to_view, flow, line, stack
 from attncli.render.numbers import brief, root_of
 from attncli.render.prose import wrap
 from attncli.render.safe import cells, cut, label, pad, safe
@@ -54,30 +54,32 @@ SHORT = 5
 
 def header(document: AboutText, view: View) -> Lines:
     """The text, which weights ran and whether they are learned, the conventions, the sizes, and any warnings."""
-    merged = document.pieces is not UNSET
-    count = counted(len(document.tokens), "word" if merged else "token")
-    return headed(title(document, view), document, view, counts=(count,), words=_words(document))
+    is_merged = document.pieces is not UNSET
+    count = count_phrase(len(document.tokens), "word" if is_merged else "token")
+    return header_lines(title(document, view), document, view, counts=(count,), words=_words(document))
 
 
-def headed(
+def header_lines(
     text: str, document: AboutText | CrossDocument, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
 ) -> Lines:
     """The same with another text, made safe, above it. counts: how long it is. words: how tokens were merged."""
     model, attention = document.model, document.attention
-    says = "" if attention.mask == "none" else attention.mask_says or ""
-    ran = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
+    mask_meaning = "" if attention.mask == "none" else attention.mask_says or ""
+    run_facts = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
     sizes = [*counts, *_sizes(model), _scale(model, attention, view), f"{attention.backend} {_type(attention)}"]
-    blocks = [line((text, "bold")), facts(ran, view), facts(sizes, view, style=FAINT)]
-    blocks += [remark(safe(says, ascii=view.ascii), view), facts(words, view, style=FAINT)]
-    blocks += [warning(said, view) for said in document.warnings or ()]
+    blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
+    blocks += [remark(safe(mask_meaning, ascii=view.ascii), view), facts(words, view, style=FAINT)]
+    blocks += [warning(warning_text, view) for warning_text in document.warnings or ()]
     block = stack(blocks)
-    return finished(block, view)
+    return fit_to_view(block, view)
 
 
 def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
     """Parts one after the other, made safe, broken between parts, and within a part that is too long; "" is none."""
-    shown = [(row, style) for part in parts if part for row in wrap(own(part, view), view.width, ascii=view.ascii)]
-    return flow(shown, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
+    pieces = [
+        (row, style) for part in parts if part for row in wrap(localize(part, view), view.width, ascii=view.ascii)
+    ]
+    return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
 
 
 def title(document: AboutText | TokensDocument, view: View) -> str:
@@ -87,21 +89,21 @@ def title(document: AboutText | TokensDocument, view: View) -> str:
     return cut(safe(beginning, ascii=view.ascii), view.width, ascii=view.ascii)
 
 
-def fact(name: str, parts: Iterable[str], view: View, *, ours: bool = True) -> Lines:
+def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
     """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too
-    long. ours: whether the parts are words of ours, which another language says otherwise."""
-    told = [own(part, view) if ours else part for part in parts]
-    shown = [(row, "") for part in told for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
+    long. is_ours: whether the parts are words of ours, which another language says otherwise."""
+    texts = [localize(part, view) if is_ours else part for part in parts]
+    pieces = [(row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
-    block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
-    side = pad(own(name, view), SIDE)
-    rows = [((side, FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]
+    block = flow(pieces, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
+    side = pad(localize(name, view), SIDE)
+    rows = [((side, FAINT), *row[1:]) if index == 0 else row for index, row in enumerate(block.rows)]
     return Lines(tuple(rows))
 
 
-def warning(said: str, view: View) -> Lines:
+def warning(text: str, view: View) -> Lines:
     """A warning, over as many lines as it needs; it may quote the user's own words."""
-    return remark("! " + own(said, view), view, style="yellow")
+    return remark("! " + localize(text, view), view, style="yellow")
 
 
 def _weights(model: ModelPart, view: View) -> list[str]:
@@ -120,8 +122,8 @@ def _weights(model: ModelPart, view: View) -> list[str]:
             return [f"from file {name}".rstrip(), family, *rest]
         case "tensors":
             return [f"captured tensors {name}".rstrip(), family]
-        case other:
-            return [safe(str(other), ascii=view.ascii), name]
+        case source:
+            return [safe(str(source), ascii=view.ascii), name]
 
 
 def _words(document: AboutText) -> list[str]:
@@ -129,20 +131,23 @@ def _words(document: AboutText) -> list[str]:
     pieces = document.pieces
     if pieces is UNSET:
         return []
-    merged = f"{counted(len(pieces), 'token')} merged to {counted(len(document.tokens), 'word')}"
-    return [merged, "weights to a word are summed, from a word averaged"]
+    merge_note = f"{count_phrase(len(pieces), 'token')} merged to {count_phrase(len(document.tokens), 'word')}"
+    return [merge_note, "weights to a word are summed, from a word averaged"]
 
 
 def _depth(model: ModelPart, view: View) -> str:
     """Such as `6 layers × 12 heads`."""
     by = spell(" × ", ascii=view.ascii)
-    return by.join(own(counted(*each), view) for each in ((model.layers, "layer"), (model.heads, "head")))
+    return by.join(
+        localize(count_phrase(*size_and_noun), view)
+        for size_and_noun in ((model.layers, "layer"), (model.heads, "head"))
+    )
 
 
 def _sizes(model: ModelPart) -> list[str]:
-    shared = [counted(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
     widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
-    return [*shared, f"d_model {model.d_model}", *widths]
+    return [*kv_heads, f"d_model {model.d_model}", *widths]
 
 
 def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
@@ -150,8 +155,8 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
     scale = attention.scale
     root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
     value = brief(scale)
-    told = f"{value} = {root}" if root and len(value) <= SHORT else root or value
-    return f"scale {spell(told, ascii=view.ascii)}"
+    text = f"{value} = {root}" if root and len(value) <= SHORT else root or value
+    return f"scale {spell(text, ascii=view.ascii)}"
 
 
 def _conventions(attention: AttentionPart, view: View) -> list[str]:
@@ -166,12 +171,12 @@ def _type(attention: AttentionPart) -> str:
     return str(attention.compute_dtype or attention.dtype)
 
 
-def counted(count: int, what: str) -> str:
+def count_phrase(count: int, what: str) -> str:
     """Such as `1 layer`, `8 heads`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def in_queries(count: int) -> str:
+def query_count_phrase(count: int) -> str:
     """Such as `1 query`, `4 queries`."""
     return "1 query" if count == 1 else f"{count} queries"
 
@@ -183,26 +188,34 @@ def shown_tokens(document: AboutText, view: View) -> Lines:
 
 def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") -> Lines:
     """The tokens with their positions, special ones named and in italics; the first `MOST` unless the view is full."""
-    shown = tokens if view.full else tokens[:MOST]
-    told = f"first {len(shown)} of {len(tokens)} {noun}s shown; --full shows all" if len(shown) < len(tokens) else ""
+    tokens_shown = tokens if view.full else tokens[:MOST]
+    rest_note = (
+        f"first {len(tokens_shown)} of {len(tokens)} {noun}s shown; --full shows all"
+        if len(tokens_shown) < len(tokens)
+        else ""
+    )
     mark = ":" if view.ascii else " "
     rows: list[Line] = []
     row: list[Piece] = []
-    used = 0
-    for token in shown:
+    row_width = 0
+    for token in tokens_shown:
         index = f"{token.index}{mark}"
         text = cut(label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
         size = len(index) + cells(text)
-        if row and used + 2 + size > view.width:
+        if row and row_width + 2 + size > view.width:
             rows.append(tuple(row))
-            row, used = [], 0
+            row, row_width = [], 0
         if row:
             row.append(("  ", ""))
         row += [(index, FAINT), (text, "italic" if token.special else "")]
-        used += size + (2 if used else 0)
+        row_width += size + (2 if row_width else 0)
     lines = Lines((*rows, tuple(row)) if row else ())
     special = ", ".join(str(token.index) for token in tokens if token.special)
     block = stack(
-        (heading(counted(len(tokens), noun), f"special: {special}" if special else "", view), lines, remark(told, view))
+        (
+            heading(count_phrase(len(tokens), noun), f"special: {special}" if special else "", view),
+            lines,
+            remark(rest_note, view),
+        )
     )
-    return finished(block, view)
+    return fit_to_view(block, view)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument, MetricValue
 from attncli.analysis.documents.parts import LinkRow, TopLink
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, own, remark
-from attncli.render.lines import BLANK, Lines, finished, spaced, stack
+from attncli.render.headings import heading, localize, remark
+from attncli.render.lines import BLANK, Lines, fit_to_view, stack, stack_spaced
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
@@ -22,7 +22,7 @@ from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.across import ACROSS, across_part
-from attncli.render.screens.grid import grid_part, stated
+from attncli.render.screens.grid import grid_part, settings_note
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.heads_answer import heads_answer
 from attncli.render.screens.heads_table import heads_rows as heads_rows
@@ -52,14 +52,14 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
     many = len(document.heads) > MANY
     deep = not view.full and len({head.layer for head in document.heads}) > 1
     by_default = DEFAULT - ({"maps"} if many else set()) - ({"tokens"} if deep else set())
-    wanted = by_default if view.show is None else view.show
+    part_names = by_default if view.show is None else view.show
     if view.brief:
         return heads_answer(document, view)
-    blocks = [_part(part, document, view) for part in PARTS if part in wanted]
+    blocks = [_part(part, document, view) for part in PARTS if part in part_names]
     if view.show is not None and view.show != frozenset(PARTS):
         blocks = [
             block if block.rows else _absent(part, view)
-            for block, part in zip(blocks, (p for p in PARTS if p in wanted), strict=True)
+            for block, part in zip(blocks, (p for p in PARTS if p in part_names), strict=True)
         ]
     if many and view.show is None:
         blocks.insert(
@@ -68,7 +68,7 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
                 f"maps of {len(document.heads)} heads are left out; --layer L chooses, --show maps shows them", view
             ),
         )
-    return finished(spaced(blocks), view)
+    return fit_to_view(stack_spaced(blocks), view)
 
 
 def _absent(part: str, view: View) -> Lines:
@@ -93,7 +93,7 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
         case "answer":
             return heads_answer(document, view)
         case "moved":
-            return _moved(document, view)
+            return _moved_metrics(document, view)
         case name if name in ACROSS:
             return across_part(name, document, view)
         case "maps":
@@ -117,8 +117,8 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
             )
         case "weights":
             # cells of a pooled map have no names: the maps show them
-            held = ((head, head.weights) for head in document.heads if head.pool is UNSET)
-            return spaced(
+            head_weights = ((head, head.weights) for head in document.heads if head.pool is UNSET)
+            return stack_spaced(
                 matrix(
                     weights,
                     texts,
@@ -128,11 +128,11 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
                     title=f"weights of {_name(head)}",
                     note="rows: queries, columns: keys",
                 )
-                for head, weights in held
+                for head, weights in head_weights
                 if weights is not UNSET
             )
         case _:
-            found = [
+            link_rows = [
                 LinkRow(
                     layer=head.layer,
                     head=head.head,
@@ -144,29 +144,31 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
                 if head.top_link
             ]
             place = None if len(document.heads) == 1 else layer_and_head
-            return links(found, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1")
+            return links(
+                link_rows, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1"
+            )
 
 
 def maps_part(document: HeadsDocument, view: View) -> Lines:
     """A small map of each head, the first `MAPS` unless the view is full, and of their average, on one scale."""
-    held = [(head, weights) for head in document.heads if (weights := head.weights) is not UNSET]
-    if not held:
+    head_weights = [(head, weights) for head in document.heads if (weights := head.weights) is not UNSET]
+    if not head_weights:
         return Lines()
-    several = len({head.layer for head, _ in held}) > 1
-    shown = held if view.full else held[:MAPS]
-    maps = [Map(_name(head) if several else f"head {head.head}", weights) for head, weights in shown]
+    several = len({head.layer for head, _ in head_weights}) > 1
+    heads_shown = head_weights if view.full else head_weights[:MAPS]
+    maps = [Map(_name(head) if several else f"head {head.head}", weights) for head, weights in heads_shown]
     average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
-    left = (
-        f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all"
-        if len(shown) < len(held)
+    more = (
+        f"{len(heads_shown)} of {len(head_weights)} heads shown; --layer L --head H chooses, --full shows all"
+        if len(heads_shown) < len(head_weights)
         else ""
     )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     names = [token.text for token in document.tokens]
-    most = max(Counter(head.layer for head, _ in shown).values()) if several else None
-    drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
-    return stack((title, drawn, remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
+    most = max(Counter(head.layer for head, _ in heads_shown).values()) if several else None
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
+    return stack((title, picture, remark(more, view), remark(_lost(document) if len(maps) > 1 else "", view)))
 
 
 def _lost(document: HeadsDocument) -> str:
@@ -174,33 +176,33 @@ def _lost(document: HeadsDocument) -> str:
     average = document.average
     if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
         return ""
-    mixed, own = average.entropy, average.heads_entropy
+    average_entropy, heads_entropy = average.entropy, average.heads_entropy
     return (
-        f"average: entropy {mixed:.2f} nats, its heads {own:.2f} on their own: it spreads over as many keys as "
-        f"{math.exp(mixed):.1f} equal ones where a head looks at {math.exp(own):.1f}, and hides which head looks where"
+        f"average: entropy {average_entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: it spreads over as many keys as "
+        f"{math.exp(average_entropy):.1f} equal ones where a head looks at {math.exp(heads_entropy):.1f}, and hides which head looks where"
     )
 
 
 def metrics_part(document: HeadsDocument, view: View) -> Lines:
     """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
-    every = document.heads
-    heads, chosen = _of_interest(document, view)
-    names = list(dict.fromkeys(name for head in every for name in head.metrics))
+    all_heads = document.heads
+    heads, choice_note = _of_interest(document, view)
+    names = list(dict.fromkeys(name for head in all_heads for name in head.metrics))
     texts = [token.text for token in document.tokens]
     several = len({head.layer for head in heads}) > 1
-    labelled = any(head.labels for head in heads)
+    has_labels = any(head.labels for head in heads)
     rows = [
         [
             str(head.layer),
             str(head.head),
             *(_number(head.metrics.get(name), view) for name in names),
             _link(head.top_link, texts, view),
-            say(view, "list").join(label_name(one, view.lang) for one in head.labels or ()),
+            say(view, "list").join(label_name(head_label, view.lang) for head_label in head.labels or ()),
         ]
         for head in heads
     ]
-    uniform = _uniform(every, names, view)
-    rows += [[own(layers, view), own("uniform", view), *numbers, "", ""] for layers, numbers in uniform]
+    uniform = _uniform(all_heads, names, view)
+    rows += [[localize(layers, view), localize("uniform", view), *numbers, "", ""] for layers, numbers in uniform]
     columns = [
         "layer",
         "head",
@@ -208,27 +210,40 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         "top link",
         "labels",
     ]
-    kept = [at for at in range(len(columns)) if (several or at != 0) and (labelled or at != len(columns) - 1)]
+    columns_shown = [
+        index for index in range(len(columns)) if (several or index != 0) and (has_labels or index != len(columns) - 1)
+    ]
     align = ["right"] * (len(names) + 2)
-    numbers, words = [at for at in kept if at < len(names) + 2], [at for at in kept if at >= len(names) + 2]
-    named = [at for at in kept if at < 2]
-    groups = _fitting(named, [at for at in numbers if at not in named], columns, rows, view)
-    beside = len(groups) == 1 and view.width >= NARROW + LABELS * labelled
-    groups = [[*groups[0], *words]] if beside else [*groups, [*named, *words]]
+    numbers, words = (
+        [index for index in columns_shown if index < len(names) + 2],
+        [index for index in columns_shown if index >= len(names) + 2],
+    )
+    name_columns = [index for index in columns_shown if index < 2]
+    groups = _fitting(name_columns, [index for index in numbers if index not in name_columns], columns, rows, view)
+    beside = len(groups) == 1 and view.width >= NARROW + LABELS * has_labels
+    groups = [[*groups[0], *words]] if beside else [*groups, [*name_columns, *words]]
     bodies = [
         table(
-            [columns[at] for at in group],
-            [[row[at] for at in group] for row in (rows[: len(heads)] if group[-1] in words and not beside else rows)],
+            [columns[index] for index in group],
+            [
+                [row[index] for index in group]
+                for row in (rows[: len(heads)] if group[-1] in words and not beside else rows)
+            ],
             view,
-            align=[align[at] for at in group if at < len(align)],
+            align=[align[index] for index in group if index < len(align)],
             title="" if number else "metrics",
-            note="means over the rows" + chosen,
+            note="means over the rows" + choice_note,
         )
         for number, group in enumerate(groups)
     ]
-    said = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
+    uniform_note = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
     return stack(
-        (bodies[0], remark(said, view), remark(stated(document), view), *(stack((BLANK, body)) for body in bodies[1:]))
+        (
+            bodies[0],
+            remark(uniform_note, view),
+            remark(settings_note(document), view),
+            *(stack((BLANK, body)) for body in bodies[1:]),
+        )
     )
 
 
@@ -238,47 +253,53 @@ def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetr
     heads = document.heads
     if len(heads) <= MANY or view.full or document.sort or (document.heads_in_all or 0) > len(heads):
         return heads, ""
-    ranked = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
+    heads_by_link = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
     count = min(view.top, len(heads))
-    return ranked[:count], f" · {count} of {len(heads)} heads, by their strongest link; --full shows all"
+    return heads_by_link[:count], f" · {count} of {len(heads)} heads, by their strongest link; --full shows all"
 
 
 def _fitting(
-    named: Sequence[int], numbers: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]], view: View
+    name_columns: Sequence[int],
+    numbers: Sequence[int],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    view: View,
 ) -> list[list[int]]:
     """The columns of numbers in groups that fit the view, each after the columns that name the head."""
-    widths = {at: 2 + max(cells(row[at]) for row in (columns, *rows)) for at in (*named, *numbers)}
-    groups = [[*named]]
-    for at in numbers:
-        if sum(widths[each] for each in groups[-1]) + widths[at] - 2 > view.width and len(groups[-1]) > len(named):
-            groups.append([*named])
-        groups[-1].append(at)
+    widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in (*name_columns, *numbers)}
+    groups = [[*name_columns]]
+    for column in numbers:
+        if sum(widths[group_column] for group_column in groups[-1]) + widths[column] - 2 > view.width and len(
+            groups[-1]
+        ) > len(name_columns):
+            groups.append([*name_columns])
+        groups[-1].append(column)
     return groups
 
 
-def _moved(document: HeadsDocument, view: View) -> Lines:
+def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
     """The metrics by what heads move in place of weights."""
-    held = [
+    moved_heads = [
         replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
         for head in document.heads
         if head.moved
     ]
-    if not held:
+    if not moved_heads:
         return Lines()
     note = "share of what is moved, ‖A·v·W_O‖, in place of weight"
-    return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=held), view)))
+    return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view)))
 
 
 def _uniform(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
     """The distinct baselines with the layers that have them."""
-    found: dict[tuple[str, ...], list[int]] = {}
+    layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
         if head.baseline:
             numbers = tuple(_number(head.baseline.get(name), view) for name in names)
-            found.setdefault(numbers, []).append(head.layer)
-    layers = [sorted(set(where)) for where in found.values()]
-    told = ["all" if len(found) == 1 else ",".join(map(str, where)) for where in layers]
-    return [(where, list(numbers)) for where, numbers in zip(told, found, strict=True)]
+            layers_by_numbers.setdefault(numbers, []).append(head.layer)
+    layers = [sorted(set(where)) for where in layers_by_numbers.values()]
+    layer_texts = ["all" if len(layers_by_numbers) == 1 else ",".join(map(str, where)) for where in layers]
+    return [(where, list(numbers)) for where, numbers in zip(layer_texts, layers_by_numbers, strict=True)]
 
 
 def _name(head: HeadMetrics) -> str:
@@ -286,11 +307,11 @@ def _name(head: HeadMetrics) -> str:
 
 
 def _number(value: MetricValue | None, view: View) -> str:
-    return "-" if (held := metric_value(value)) is None else f"{held:.{view.precision}f}"
+    return "-" if (number := metric_value(value)) is None else f"{number:.{view.precision}f}"
 
 
 def _link(link: TopLink | None, texts: Sequence[str], view: View) -> str:
     if not link:
         return "-"
-    query, key = (short(texts[at], 10, view) for at in (link.query, link.key))
+    query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
     return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"

@@ -14,11 +14,11 @@ from attncli.render.numbers import writer
 from attncli.render.phrases import say
 from attncli.render.safe import cells
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import begun, named
-from attncli.render.screens.effect_parts import grids, in_parts
+from attncli.render.screens.effect_answer import capitalize, head_phrase
+from attncli.render.screens.effect_parts import draw_parts, grids
 from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.tables import GAP, table
 from attncli.render.token_names import quoted_word
 from attncli.render.view import View
@@ -35,8 +35,8 @@ LONGEST, SHORTEST = 24, 4
 
 def logits_screen(document: LogitsDocument, view: View) -> Lines:
     """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
-    drawn = dict(zip(PARTS, (header, shown_tokens, _grid, _parts, logits_answer), strict=True))
-    return in_parts(drawn, document, view, hidden=("tokens",))
+    draw_by_part = dict(zip(PARTS, (header, shown_tokens, _grid, _parts, logits_answer), strict=True))
+    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
 
 
 def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
@@ -68,19 +68,19 @@ def _title(document: LogitsDocument, view: View) -> str:
 
 def _parts(document: LogitsDocument, view: View) -> Lines:
     """The parts that add or take away most, the rest as one, and their sum: the column adds up."""
-    ranked = sorted(document.parts, key=lambda part: -abs(part.value))
-    shown = ranked if view.full else ranked[: view.top]
-    rest = ranked[len(shown) :]
-    rows = [(_name(part, view), part.value) for part in shown]
+    parts = sorted(document.parts, key=lambda part: -abs(part.value))
+    parts_shown = parts if view.full else parts[: view.top]
+    rest = parts[len(parts_shown) :]
+    rows = [(_name(part, view), part.value) for part in parts_shown]
     if rest:
         rows.append((say(view, "logits.rest", len(rest)), sum(part.value for part in rest)))
     write = writer([value for _, value in rows], max(view.precision, 2))
-    most = max((abs(part.value) for part in shown), default=0.0)
+    largest = max((abs(part.value) for part in parts_shown), default=0.0)
     names = [name for name, _ in rows] + [say(view, "logits.sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
     length = min(max(room, SHORTEST), LONGEST)
-    bars = [bar(abs(part.value) / most if most else 0.0, length, ascii=view.ascii) for part in shown]
+    bars = [bar(abs(part.value) / largest if largest else 0.0, length, ascii=view.ascii) for part in parts_shown]
     bars += [""] * (len(numbers) - len(bars))
     return table(
         [say(view, "logits.part"), say(view, "logits.value"), ""],
@@ -105,23 +105,25 @@ def _name(part: LogitPart, view: View) -> str:
             return say(view, "logits.embedding")
 
 
-def told(document: LogitsDocument, view: View) -> list[str]:
+def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
     """The sentences: the head that adds most, the one that takes away most, and the sum."""
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
     target = quoted_word(document.target.text, view)
-    found = []
+    answer_sentences = []
     if heads and heads[0].value > 0:
         values = (target, f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
-        found.append(say(view, "logits.answer", named(heads[0], view), *values))
+        answer_sentences.append(say(view, "logits.answer", head_phrase(heads[0], view), *values))
     if heads and heads[-1].value < 0:
-        name, whom = ("logits.answer.against", ()) if found else ("logits.answer.against.alone", (target,))
-        found.append(say(view, name, named(heads[-1], view), f"{heads[-1].value:+.2f}", *whom))
+        name, whom = ("logits.answer.against", ()) if answer_sentences else ("logits.answer.against.alone", (target,))
+        answer_sentences.append(say(view, name, head_phrase(heads[-1], view), f"{heads[-1].value:+.2f}", *whom))
     sums = [
         sum(part.value for part in document.parts if part.part in kinds)
         for kinds in (("head",), ("mlp",), ("embedding", "bias"))
     ]
-    found.append(say(view, "logits.answer.sum", *(f"{value:+.2f}" for value in sums), f"{document.logit:.2f}"))
-    return [begun(said) for said in (*found, say(view, "logits.frozen"))]
+    answer_sentences.append(
+        say(view, "logits.answer.sum", *(f"{value:+.2f}" for value in sums), f"{document.logit:.2f}")
+    )
+    return [capitalize(text) for text in (*answer_sentences, say(view, "logits.frozen"))]
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
@@ -131,9 +133,9 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
     first = max((part for part in document.parts if part.part == "head"), key=lambda part: part.value, default=None)
     if first is not None and first.looks is not UNSET and first.attention == "self" and first.value > 0:
         shares[first.looks.key] = first.looks.weight
-    head = () if first is None else (named(first, view),)
-    seen = shaded(
+    head = () if first is None else (head_phrase(first, view),)
+    tinted_sentence = shaded_sentence(
         document.text, document.tokens, shares, view, query=document.position, tint="answer.tint.head", values=head
     )
-    said = (*told(document, view), not_learned(document.model, view))
-    return stack((seen, sentences(said, view)))
+    answer_sentences = (*logit_sentences(document, view), not_learned_note(document.model, view))
+    return stack((tinted_sentence, sentences(answer_sentences, view)))

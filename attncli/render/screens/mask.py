@@ -12,7 +12,7 @@ from attncli.analysis.documents.mask import BiasPart, LayerMask, MaskDocument, M
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.heatmap import heatmap
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief, percent
@@ -32,28 +32,28 @@ def mask_screen(document: MaskDocument, view: View) -> Lines:
     """The whole screen of an `attn.mask/1` document."""
     if view.brief:
         return mask_answer(document, view)
-    wanted = frozenset(PARTS) if view.show is None else view.show
+    part_names = frozenset(PARTS) if view.show is None else view.show
     masks, combined = document.masks, document.combined
     blocks = [_title(document, view)]
-    if "masks" in wanted:
+    if "masks" in part_names:
         blocks.append(
             _gallery(document, view)
             if document.gallery
-            else _drawn(masks, view)
+            else _draw_masks(masks, view)
             if combined is None
             else _several(masks, view)
         )
-    if combined is not None and "combined" in wanted:
-        blocks.append(_drawn([combined], view, title=say(view, "mask.combined")))
-    if "counts" in wanted and not document.gallery and combined is not None:
+    if combined is not None and "combined" in part_names:
+        blocks.append(_draw_masks([combined], view, title=say(view, "mask.combined")))
+    if "counts" in part_names and not document.gallery and combined is not None:
         blocks.append(_counts([*masks, combined], document.n, view))
-    if document.bias is not None and "bias" in wanted:
+    if document.bias is not None and "bias" in part_names:
         blocks.append(_bias(document.bias, view))
-    if document.layers is not None and "layers" in wanted and len(document.layers) > 1:
+    if document.layers is not None and "layers" in part_names and len(document.layers) > 1:
         blocks.append(_layers(document.layers, view))
-    if "answer" in wanted:
+    if "answer" in part_names:
         blocks.append(mask_answer(document, view))
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
 
 
 def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
@@ -77,26 +77,26 @@ def _title(document: MaskDocument, view: View) -> Lines:
     )
 
 
-def _says(part: MaskPart, view: View) -> str:
+def _meaning(part: MaskPart, view: View) -> str:
     return str(part.words.zh if view.lang == "zh" and not view.ascii else part.words.en)
 
 
 def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
     """The map with nothing where nothing is visible."""
-    found = np.asarray(part.map.share, np.float64)
-    return np.where(found > 0, found, np.nan)
+    shares = np.asarray(part.map.share, np.float64)
+    return np.where(shares > 0, shares, np.nan)
 
 
 def _facts(part: MaskPart, view: View) -> Lines:
     """Pairs, share, keys per query, rows that see nothing."""
     keys = part.keys_per_query
-    told = [
+    facts = [
         say(view, "mask.pairs", f"{part.pairs:,}", percent(part.share, 1)),
         say(view, "mask.keys", keys.least, f"{keys.mean:.{view.precision}f}", keys.most),
     ]
-    told += [say(view, "mask.empty", _listed(part.empty_rows))] if part.empty_rows else []
-    told += [say(view, "mask.unseen", _listed(part.unseen_keys))] if part.unseen_keys else []
-    return remark(" · ".join(told), view)
+    facts += [say(view, "mask.empty", _list_positions(part.empty_rows))] if part.empty_rows else []
+    facts += [say(view, "mask.unseen", _list_positions(part.unseen_keys))] if part.unseen_keys else []
+    return remark(" · ".join(facts), view)
 
 
 def _example(part: MaskPart, view: View) -> str:
@@ -104,50 +104,57 @@ def _example(part: MaskPart, view: View) -> str:
     return "" if part.form in (None, "", part.spec) else part.spec + say(view, "colon")
 
 
-def _listed(places: Sequence[int]) -> str:
+def _list_positions(places: Sequence[int]) -> str:
     """Such as `3` or `5: 0 1 2 …`."""
-    shown = " ".join(map(str, places[:8]))
-    return f"{len(places)} ({shown}{' …' if len(places) > 8 else ''})"
+    first_positions = " ".join(map(str, places[:8]))
+    return f"{len(places)} ({first_positions}{' …' if len(places) > 8 else ''})"
 
 
-def _drawn(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
+def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
     """One mask large, with its sentence and numbers."""
     blocks = []
     for part in parts:
         shares, block = _shares(part), part.map.block
         size = max(shares.shape)
-        names = [str(at) for at in range(shares.shape[0])] if block == 1 and size <= 40 else []
+        names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
         wide = min(view.width, 2 * size + (3 if names else 0))
-        drawn = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
+        picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
         pooled = remark(say(view, "mask.pooled", block) if block > 1 else "", view)
-        said = remark(_says(part, view) + say(view, "stop"), view, style="")
+        meaning = remark(_meaning(part, view) + say(view, "stop"), view, style="")
         name = title + say(view, "colon") + part.spec if title else part.spec
-        blocks.append(stack((heading(name, "", view), said, _facts(part, view), drawn, pooled)))
-    return spaced(blocks)
+        blocks.append(stack((heading(name, "", view), meaning, _facts(part, view), picture, pooled)))
+    return stack_spaced(blocks)
 
 
 def _several(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
-    said = [
-        stack((heading(part.spec, "", view), remark(_says(part, view) + say(view, "stop"), view, style="")))
+    meanings = [
+        stack((heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "stop"), view, style="")))
         for part in parts
     ]
     maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
-    return spaced((stack(said), side_by_side(maps, view, shared=False, scale="linear")))
+    return stack_spaced((stack(meanings), side_by_side(maps, view, shared_scale=False, scale="linear")))
 
 
 def _gallery(document: MaskDocument, view: View) -> Lines:
     """All kinds: small maps, then what each means."""
     parts = document.masks
     maps = [Map(part.spec, _shares(part)) for part in parts]
-    told = [
+    meanings = [
         stack(
-            (heading(part.form or part.spec, "", view), remark("  " + _example(part, view) + _says(part, view), view))
+            (
+                heading(part.form or part.spec, "", view),
+                remark("  " + _example(part, view) + _meaning(part, view), view),
+            )
         )
         for part in parts
     ]
-    return spaced(
-        (side_by_side(maps, view, shared=False, scale="linear"), stack(told), remark(say(view, "mask.combine"), view))
+    return stack_spaced(
+        (
+            side_by_side(maps, view, shared_scale=False, scale="linear"),
+            stack(meanings),
+            remark(say(view, "mask.combine"), view),
+        )
     )
 
 
@@ -184,18 +191,18 @@ def _bias(bias: BiasPart, view: View) -> Lines:
         else say(view, "bias.buckets" if bias.buckets else "bias.learned")
     )
     digits = 0 if bias.buckets else view.precision
-    found = bias.by_distance
+    by_distance = bias.by_distance
     head, body = [say(view, "bias.distance")], [say(view, "bias.value")]
-    for row in found:
+    for row in by_distance:
         cell = f"{row.value + 0.0:.{digits}f}"
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
             break
         head.append(f"{row.distance:+d}" if row.distance else "0")
         body.append(cell)
-    short = table(head, [body], view, align=["left", *["right"] * len(found)])
+    short = table(head, [body], view, align=["left", *["right"] * len(by_distance)])
     blocks = [heading(title, note, view), short]
     if bias.before is not None:
-        before, after = (np.asarray(found, np.float64) for found in (bias.before, bias.after))
+        before, after = (np.asarray(by_distance, np.float64) for by_distance in (bias.before, bias.after))
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
@@ -212,22 +219,26 @@ def _bias(bias: BiasPart, view: View) -> Lines:
             Map(say(view, "bias.weights.after"), bias.weights_after),
         ]
         blocks.append(stack((remark(say(view, "bias.weights"), view), side_by_side(maps, view))))
-    return spaced(blocks)
+    return stack_spaced(blocks)
 
 
 def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
     """Which layers have which mask and positions; runs of equal layers on one line."""
     rows: list[list[str]] = []
     first = 0
-    for at, layer in enumerate(layers):
-        last = at + 1 == len(layers) or any(
-            getattr(layers[at + 1], name) != getattr(layer, name) for name in ("mask", "position")
+    for index, layer in enumerate(layers):
+        last = index + 1 == len(layers) or any(
+            getattr(layers[index + 1], name) != getattr(layer, name) for name in ("mask", "position")
         )
         if last:
             rows.append(
-                [str(first) if first == at else spell(f"{first}–{at}", ascii=view.ascii), layer.mask, layer.position]
+                [
+                    str(first) if first == index else spell(f"{first}–{index}", ascii=view.ascii),
+                    layer.mask,
+                    layer.position,
+                ]
             )
-            first = at + 1
+            first = index + 1
     return table(
         say_each(view, "mask.layers", "layers", "mask", "position"), rows, view, title=say(view, "mask.layers")
     )

@@ -15,11 +15,11 @@ from attncli.render.matrix import as_matrix, matrix
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.header import header
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
-from attncli.render.token_names import key_names, placed, quoted_token, short
+from attncli.render.token_names import key_names, position_and_text, quoted_token, short
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     hides = not np.isfinite(masked).all()
     if not hides:  # what is before the mask is what is after it: once is enough
         pairs = [("scores", document.scores, True), ("open", document.after, False)]
-    drawn = [
+    matrices = [
         matrix(
             values,
             texts,
@@ -67,15 +67,17 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         for name, values, signed in pairs
     ]
     batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
-    worked = [] if np.isfinite(masked[document.query]).all() else [_row(document, texts, view)]
+    row_block = [] if np.isfinite(masked[document.query]).all() else [_row(document, texts, view)]
     row = as_matrix(document.after)[document.query]
-    seen = shaded(document.text or "", document.tokens, row, view, query=document.query, tint="answer.tint.row")
+    tinted_sentence = shaded_sentence(
+        document.text or "", document.tokens, row, view, query=document.query, tint="answer.tint.row"
+    )
     # of several texts the padding is what is asked about
-    own = _shared(document, view) if hides or document.batch is UNSET else ""
-    answers = (_padded(document, view), own, not_learned(document.model, view))
-    told = stack((seen, sentences(answers, view)))
-    parts = (*batch, *drawn) if not hides else (*drawn, *worked, *batch)
-    return (header(document, view), lead, *parts, told)
+    mask_sentence = _redistribution_sentence(document, view) if hides or document.batch is UNSET else ""
+    answers = (_padding_sentence(document, view), mask_sentence, not_learned_note(document.model, view))
+    answer_lines = stack((tinted_sentence, sentences(answers, view)))
+    parts = (*batch, *matrices) if not hides else (*matrices, *row_block, *batch)
+    return (header(document, view), lead, *parts, answer_lines)
 
 
 def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
@@ -85,26 +87,26 @@ def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     scores, masked, before, after = (
         np.asarray(getattr(document, part), np.float64)[query] for part in ("scores", "masked", "before", "after")
     )
-    seen = np.isfinite(masked)
-    shown = list(range(len(scores)))
-    if len(shown) > KEYS and not view.full:
-        shown = sorted(np.argsort(-before, kind="stable")[:KEYS].tolist())
-    rest = sorted(set(range(len(scores))) - set(shown))
+    visible = np.isfinite(masked)
+    keys_shown = list(range(len(scores)))
+    if len(keys_shown) > KEYS and not view.full:
+        keys_shown = sorted(np.argsort(-before, kind="stable")[:KEYS].tolist())
+    rest = sorted(set(range(len(scores))) - set(keys_shown))
     columns = [
-        ([*map(float, values[shown]), *([float(values[rest].sum())] if rest else [])], float(values.sum()))
+        ([*map(float, values[keys_shown]), *([float(values[rest].sum())] if rest else [])], float(values.sum()))
         for values in (before, after)
     ]
     digits = [adding_digits([column], view.precision) for column in columns]
     none = spell("−∞", ascii=view.ascii)
     rows = [
         [
-            placed(at, texts[at] if at < len(texts) else "bias_k", 14, view),
-            f"{scores[at]:.{view.precision}f}",
-            f"{before[at]:.{digits[0]}f}",
-            f"{masked[at]:.{view.precision}f}" if seen[at] else none,
-            f"{after[at]:.{digits[1]}f}",
+            position_and_text(index, texts[index] if index < len(texts) else "bias_k", 14, view),
+            f"{scores[index]:.{view.precision}f}",
+            f"{before[index]:.{digits[0]}f}",
+            f"{masked[index]:.{view.precision}f}" if visible[index] else none,
+            f"{after[index]:.{digits[1]}f}",
         ]
-        for at in shown
+        for index in keys_shown
     ]
     if rest:
         sums = [f"{values[rest].sum():.{count}f}" for values, count in zip((before, after), digits, strict=True)]
@@ -123,37 +125,42 @@ def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     )
 
 
-def _shared(document: MaskTopic, view: View) -> str:
+def _redistribution_sentence(document: MaskTopic, view: View) -> str:
     """How the hidden keys' share goes to the others, where it goes to them in proportion."""
-    query, left = document.query, 1 - document.hidden
+    query, visible_share = document.query, 1 - document.hidden
     masked, before, after = (
         np.asarray(getattr(document, part), np.float64)[query] for part in ("masked", "before", "after")
     )
-    seen = np.isfinite(masked)
+    visible = np.isfinite(masked)
     name = quoted_token(document.tokens, query, view)
-    if seen.all():
+    if visible.all():
         return say(view, "mask.topic.all", name)
-    if not seen.any():
+    if not visible.any():
         return say(view, "empty")
-    if left <= 0 or np.abs(before[seen] / left - after[seen]).max() > CLOSE:
+    if visible_share <= 0 or np.abs(before[visible] / visible_share - after[visible]).max() > CLOSE:
         return ""
-    return say(view, "mask.topic.shared", name, f"{document.hidden:.{view.precision}f}", f"{left:.{view.precision}f}")
+    return say(
+        view, "mask.topic.shared", name, f"{document.hidden:.{view.precision}f}", f"{visible_share:.{view.precision}f}"
+    )
 
 
-def _padded(document: MaskTopic, view: View) -> str:
+def _padding_sentence(document: MaskTopic, view: View) -> str:
     """That padding gets no weight and changes none, where several texts are padded together and it holds."""
     if document.batch is UNSET:
         return ""
-    longest = max(len(one.tokens) for one in document.batch)
-    landed = max(float(np.nan_to_num(list(one.weights)[len(one.tokens) :]).sum()) for one in document.batch)
-    apart = max(one.agreement for one in document.batch)
-    if landed > 0 or apart > CLOSE:
+    longest = max(len(padded_text.tokens) for padded_text in document.batch)
+    padding_weight = max(
+        float(np.nan_to_num(list(padded_text.weights)[len(padded_text.tokens) :]).sum())
+        for padded_text in document.batch
+    )
+    largest_difference = max(padded_text.agreement for padded_text in document.batch)
+    if padding_weight > 0 or largest_difference > CLOSE:
         return ""
     if _even(document.batch):
         return say(view, "mask.topic.even.answer", len(document.batch))
-    if apart == 0:
+    if largest_difference == 0:
         return say(view, "mask.topic.padded.exact", len(document.batch), longest)
-    return say(view, "mask.topic.padded", len(document.batch), longest, f"{apart:.1e}")
+    return say(view, "mask.topic.padded", len(document.batch), longest, f"{largest_difference:.1e}")
 
 
 def _even(batch: Sequence[PaddedText]) -> bool:
@@ -163,41 +170,51 @@ def _even(batch: Sequence[PaddedText]) -> bool:
 
 def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
-    longest = max(len(one.tokens) for one in batch)
+    longest = max(len(padded_text.tokens) for padded_text in batch)
     even = _even(batch)
     pad = spell("·", ascii=view.ascii)
     room = max((view.width - 4) // (CELL + 2), 1)
-    shown = longest if view.full else min(longest, room)
+    token_count = longest if view.full else min(longest, room)
     rows = [
         [
-            str(at),
-            *(short(one.tokens[place].text, CELL, view) if place < len(one.tokens) else pad for place in range(shown)),
+            str(index),
+            *(
+                short(padded_text.tokens[place].text, CELL, view) if place < len(padded_text.tokens) else pad
+                for place in range(token_count)
+            ),
         ]
-        for at, one in enumerate(batch)
+        for index, padded_text in enumerate(batch)
     ]
-    drawn = table(
-        ["", *map(str, range(shown))],
+    token_table = table(
+        ["", *map(str, range(token_count))],
         rows,
         view,
         title=say(view, "mask.topic.even", len(batch)) if even else say(view, "mask.topic.batch", len(batch), longest),
         note="" if even else say(view, "mask.topic.batch.note"),
     )
     weights = [
-        [float(weight) if place < len(one.tokens) else None for place, weight in enumerate(one.weights)]
-        for one in batch
+        [float(weight) if place < len(padded_text.tokens) else None for place, weight in enumerate(padded_text.weights)]
+        for padded_text in batch
     ]
     last = matrix(
         weights,
-        [one.tokens[-1].text for one in batch],
+        [padded_text.tokens[-1].text for padded_text in batch],
         None,
         view,
         limits=(0.0, 1.0),
         title=say(view, "mask.topic.batch.weights"),
         note="" if even else say(view, "mask.topic.batch.weights.note"),
     )
-    apart = max(one.agreement for one in batch)
+    largest_difference = max(padded_text.agreement for padded_text in batch)
     return stack(
-        (drawn, Lines(((),)), last, remark(say(view, "mask.topic.batch.agree", f"{apart:.1e}" if apart else "0"), view))
+        (
+            token_table,
+            Lines(((),)),
+            last,
+            remark(
+                say(view, "mask.topic.batch.agree", f"{largest_difference:.1e}" if largest_difference else "0"), view
+            ),
+        )
     )
 
 
@@ -207,6 +224,6 @@ def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
     masked = as_matrix(document.masked)
     for query, row in enumerate(document.scores):
         for key, score in enumerate(row):
-            held = masked[query, key]
+            score_masked = masked[query, key]
             pair = [float(document.before[query][key]), float(document.after[query][key])]
-            yield [query, key, float(score), float(held) if np.isfinite(held) else None, *pair]
+            yield [query, key, float(score), float(score_masked) if np.isfinite(score_masked) else None, *pair]

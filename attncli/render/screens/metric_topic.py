@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
-from attncli.render.numbers import fixed
+from attncli.render.numbers import format_fixed
 from attncli.render.phrases import say
 from attncli.render.screens.header import fact
 from attncli.render.screens.topic_answers import metric_answer
@@ -32,28 +32,30 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     ]
     example = document.example
     texts = list(TOKENS[: len(example.weights)])
-    seen = [
+    visible_weights = [
         [weight if key <= query else None for key, weight in enumerate(row)]
         for query, row in enumerate(example.weights)
     ]
-    drawn = matrix(seen, texts, texts, replace(view, precision=2), title=say(view, "metric.example"))
+    example_matrix = matrix(
+        visible_weights, texts, texts, replace(view, precision=2), title=say(view, "metric.example")
+    )
     values = [
         [say(view, "metric.value"), _value(example.value, view)],
         [say(view, "metric.uniform"), _value(example.uniform, view)],
     ]
     body = table(["", document.name], values, view, align=["left", "right"])
-    left = say(view, "metric.left", example.rows, len(texts))
+    rows_note = say(view, "metric.left", example.rows, len(texts))
     return (
         heading(document.name, document.says, view),
         stack(parts),
-        drawn,
-        stack((body, remark(left, view))),
+        example_matrix,
+        stack((body, remark(rows_note, view))),
         metric_answer(document, view),
     )
 
 
 def _value(value: float | None, view: View) -> str:
-    return "-" if value is None else fixed(value, view.precision)
+    return "-" if value is None else format_fixed(value, view.precision)
 
 
 def metric_rows(document: MetricTopic) -> Iterable[list[object]]:

@@ -27,12 +27,12 @@ from attncli.analysis.documents.model_parts import (
 )
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.render.numbers import brief, root_of, size_words
-from attncli.render.prose import folded
+from attncli.render.prose import fold
 from attncli.render.safe import cut, safe
 from attncli.render.screens.conclusion import model_answer
-from attncli.render.screens.header import SIDE, counted, fact, warning
+from attncli.render.screens.header import SIDE, count_phrase, fact, warning
 from attncli.render.view import View
 
 SOURCES = {"folder": "a folder", "package": "an installed package", "cache": "the hub's local cache", "hub": "the hub"}
@@ -52,9 +52,9 @@ PLACES = {
 def model_screen(document: ModelDocument, view: View) -> Lines:
     """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
     if view.brief:
-        return finished(model_answer(document, view), view)
+        return fit_to_view(model_answer(document, view), view)
     spec, types = document.spec, document.bytes
-    folder = folded(safe(document.folder, ascii=view.ascii), view.width - SIDE)
+    folder = fold(safe(document.folder, ascii=view.ascii), view.width - SIDE)
     top = [
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
         fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
@@ -71,14 +71,14 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
             view,
         ),
         fact("tokenizer", ["tokenizer.json" if document.tokenizer else "none: give token ids with --ids"], view),
-        *(warning(said, view) for said in document.warnings),
+        *(warning(warning_text, view) for warning_text in document.warnings),
     ]
     sides = [("", spec)] if document.decoder is None else [("encoder", spec), ("decoder", document.decoder)]
     blocks = [stack(top), *(_side(name, side, view) for name, side in sides)]
     if document.estimate is not None:
         blocks.append(_estimate(document.estimate, view))
     blocks.append(model_answer(document, view))
-    return finished(spaced(blocks), view)
+    return fit_to_view(stack_spaced(blocks), view)
 
 
 def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
@@ -89,8 +89,10 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
             continue
         for layer in range(side.layers):
             attention = next(group.attention for group in side.groups if layer in group.layers)
-            told = (getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask"))
-            yield (name, layer, *told, "none" if attention.position is None else tag_of(attention.position))
+            values = (
+                getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
+            )
+            yield (name, layer, *values, "none" if attention.position is None else tag_of(attention.position))
 
 
 def _side(name: str, side: ModelSide, view: View) -> Lines:
@@ -106,7 +108,9 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     rows = [
         heading(name, "", view),
         fact(
-            "sizes", [f"d_model {side.d_model}", counted(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"], view
+            "sizes",
+            [f"d_model {side.d_model}", count_phrase(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"],
+            view,
         ),
         fact("positions", [f"at most {limit:,}" if limit else "no limit"], view),
         fact("embedding", ["token vectors", *extra], view),
@@ -139,11 +143,11 @@ def _group(group: LayerGroup, view: View) -> Lines:
 
 
 def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
-    heads, shared = attention.heads, attention.kv_heads
+    heads, kv_heads = attention.heads, attention.kv_heads
     root = root_of(attention.scale, attention.d_k, 0)
     sizes = [
-        counted(heads, "head"),
-        f"{counted(shared, 'kv head')} shared by {heads // shared} each" if shared != heads else "",
+        count_phrase(heads, "head"),
+        f"{count_phrase(kv_heads, 'kv head')} shared by {heads // kv_heads} each" if kv_heads != heads else "",
     ]
     sizes += [
         f"d_k {attention.d_k}",
@@ -162,12 +166,12 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         f"keys and values from vectors {attention.source_width} wide" if attention.source_width else "",
     ]
     if attention.global_tokens is not None:
-        told = ", ".join(map(str, attention.global_tokens)) or "none named"
-        sizes += [f"global tokens with projections of their own: {told}"]
-    said = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
+        global_tokens = ", ".join(map(str, attention.global_tokens)) or "none named"
+        sizes += [f"global tokens with projections of their own: {global_tokens}"]
+    conventions = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
     return [
         fact(name, sizes, view),
-        fact("", said, view),
+        fact("", conventions, view),
         fact("", [spell(attention.mask_says, ascii=view.ascii)], view),
     ]
 
@@ -220,16 +224,16 @@ def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
     match mlp:
         case MlpPart():
-            return [f"feed-forward {mlp.width} wide, {_inner(mlp)}", _bounded(mlp.bounded)]
-        case ExpertsPart(count=count, chosen=chosen, width=width):
-            told = [f"{count} experts {width} wide, {chosen} for each token", *_routing(mlp)]
+            return [f"feed-forward {mlp.width} wide, {_inner(mlp)}", _gate_bound(mlp.bounded)]
+        case ExpertsPart(count=count, chosen=chosen_count, width=width):
+            facts = [f"{count} experts {width} wide, {chosen_count} for each token", *_routing(mlp)]
             if mlp.shared is not None:
-                told += [
+                facts += [
                     f"one part for every token {mlp.shared.width} wide, {_inner(mlp.shared)}",
-                    _bounded(mlp.shared.bounded),
+                    _gate_bound(mlp.shared.bounded),
                     "in a share that the token decides" if mlp.shared_share else "",
                 ]
-            return told
+            return facts
         case None:
             return ["no feed-forward"]
         case _:
@@ -240,34 +244,42 @@ def _inner(mlp: MlpPart) -> str:
     return f"gated {mlp.activation}" if mlp.gated else mlp.activation
 
 
-def _bounded(bounded: BoundedPart | None) -> str:
-    return "" if bounded is None else f"gate bounded at {brief(bounded.limit)}, slope {brief(bounded.slope)}"
+def _gate_bound(bound: BoundedPart | None) -> str:
+    return "" if bound is None else f"gate bounded at {brief(bound.limit)}, slope {brief(bound.slope)}"
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
     """How experts are chosen, where it is not by a softmax over all of them."""
     routing = experts.routing
     score = "shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax"
-    told = [experts.activation, _bounded(experts.bounded), score]
+    facts = [experts.activation, _gate_bound(experts.bounded), score]
     if routing.groups > 1:
-        told.append(f"of the best {routing.groups_chosen} of {routing.groups} groups, by their best {routing.group_by}")
-    told += ["a learned correction where the best are sought"] if routing.corrected else []
-    told += ["shares made to sum to 1"] if experts.renormalise else []
-    told += [f"shares times {brief(routing.factor)}"] if routing.factor != 1 else []
-    return [*told, *(["shares multiply what an expert reads"] if routing.of_input else [])]
+        facts.append(
+            f"of the best {routing.groups_chosen} of {routing.groups} groups, by their best {routing.group_by}"
+        )
+    facts += ["a learned correction where the best are sought"] if routing.corrected else []
+    facts += ["shares made to sum to 1"] if experts.renormalise else []
+    facts += [f"shares times {brief(routing.factor)}"] if routing.factor != 1 else []
+    return [*facts, *(["shares multiply what an expert reads"] if routing.of_input else [])]
 
 
-def _estimate(found: EstimatePart, view: View) -> Lines:
+def _estimate(estimate: EstimatePart, view: View) -> Lines:
     parts = [
-        f"{name} {size_words(size)}" for name, size in sorted(found.memory.items(), key=lambda item: -item[1]) if size
+        f"{name} {size_words(size)}"
+        for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])
+        if size
     ]
     return stack(
         (
-            heading(f"a text of {counted(found.tokens, 'token')} through {counted(found.layers, 'layer')}", "", view),
-            fact("reads", [size_words(found.bytes_read)], view),
-            fact("computes", [f"{found.multiply_adds:,} multiply-adds"], view),
-            fact("memory", [f"about {size_words(found.peak_memory)} besides the program", *parts], view),
-            fact("takes", [f"roughly {found.seconds:.1f} s"], view),
-            remark(found.rule, view),
+            heading(
+                f"a text of {count_phrase(estimate.tokens, 'token')} through {count_phrase(estimate.layers, 'layer')}",
+                "",
+                view,
+            ),
+            fact("reads", [size_words(estimate.bytes_read)], view),
+            fact("computes", [f"{estimate.multiply_adds:,} multiply-adds"], view),
+            fact("memory", [f"about {size_words(estimate.peak_memory)} besides the program", *parts], view),
+            fact("takes", [f"roughly {estimate.seconds:.1f} s"], view),
+            remark(estimate.rule, view),
         )
     )

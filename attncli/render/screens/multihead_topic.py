@@ -11,12 +11,12 @@ from msgspec import UNSET
 from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix, matrix
-from attncli.render.numbers import fixed
+from attncli.render.numbers import format_fixed
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.header import header
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.sum_table import vector_sum
 from attncli.render.token_names import key_names, quoted_token
 from attncli.render.vectors import vectors
@@ -38,8 +38,8 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     model, heads = document.model, document.heads
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
-    split = model.d_model is not None and len(heads) * model.d_v == model.d_model
-    sizes = say(view, "multihead.sizes.split" if split else "multihead.sizes", len(heads), model.d_k, model.d_v)
+    is_split = model.d_model is not None and len(heads) * model.d_v == model.d_model
+    sizes = say(view, "multihead.sizes.split" if is_split else "multihead.sizes", len(heads), model.d_k, model.d_v)
     lead = stack(
         (
             heading(say(view, "multihead.title"), "", view),
@@ -47,9 +47,9 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
             remark(sizes, view),
         )
     )
-    names = [say(view, "multihead.head", one.head) for one in heads]
+    names = [say(view, "multihead.head", head.head) for head in heads]
     several = len(heads) > 1  # of one head the average is that head
-    rows = [*(one.weights for one in heads), *([document.average] if several else [])]
+    rows = [*(head.weights for head in heads), *([document.average] if several else [])]
     weights = matrix(
         rows,
         [*names, *([say(view, "multihead.average")] if several else [])],
@@ -60,7 +60,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         note=say(view, "multihead.weights.note"),
     )
     outputs = vectors(
-        [one.output for one in heads],
+        [head.output for head in heads],
         names,
         view,
         title=say(view, "multihead.outputs", query),
@@ -70,7 +70,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         header(document, view),
         lead,
         *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
-        _projected(document, names, view),
+        _projected_sum(document, names, view),
         _answer(document, view),
     )
 
@@ -93,13 +93,13 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     return stack((top, weights, output, remark(agree, view)))
 
 
-def _lost(document: MultiheadTopic, view: View) -> list[str]:
+def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
     """What averaging the heads loses: those that look elsewhere than the average does, or, where none does, how much
     each looks; and by how much the average is less certain."""
     heads, average = document.heads, as_matrix([document.average])[0]
     if len(heads) < 2 or not average.any():
         return []
-    rows = as_matrix([one.weights for one in heads])
+    rows = as_matrix([head.weights for head in heads])
     if np.abs(rows - average).max() < SAME:
         return [say(view, "multihead.same", len(heads))]
 
@@ -109,32 +109,40 @@ def _lost(document: MultiheadTopic, view: View) -> list[str]:
     def name(key: int) -> str:
         return quoted_token(document.tokens, key, view, beside=mentioned)
 
-    told = [say(view, "multihead.average.looks", name(document.query), name(best), fixed(float(average[best]), 2))]
-    apart = [at for at in range(len(heads)) if rows[at].any() and int(np.argmax(rows[at])) != best]
-    if apart:
-        apart.sort(key=lambda at: float(average[int(np.argmax(rows[at]))] - rows[at].max()))
+    answer_sentences = [
+        say(view, "multihead.average.looks", name(document.query), name(best), format_fixed(float(average[best]), 2))
+    ]
+    heads_elsewhere = [
+        index for index in range(len(heads)) if rows[index].any() and int(np.argmax(rows[index])) != best
+    ]
+    if heads_elsewhere:
+        heads_elsewhere.sort(key=lambda index: float(average[int(np.argmax(rows[index]))] - rows[index].max()))
         parts = []
-        for at in apart[:NAMED]:
-            key = int(np.argmax(rows[at]))
-            numbers = fixed(float(rows[at][key]), 2), fixed(float(average[key]), 2)
-            parts.append(say(view, "multihead.elsewhere", heads[at].head, name(key), *numbers))
-        more = say(view, "multihead.more", len(apart) - NAMED) if len(apart) > NAMED else ""
-        listed = say(view, "multihead.and").join(parts) + more
-        told.append(say(view, "multihead.loses", len(apart), len(heads), listed))
+        for index in heads_elsewhere[:NAMED]:
+            key = int(np.argmax(rows[index]))
+            numbers = format_fixed(float(rows[index][key]), 2), format_fixed(float(average[key]), 2)
+            parts.append(say(view, "multihead.elsewhere", heads[index].head, name(key), *numbers))
+        more = say(view, "multihead.more", len(heads_elsewhere) - NAMED) if len(heads_elsewhere) > NAMED else ""
+        head_list = say(view, "multihead.and").join(parts) + more
+        answer_sentences.append(say(view, "multihead.loses", len(heads_elsewhere), len(heads), head_list))
     else:
-        low, high = (int(at) for at in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
-        ends = [(fixed(float(rows[at, best]), 2), heads[at].head) for at in (low, high)]
-        told.append(say(view, "multihead.alike", len(heads), *ends[0], *ends[1]))
-    own = float(np.mean(document.entropies))
-    if document.average_entropy - own >= LESS:
-        told.append(say(view, "multihead.lost", fixed(document.average_entropy, 2), fixed(own, 2)))
-    return told
+        low, high = (int(index) for index in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
+        ends = [(format_fixed(float(rows[index, best]), 2), heads[index].head) for index in (low, high)]
+        answer_sentences.append(say(view, "multihead.alike", len(heads), *ends[0], *ends[1]))
+    head_entropy = float(np.mean(document.entropies))
+    if document.average_entropy - head_entropy >= LESS:
+        answer_sentences.append(
+            say(view, "multihead.lost", format_fixed(document.average_entropy, 2), format_fixed(head_entropy, 2))
+        )
+    return answer_sentences
 
 
-def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
+def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
     """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add."""
     title = say(view, "multihead.out")
-    terms = [(say(view, "multihead.share", one.head), one.share) for one in document.heads if one.share is not UNSET]
+    terms = [
+        (say(view, "multihead.share", head.head), head.share) for head in document.heads if head.share is not UNSET
+    ]
     if not terms:
         return stack((heading(title, "", view), remark(say(view, "multihead.out.none"), view)))
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
@@ -144,19 +152,23 @@ def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Li
 
 def _answer(document: MultiheadTopic, view: View) -> Lines:
     """What averaging the heads loses; of one head, that it is single-head attention."""
-    asked = quoted_token(document.tokens, document.query, view)
-    told = _lost(document, view)
+    query_text = quoted_token(document.tokens, document.query, view)
+    answer_sentences = _loss_sentences(document, view)
     if document.single is not UNSET and document.single.agreement <= CLOSE:
-        apart = document.single.agreement
-        told = [say(view, "multihead.single.answer", asked, f"{apart:.1e}" if apart else "0")]
-    most = as_matrix([one.weights for one in document.heads]).max(axis=0)
-    seen = shaded(document.text or "", document.tokens, most, view, query=document.query, tint="answer.tint.links")
-    return stack((seen, sentences((*told, not_learned(document.model, view)), view)))
+        difference = document.single.agreement
+        answer_sentences = [
+            say(view, "multihead.single.answer", query_text, f"{difference:.1e}" if difference else "0")
+        ]
+    largest_weights = as_matrix([head.weights for head in document.heads]).max(axis=0)
+    tinted_sentence = shaded_sentence(
+        document.text or "", document.tokens, largest_weights, view, query=document.query, tint="answer.tint.links"
+    )
+    return stack((tinted_sentence, sentences((*answer_sentences, not_learned_note(document.model, view)), view)))
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
     """Each head's weights, key by key, for `--plain`."""
     yield ["head", "key", "weight", "average"]
-    for one in document.heads:
-        for key, weight in enumerate(one.weights):
-            yield [one.head, key, float(weight), float(document.average[key])]
+    for head in document.heads:
+        for key, weight in enumerate(head.weights):
+            yield [head.head, key, float(weight), float(document.average[key])]

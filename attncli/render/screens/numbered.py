@@ -10,7 +10,7 @@ from attncli.render.safe import cells, cut, safe
 from attncli.render.view import View
 
 
-def numbered(place: int, document: Document, view: View) -> Lines:
+def numbered_title(place: int, document: Document, view: View) -> Lines:
     """The number of a text, from 0, and the text itself where the screen below does not begin with it."""
     number = say(view, "text.number", place)
     if view.show is None and not view.brief:

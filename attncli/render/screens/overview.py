@@ -10,7 +10,7 @@ from msgspec import UNSET
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.parts import TopLink
 from attncli.analysis.documents.run import RunDocument
-from attncli.render.head_grid import drawn_grid, head_grid
+from attncli.render.head_grid import draw_grid, head_grid
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.links import layer_and_head, links
@@ -25,13 +25,13 @@ FEW = 3
 def overview_part(document: RunDocument, view: View) -> Lines:
     """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
     entries = document.overview or []
-    grid = head_grid((one.layer, one.head, None if one.link is None else one.link.weight) for one in entries)
+    grid = head_grid((entry.layer, entry.head, None if entry.link is None else entry.link.weight) for entry in entries)
     note = "strongest link in each head; rows: layers, columns: heads"
     if document.queries:
         token = document.tokens[document.queries[0]]
-        named = f"{token.index} {safe(token.text, ascii=view.ascii)}"
-        note = f"strongest link of {named} in each head; rows: layers, columns: heads"
-    return drawn_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
+        token_name = f"{token.index} {safe(token.text, ascii=view.ascii)}"
+        note = f"strongest link of {token_name} in each head; rows: layers, columns: heads"
+    return draw_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
 
 
 def average_part(document: RunDocument, view: View) -> Lines:
@@ -41,19 +41,21 @@ def average_part(document: RunDocument, view: View) -> Lines:
     query, average = document.queries[0], document.average
     texts = [token.text for token in document.tokens]
     order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
-    found = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
+    average_links = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
     note = "mean weight over all layers and heads that ran, every key counted"
-    return links(found, texts, view, place=None, title="on average", note=note)
+    return links(average_links, texts, view, place=None, title="on average", note=note)
 
 
 def links_part(document: RunDocument, view: View) -> Lines:
     """The strongest links, a few of them below a grid of all layers and heads."""
     texts = [token.text for token in document.tokens]
     place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
-    few = FEW if view.few and view.show is None and several_layers(document) else view.top
+    row_count = FEW if view.few and view.show is None and several_layers(document) else view.top
     note = "weight of a key in its query's row; bars from 0 to 1"
-    shown = links(document.links, texts, replace(view, top=few), place=place, title="strongest links", note=note)
-    return stack((shown, remark(left_out(document), view)))
+    link_lines = links(
+        document.links, texts, replace(view, top=row_count), place=place, title="strongest links", note=note
+    )
+    return stack((link_lines, remark(left_out_note(document), view)))
 
 
 def several_layers(document: RunDocument) -> bool:
@@ -61,7 +63,7 @@ def several_layers(document: RunDocument) -> bool:
     return len({entry.layer for entry in document.overview or ()}) > 1
 
 
-def left_out(document: RunDocument | CompareDocument) -> str:
+def left_out_note(document: RunDocument | CompareDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {

@@ -12,10 +12,10 @@ from attncli.render.numbers import percent
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import begun, named, number
-from attncli.render.screens.effect_parts import grids, in_parts, left_over, short_name
+from attncli.render.screens.effect_answer import capitalize, head_phrase, number
+from attncli.render.screens.effect_parts import draw_parts, grids, more_heads_note, short_name
 from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.sentence_answer import not_learned
+from attncli.render.screens.sentence_answer import not_learned_note
 from attncli.render.sentence import sentence, words
 from attncli.render.tables import GAP, table
 from attncli.render.token_names import quoted_word
@@ -37,8 +37,8 @@ LITTLE = 0.1
 
 def patch_screen(document: PatchDocument, view: View) -> Lines:
     """The whole screen of an `attn.patch/1` document: `view.top` heads."""
-    drawn = dict(zip(PARTS, (header, shown_tokens, _grid, _heads, patch_answer), strict=True))
-    return in_parts(drawn, document, view, hidden=("tokens",))
+    draw_by_part = dict(zip(PARTS, (header, shown_tokens, _grid, _heads, patch_answer), strict=True))
+    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
 
 
 def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
@@ -49,23 +49,26 @@ def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
 
 
 def _grid(document: PatchDocument, view: View) -> Lines:
-    found = {
+    effects_by_kind = {
         kind: [(row.layer, row.head, row.recovered) for row in document.effects if row.attention == kind]
         for kind in ("self", "cross")
     }
-    return grids(found, view, say(view, "patch.grid"), signed=True)
+    return grids(effects_by_kind, view, say(view, "patch.grid"), signed=True)
 
 
 def _heads(document: PatchDocument, view: View) -> Lines:
     effects = document.effects
-    largest = sorted(range(len(effects)), key=lambda at: -abs(effects[at].recovered))
-    shown = [effects[at] for at in sorted(largest[: len(effects) if view.full else view.top])]
-    most = max((abs(effect.recovered) for effect in shown), default=0.0)
-    names = [short_name(effect) for effect in shown]
-    values = [number(effect.recovered) for effect in shown]
+    largest = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
+    effects_shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
+    largest_size = max((abs(effect.recovered) for effect in effects_shown), default=0.0)
+    names = [short_name(effect) for effect in effects_shown]
+    values = [number(effect.recovered) for effect in effects_shown]
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
     length = min(max(room, SHORTEST), LONGEST)
-    bars = [bar(abs(effect.recovered) / most if most else 0.0, length, ascii=view.ascii) for effect in shown]
+    bars = [
+        bar(abs(effect.recovered) / largest_size if largest_size else 0.0, length, ascii=view.ascii)
+        for effect in effects_shown
+    ]
     body = table(
         [say(view, "effect.column.head"), say(view, "patch.column"), ""],
         [list(row) for row in zip(names, values, bars, strict=True)],
@@ -74,43 +77,45 @@ def _heads(document: PatchDocument, view: View) -> Lines:
         title=say(view, "patch.title"),
         bars=2,
     )
-    return stack((body, left_over(effects, shown, view)))
+    return stack((body, more_heads_note(effects, effects_shown, view)))
 
 
-def told(document: PatchDocument, view: View) -> list[str]:
+def patch_sentences(document: PatchDocument, view: View) -> list[str]:
     """The sentences: where it was put in and what was measured, and which head carries most."""
     names = [quoted_word(token.text, view) for token in (document.target, document.versus) if token]
-    measured = say(view, f"patch.measure.{document.measure}", *names)
-    every = len(document.places) == len(document.tokens)
-    there = say(view, "list").join(label(document.tokens[at].text, ascii=view.ascii) for at in document.places)
-    found = [say(view, "patch.at.all" if every else "patch.at", there, measured)]
+    measure_phrase = say(view, f"patch.measure.{document.measure}", *names)
+    is_everywhere = len(document.places) == len(document.tokens)
+    place_names = say(view, "list").join(
+        label(document.tokens[index].text, ascii=view.ascii) for index in document.places
+    )
+    answer_sentences = [say(view, "patch.at.all" if is_everywhere else "patch.at", place_names, measure_phrase)]
     if document.effects:
         first = document.effects[0]
         name = "patch.answer" if first.recovered > LITTLE else "patch.answer.little"
         ends = [f"{value:.3g}" for value in (document.m_clean, document.m_corrupt)]
-        found.append(say(view, name, named(first, view), percent(first.recovered), *ends))
+        answer_sentences.append(say(view, name, head_phrase(first, view), percent(first.recovered), *ends))
         last = min(document.effects, key=lambda row: row.recovered)
         if last.recovered < -LITTLE:
-            found.append(say(view, "patch.answer.against", named(last, view), percent(last.recovered)))
+            answer_sentences.append(say(view, "patch.answer.against", head_phrase(last, view), percent(last.recovered)))
     if len(document.effects) > 1:
-        found.append(say(view, "effect.sum.patch"))
-    return [begun(said) for said in found]
+        answer_sentences.append(say(view, "effect.sum.patch"))
+    return [capitalize(text) for text in answer_sentences]
 
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:
     """Both sentences, tinted where their words differ, and what the numbers say."""
-    shown = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
+    query_indices = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
     differ = [
         DIFFERS if left.text != right.text else 0.0
         for left, right in zip(document.tokens, document.corrupt_tokens, strict=False)
     ]
     differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
-    said = (*told(document, view), not_learned(document.model, view))
+    answer_sentences = (*patch_sentences(document, view), not_learned_note(document.model, view))
     return stack(
         (
-            *(sentence(words(text, tokens, differ[: len(tokens)], shown), view) for text, tokens in texts),
+            *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
             remark(say(view, "answer.tint.differs") if any(differ) else "", view),
-            sentences(said, view),
+            sentences(answer_sentences, view),
         )
     )

@@ -14,8 +14,8 @@ from attncli.render.matrix import matrix
 from attncli.render.phrases import say, say_each
 from attncli.render.safe import label
 from attncli.render.screens.header import header
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.tables import table
 from attncli.render.token_names import key_names
 from attncli.render.vectors import vectors
@@ -34,15 +34,15 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
     ways = document.ways
-    listed = table(
+    way_table = table(
         say_each(view, "position", "way", "enters", "moved"),
         [
             [
                 way.position,
                 say(view, f"position.enters.{way.enters}"),
-                "" if at == 0 else f"{way.moved:.{view.precision}f}",
+                "" if index == 0 else f"{way.moved:.{view.precision}f}",
             ]
-            for at, way in enumerate(ways)
+            for index, way in enumerate(ways)
         ],
         view,
         align=["left", "left", "right"],
@@ -59,8 +59,8 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         note=say(view, "position.weights.note"),
     )
     lead = stack((heading(say(view, "position.title"), "", view), remark(say(view, "position.lead"), view, style="")))
-    shown = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
-    return (header(document, view), stack((lead, listed)), *shown, rows, _answer(document, query, view))
+    tables = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
+    return (header(document, view), stack((lead, way_table)), *tables, rows, _answer(document, query, view))
 
 
 def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
@@ -75,17 +75,21 @@ def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
 def _answer(document: PositionTopic, query: str, view: View) -> Lines:
     """The sentence, tinted by how far each word's weight moves where it moves most; which way that is; whether the
     weights are learned."""
-    asked = say(view, "quoted", query)
-    others = document.ways[1:]
-    most = max(others, key=lambda way: way.moved, default=None)
-    told, seen = [not_learned(document.model, view)], Lines()
-    if most is not None and most.moved >= LEAST:
-        told.insert(0, say(view, "position.answer", most.position, asked, f"{most.moved:.2f}"))
-        moved = np.abs(np.nan_to_num(most.weights) - np.nan_to_num(document.ways[0].weights))
-        seen = shaded(document.text, document.tokens, moved, view, query=document.query, tint="answer.tint.moved")
-    elif others:
-        told.insert(0, say(view, "position.answer.none", asked))
-    return stack((seen, sentences(told, view)))
+    query_text = say(view, "quoted", query)
+    other_ways = document.ways[1:]
+    most_moving = max(other_ways, key=lambda way: way.moved, default=None)
+    answer_sentences, tinted_sentence = [not_learned_note(document.model, view)], Lines()
+    if most_moving is not None and most_moving.moved >= LEAST:
+        answer_sentences.insert(
+            0, say(view, "position.answer", most_moving.position, query_text, f"{most_moving.moved:.2f}")
+        )
+        differences = np.abs(np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights))
+        tinted_sentence = shaded_sentence(
+            document.text, document.tokens, differences, view, query=document.query, tint="answer.tint.moved"
+        )
+    elif other_ways:
+        answer_sentences.insert(0, say(view, "position.answer.none", query_text))
+    return stack((tinted_sentence, sentences(answer_sentences, view)))
 
 
 def position_rows(document: PositionTopic) -> Iterable[list[object]]:

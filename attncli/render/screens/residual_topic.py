@@ -14,8 +14,8 @@ from attncli.render.numbers import brief
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.header import header
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.sum_table import vector_sum
 from attncli.render.vectors import vectors
 from attncli.render.view import View
@@ -32,7 +32,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     """What the residual is for; the sum; the norm; how much of the vector stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     lead = stack((heading(say(view, "residual.title"), "", view), remark(say(view, "residual.lead"), view, style="")))
-    summed = vector_sum(
+    sum_block = vector_sum(
         [("x", document.x), ("O", document.out)],
         ("x + O", document.sum),
         view,
@@ -41,7 +41,13 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     )
     lengths = [f"{float(np.linalg.norm(part)):.{view.precision}f}" for part in (document.x, document.out, document.sum)]
     facts = remark(say(view, "residual.lengths", *lengths), view)
-    return (header(document, view), lead, stack((summed, facts)), _norm(document, view), _answer(document, query, view))
+    return (
+        header(document, view),
+        lead,
+        stack((sum_block, facts)),
+        _norm(document, view),
+        _answer(document, query, view),
+    )
 
 
 def _norm(document: ResidualTopic, view: View) -> Lines:
@@ -51,10 +57,10 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
         return remark(say(view, "residual.norm.none"), view)
     write = f"{{:.{view.precision}f}}".format
     first = norm.place == "attn.in"
-    given = "x" if first else "x + O"
-    rows = [(given, norm.given)]
+    input_name = "x" if first else "x + O"
+    rows = [(input_name, norm.given)]
     if norm.kind == "layer":
-        rows.append((f"{given} − μ", np.asarray(norm.given, np.float64) - norm.mean))
+        rows.append((f"{input_name} − μ", np.asarray(norm.given, np.float64) - norm.mean))
     rows += [(say(view, f"residual.norm.{norm.kind}.scaled"), norm.scaled), ("· γ + β", norm.normed)]
     if np.array_equal(norm.scaled, norm.normed):
         rows.pop()
@@ -65,25 +71,32 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
         title=say(view, f"residual.norm.{norm.kind}"),
         note=say(view, "residual.norm.first" if first else "residual.norm.after"),
     )
-    told = say(view, f"residual.norm.{norm.kind}.told", write(norm.mean), write(norm.variance), brief(norm.eps))
+    norm_sentence = say(
+        view, f"residual.norm.{norm.kind}.told", write(norm.mean), write(norm.variance), brief(norm.eps)
+    )
     plain = say(view, "residual.norm.plain") if np.array_equal(norm.scaled, norm.normed) else ""
     agrees = say(view, "agrees", f"{document.agreement:.1e}")
-    return stack((body, *(remark(said, view) for said in (told, plain, agrees))))
+    return stack((body, *(remark(note, view) for note in (norm_sentence, plain, agrees))))
 
 
 def _answer(document: ResidualTopic, query: str, view: View) -> Lines:
     """The sentence, tinted by where the word looks; whether its vector still points where it did."""
-    asked = say(view, "quoted", query)
+    query_text = say(view, "quoted", query)
     kind = "kept" if document.cosine >= MOSTLY else "turned"
-    told = (say(view, f"residual.answer.{kind}", asked, f"{document.cosine:.2f}"), not_learned(document.model, view))
+    answer_sentences = (
+        say(view, f"residual.answer.{kind}", query_text, f"{document.cosine:.2f}"),
+        not_learned_note(document.model, view),
+    )
     weights = None if document.weights is UNSET else document.weights
-    seen = shaded(document.text, document.tokens, weights, view, query=document.query, tint="answer.tint.links")
-    return stack((seen, sentences(told, view)))
+    tinted_sentence = shaded_sentence(
+        document.text, document.tokens, weights, view, query=document.query, tint="answer.tint.links"
+    )
+    return stack((tinted_sentence, sentences(answer_sentences, view)))
 
 
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
     """Entry by entry, for `--plain`."""
     yield ["dim", "x", "out", "sum", "normed"]
     normed = None if document.norm is None or document.norm.place != "attn.sum" else document.norm.normed
-    for at, values in enumerate(zip(document.x, document.out, document.sum, strict=True)):
-        yield [at, *map(float, values), None if normed is None else float(normed[at])]
+    for dim, values in enumerate(zip(document.x, document.out, document.sum, strict=True)):
+        yield [dim, *map(float, values), None if normed is None else float(normed[dim])]

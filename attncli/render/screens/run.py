@@ -11,14 +11,14 @@ from msgspec import UNSET, UnsetType
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, own, remark
-from attncli.render.lines import Lines, finished, spaced, stack
+from attncli.render.headings import heading, localize, remark
+from attncli.render.lines import Lines, fit_to_view, stack, stack_spaced
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import run_hint
-from attncli.render.screens.header import counted, header, shown_tokens
-from attncli.render.screens.overview import average_part, left_out, links_part, overview_part, several_layers
+from attncli.render.screens.header import count_phrase, header, shown_tokens
+from attncli.render.screens.overview import average_part, left_out_note, links_part, overview_part, several_layers
 from attncli.render.screens.run_table import heads_of
 from attncli.render.screens.run_table import run_rows as run_rows
 from attncli.render.screens.sentence_answer import run_answer
@@ -53,12 +53,12 @@ def run_screen(document: RunDocument, view: View) -> Lines:
     Full tables are those of the first layer and head that the document holds, or of every one if the
     view is full; the screen says how to see the others. Rows are the document's `queries`, or all tokens.
     """
-    parts = [part for part in PARTS if _wanted(part, document, view)]
+    parts = [part for part in PARTS if _is_part_shown(part, document, view)]
     blocks = [_part(part, document, view) for part in parts]
-    return finished(spaced(blocks), view)
+    return fit_to_view(stack_spaced(blocks), view)
 
 
-def _wanted(part: str, document: RunDocument, view: View) -> bool:
+def _is_part_shown(part: str, document: RunDocument, view: View) -> bool:
     if view.brief:
         return part == "answer"
     if view.show is not None:
@@ -100,7 +100,7 @@ def _part(part: str, document: RunDocument, view: View) -> Lines:
             if not document.overview:
                 return remark("no overview in this document", view)
             said_below = view.show is None or "links" in view.show
-            return stack((overview_part(document, view), remark("" if said_below else left_out(document), view)))
+            return stack((overview_part(document, view), remark("" if said_below else left_out_note(document), view)))
         case _ if part in SHOWN:
             return stage_part(part, document, view)
         case "answer":
@@ -121,13 +121,13 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
     """The shape trace: step, axes, shape, formula."""
     by = spell(" × ", ascii=view.ascii)
     counts = {axis: size for row in shapes for axis, size in zip(row.axes, row.shape, strict=True)}
-    shared = counts.get("kv", 1) != counts.get("head", 1)
+    has_shared_keys = counts.get("kv", 1) != counts.get("head", 1)
     rows = [
         [
-            own(LEARNED.get(row.step, row.step), view),
-            by.join(own(axis, view) for axis in _axes(row.axes, shared)),
+            localize(LEARNED.get(row.step, row.step), view),
+            by.join(localize(axis, view) for axis in _axes(row.axes, has_shared_keys)),
             by.join(map(str, row.shape)),
-            own(row.formula, view),
+            localize(row.formula, view),
         ]
         for row in shapes
     ]
@@ -136,39 +136,39 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
     )
 
 
-def _axes(axes: Sequence[str], shared: bool) -> list[str]:
+def _axes(axes: Sequence[str], has_shared_keys: bool) -> list[str]:
     """The axes as a learner meets them: keys and values have heads of their own only where several queries' share
     them."""
-    return [axis if shared or axis != "kv" else "head" for axis in axes]
+    return [axis if has_shared_keys or axis != "kv" else "head" for axis in axes]
 
 
 def maps_part(document: RunDocument, view: View) -> Lines:
     """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
-    held: list[tuple[int, RunHead | PooledMap]] = [(part.layer, part) for part in document.maps or ()]
-    if not held:
-        held += [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
-    if not held:
+    heads_with_maps: list[tuple[int, RunHead | PooledMap]] = [(part.layer, part) for part in document.maps or ()]
+    if not heads_with_maps:
+        heads_with_maps += [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
+    if not heads_with_maps:
         return Lines()
-    several = len({layer for layer, _ in held}) > 1
-    shown = held if view.full else held[:MAPS]
+    several = len({layer for layer, _ in heads_with_maps}) > 1
+    heads_shown = heads_with_maps if view.full else heads_with_maps[:MAPS]
     maps = [
         Map(f"layer {layer} head {head.head}" if several else f"head {head.head}", _weights(head))
-        for layer, head in shown
+        for layer, head in heads_shown
     ]
-    first = held[0][1]
+    first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
-    pooled = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
-    note = f"rows: queries, columns: keys{pooled}" + ("" if several else f" · layer {held[0][0]}")
-    left = (
-        f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all"
-        if len(shown) < len(held)
+    pool_note = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
+    note = f"rows: queries, columns: keys{pool_note}" + ("" if several else f" · layer {heads_with_maps[0][0]}")
+    more = (
+        f"{len(heads_shown)} of {len(heads_with_maps)} heads shown; --layer L --head H chooses, --full shows all"
+        if len(heads_shown) < len(heads_with_maps)
         else ""
     )
     texts = [token.text for token in document.tokens]
-    names = [texts[at] for at in document.queries] if document.queries else texts
-    heads = max(sum(each == layer for each, _ in shown) for layer, _ in shown)
-    drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
-    return stack((heading("maps of the weights", note, view), drawn, remark(left, view)))
+    names = [texts[index] for index in document.queries] if document.queries else texts
+    heads = max(sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown)
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
+    return stack((heading("maps of the weights", note, view), picture, remark(more, view)))
 
 
 def tables_part(part: str, document: RunDocument, view: View) -> Lines:
@@ -176,36 +176,39 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
     heads = heads_of(document)
     if document.pieces is not UNSET and part != "weights":
         return remark(f"words have no {part}: only weights are merged" if view.show is not None else "", view)
-    shown = heads if view.full else heads[:1]
-    blocks = [_table(part, layer, head, document, view) for layer, head in shown]
+    heads_shown = heads if view.full else heads[:1]
+    blocks = [_table(part, layer, head, document, view) for layer, head in heads_shown]
     if part == "output":
         if _only_head_is_output(document):
             blocks = []
-        shown_layers = {layer for layer, _ in shown}
+        shown_layers = {layer for layer, _ in heads_shown}
         blocks += [_layer_output(layer, document, view) for layer in document.layers if layer.layer in shown_layers]
     return stack(
-        (spaced(blocks), *(_below_weights(document, len(heads), len(shown), view) if part == "weights" else ()))
+        (
+            stack_spaced(blocks),
+            *(_below_weights(document, len(heads), len(heads_shown), view) if part == "weights" else ()),
+        )
     )
 
 
-def _below_weights(document: RunDocument, heads: int, shown: int, view: View) -> list[Lines]:
+def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:
     """Which rows see nothing, and how to see the other heads."""
     blind = sorted({row.query for row in document.empty_rows})
-    said = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
+    blind_queries = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
     empty = (
-        f"{'query' if len(blind) == 1 else 'queries'} {said} can see no key in some head: weights and output are 0"
+        f"{'query' if len(blind) == 1 else 'queries'} {blind_queries} can see no key in some head: weights and output are 0"
         if blind
         else ""
     )
-    others = counted(heads - shown, "other head")
-    left = f"{others} not shown in full; --layer L --head H chooses, --full shows all" if heads > shown else ""
-    return [remark(empty, view, style="yellow"), remark(left, view)]
+    others = count_phrase(heads - shown_count, "other head")
+    more = f"{others} not shown in full; --layer L --head H chooses, --full shows all" if heads > shown_count else ""
+    return [remark(empty, view, style="yellow"), remark(more, view)]
 
 
 def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     queries = document.queries or None
-    rows = texts if queries is None else [texts[at] for at in queries]
+    rows = texts if queries is None else [texts[index] for index in queries]
     place = f"layer {layer} head {head.head}"
     values = getattr(head, part)
     if values is UNSET:
@@ -247,7 +250,7 @@ def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
         return Lines()
     texts = [token.text for token in document.tokens]
     queries = document.queries or None
-    rows = texts if queries is None else [texts[at] for at in queries]
+    rows = texts if queries is None else [texts[index] for index in queries]
     return vectors(
         layer.output,
         rows,

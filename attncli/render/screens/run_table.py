@@ -17,16 +17,16 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
     Of a document without matrices, the links in the same columns, without scores.
     """
     texts = [token.text for token in document.tokens]
-    held = [(layer, head, head.weights) for layer, head in heads_of(document) if head.weights is not UNSET]
-    if not held:
+    head_weights = [(layer, head, head.weights) for layer, head in heads_of(document) if head.weights is not UNSET]
+    if not head_weights:
         yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
         for link in document.links:
-            at, key = link.query, link.key
-            yield (link.layer, link.head, at, key, texts[at], texts[key], link.weight)
+            query_index, key = link.query, link.key
+            yield (link.layer, link.head, query_index, key, texts[query_index], texts[key], link.weight)
         return
     yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
     positions = document.queries or range(len(texts))
-    for layer, head, matrix in held:
+    for layer, head, matrix in head_weights:
         keys = key_names(texts, matrix)
         # words have no scores
         rows = [[None] * len(keys)] * len(matrix) if head.scores is UNSET else head.scores

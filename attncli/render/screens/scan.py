@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from attncli.analysis.documents.scan import LEAST_TEXTS, ScanDocument, ScanEffect, ScanHead, ScanLabel
 from attncli.render.glyphs import spell
-from attncli.render.head_grid import drawn_grid, head_grid
+from attncli.render.head_grid import draw_grid, head_grid
 from attncli.render.headings import heading, remark, sentences
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.render.numbers import percent
 from attncli.render.phrases import say, say_each
 from attncli.render.phrases.head_labels import label_name
@@ -31,55 +31,57 @@ def scan_screen(
     document: ScanDocument, view: View, *, metric: str | None = None, head: tuple[int, int] | None = None
 ) -> Lines:
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
-    shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
+    metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     default = (
         {"header", "metrics", "effects", "examples", "answer"}
         if head is not None
         else {"header", "grid", "labels", "effects", "answer"}
     )
-    wanted = {"answer"} if view.brief else default if view.show is None else view.show
-    chosen = next((one for one in document.heads if (one.layer, one.head) == head), None)
+    part_names = {"answer"} if view.brief else default if view.show is None else view.show
+    chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
     blocks = []
     for part in PARTS:
-        if part not in wanted:
+        if part not in part_names:
             continue
         match part:
             case "header":
                 blocks.append(_header(document, view))
-            case "grid" if document.heads and shown in document.heads[0].metrics:
-                blocks.append(_grid(document, shown, view))
+            case "grid" if document.heads and metric_shown in document.heads[0].metrics:
+                blocks.append(_grid(document, metric_shown, view))
             case "labels" if document.heads and document.plan.labels:
                 blocks.append(_labels(document, view))
-            case "effects" if document.plan.effects and (chosen is None or chosen.effect):
-                blocks.append(_effects(document, [chosen] if chosen is not None else document.heads, view))
-            case "metrics" if chosen is not None:
-                blocks.append(_metrics(chosen, view))
-            case "examples" if chosen is not None:
-                blocks.append(_examples(chosen, shown, view))
+            case "effects" if document.plan.effects and (chosen_head is None or chosen_head.effect):
+                blocks.append(_effects(document, [chosen_head] if chosen_head is not None else document.heads, view))
+            case "metrics" if chosen_head is not None:
+                blocks.append(_metrics(chosen_head, view))
+            case "examples" if chosen_head is not None:
+                blocks.append(_examples(chosen_head, metric_shown, view))
             case "answer":
-                blocks.append(_answer(document, view) if chosen is None else _answer_of(chosen, document, view))
+                blocks.append(
+                    _answer(document, view) if chosen_head is None else _answer_of(chosen_head, document, view)
+                )
             case _:
                 pass
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
 
 
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
     """Every metric of every head, for `--plain`."""
     yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")
     for head in document.heads:
-        for name, one in head.metrics.items():
-            low, high = one.ci95 or (None, None)
+        for name, metric in head.metrics.items():
+            low, high = metric.ci95 or (None, None)
             yield (
-                head.layer, head.head, name, one.texts, one.rows, one.mean_texts, one.mean_rows, one.sd, low, high,
-                one.baseline,
+                head.layer, head.head, name, metric.texts, metric.rows, metric.mean_texts, metric.mean_rows, metric.sd, low, high,
+                metric.baseline,
             )  # fmt: skip
 
 
 def _header(document: ScanDocument, view: View) -> Lines:
-    done = document.done
-    skipped = [say(view, f"scan.{reason}", f"{count:,}") for reason, count in done.skipped.items() if count]
-    if done.truncated:
-        skipped.append(say(view, "scan.truncated", f"{done.truncated:,}"))
+    progress = document.done
+    skip_notes = [say(view, f"scan.{reason}", f"{count:,}") for reason, count in progress.skipped.items() if count]
+    if progress.truncated:
+        skip_notes.append(say(view, "scan.truncated", f"{progress.truncated:,}"))
     corpus = document.plan.corpus
     names = ", ".join(safe(name) for name in corpus[:3]) + (f" … ({len(corpus)})" if len(corpus) > 3 else "")
     rows = [
@@ -90,41 +92,52 @@ def _header(document: ScanDocument, view: View) -> Lines:
             say(
                 view,
                 "scan.done.value",
-                *done.shards,
+                *progress.shards,
                 _texts(document, view),
-                say(view, "scan.tokens", f"{done.tokens:,}"),
+                say(view, "scan.tokens", f"{progress.tokens:,}"),
             ),
         ],
     ]
-    if skipped:
-        rows.append([say(view, "scan.skipped"), " · ".join(skipped)])
-    rows += [[say(view, "scan.failed"), f"{one.shard}: {safe(one.reason)}"] for one in done.failed[:5]]
+    if skip_notes:
+        rows.append([say(view, "scan.skipped"), " · ".join(skip_notes)])
+    rows += [[say(view, "scan.failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
     if document.digest is not None:
         rows.append([say(view, "scan.digest"), document.digest[:16]])
-    told = [remark(safe(said), view) for said in document.warnings]
-    return stack((table(["", ""], rows, view, title=say(view, "scan.title", f"{done.texts:,}"), faint=(0,)), *told))
+    warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    return stack(
+        (table(["", ""], rows, view, title=say(view, "scan.title", f"{progress.texts:,}"), faint=(0,)), *warnings)
+    )
 
 
 def _grid(document: ScanDocument, name: str, view: View) -> Lines:
-    grid = head_grid((one.layer, one.head, one.metrics[name].mean_texts) for one in document.heads)
-    return drawn_grid(grid, view, title=name, note=say(view, "scan.grid.note"))
+    grid = head_grid((head.layer, head.head, head.metrics[name].mean_texts) for head in document.heads)
+    return draw_grid(grid, view, title=name, note=say(view, "scan.grid.note"))
 
 
 def _labels(document: ScanDocument, view: View) -> Lines:
-    found = [(head, one) for head in document.heads for one in head.labels if one.earned or _between(one)]
-    if not found:
+    labels = [
+        (head, scan_label)
+        for head in document.heads
+        for scan_label in head.labels
+        if scan_label.earned or _between(scan_label)
+    ]
+    if not labels:
         return heading(say(view, "scan.labels"), say(view, "scan.none"), view)
-    shown = found if view.full else sorted(found, key=lambda pair: -_strength(pair[1]))[: view.top]
+    labels_shown = labels if view.full else sorted(labels, key=lambda pair: -_strength(pair[1]))[: view.top]
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            _label(one, view),
-            number(one.score, view),
-            _interval(one.ci95, view),
-            say(view, "scan.repeats") if one.texts is None else _share(one.texts, one.texts_ci95, view),
-            "" if not one.borderline else say(view, "scan.borderline" if _between(one) else "scan.undecided"),
+            _label(scan_label, view),
+            number(scan_label.score, view),
+            _interval(scan_label.ci95, view),
+            say(view, "scan.repeats")
+            if scan_label.texts is None
+            else _share(scan_label.texts, scan_label.texts_ci95, view),
+            ""
+            if not scan_label.borderline
+            else say(view, "scan.borderline" if _between(scan_label) else "scan.undecided"),
         ]
-        for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
+        for head, scan_label in sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
     interval = "interval" if view.width >= SPACED else "between"
     names = [*say_each(view, "scan.column", "head", "label", "score", interval, "texts"), ""]
@@ -138,29 +151,29 @@ def _labels(document: ScanDocument, view: View) -> Lines:
         title=say(view, "scan.labels"),
         note=say(view, "scan.labels.note"),
     )
-    if len(shown) == len(found):
+    if len(labels_shown) == len(labels):
         return body
-    return stack((body, remark(say(view, "scan.labels.more", len(shown), len(found)), view)))
+    return stack((body, remark(say(view, "scan.labels.more", len(labels_shown), len(labels)), view)))
 
 
-def _label(one: ScanLabel, view: View) -> str:
+def _label(scan_label: ScanLabel, view: View) -> str:
     """A label with its offset; in another language with its English name, by which it is looked up."""
-    name = f"{one.name} {one.detail}" if one.detail else one.name
-    said = label_name(name, view.lang)
-    return name if said == name else f"{said} {one.name}"
+    name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
+    translated_name = label_name(name, view.lang)
+    return name if translated_name == name else f"{translated_name} {scan_label.name}"
 
 
 def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> Lines:
-    found = [(head, head.effect) for head in heads if isinstance(head.effect, ScanEffect)]
+    effects = [(head, head.effect) for head in heads if isinstance(head.effect, ScanEffect)]
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            _turn(one.mean, view),
-            _interval(one.ci95, view, _turn),
-            _turn(one.sd, view),
-            _turn(one.quantiles.get("50"), view),
+            _turn(effect.mean, view),
+            _interval(effect.ci95, view, _turn),
+            _turn(effect.sd, view),
+            _turn(effect.quantiles.get("50"), view),
         ]
-        for head, one in sorted(found, key=lambda pair: -(pair[1].mean or 0.0))
+        for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
     ]
     return table(
         say_each(view, "scan.column", "head", "mean", "interval", "sd", "median"),
@@ -172,8 +185,8 @@ def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> L
     )
 
 
-def _strength(one: ScanLabel) -> float:
-    return (one.score or 0.0) / one.threshold
+def _strength(scan_label: ScanLabel) -> float:
+    return (scan_label.score or 0.0) / scan_label.threshold
 
 
 def number(value: float | None, view: View) -> str:
@@ -186,11 +199,11 @@ def _turn(value: float | None, view: View) -> str:
     return number(value, replace(view, precision=view.precision + 2))
 
 
-def _interval(between: list[float] | None, view: View, written: Callable[[float | None, View], str] = number) -> str:
+def _interval(between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number) -> str:
     if between is None:
         return "-"
     space = "" if view.width < SPACED and between[0] >= 0 else " "
-    return f"{space}{spell('–', ascii=view.ascii)}{space}".join(written(end, view) for end in between)
+    return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
 
 
 def _share(share: float, between: list[float] | None, view: View) -> str:
@@ -205,14 +218,14 @@ def _metrics(head: ScanHead, view: View) -> Lines:
     rows = [
         [
             name,
-            number(one.mean_texts, view),
-            _interval(one.ci95, view),
-            number(one.mean_rows, view),
-            number(one.sd, view),
-            number(one.quantiles.get("50"), view),
-            number(one.baseline, view),
+            number(metric.mean_texts, view),
+            _interval(metric.ci95, view),
+            number(metric.mean_rows, view),
+            number(metric.sd, view),
+            number(metric.quantiles.get("50"), view),
+            number(metric.baseline, view),
         ]
-        for name, one in head.metrics.items()
+        for name, metric in head.metrics.items()
         if not name.startswith("offset") or view.full
     ]
     names = ("metric", "mean", "interval", "rows", "sd", "median", "uniform")
@@ -227,10 +240,13 @@ def _metrics(head: ScanHead, view: View) -> Lines:
 
 
 def _examples(head: ScanHead, name: str, view: View) -> Lines:
-    found = [one for one in head.top if one.metric == name][: None if view.full else EXAMPLES if view.few else view.top]
-    written = number if name in head.metrics else _turn
+    examples = [example for example in head.top if example.metric == name][
+        : None if view.full else EXAMPLES if view.few else view.top
+    ]
+    write = number if name in head.metrics else _turn
     rows = [
-        [written(one.value, view), f"{one.file}:{one.line + 1}", label(one.text, ascii=view.ascii)] for one in found
+        [write(example.value, view), f"{example.file}:{example.line + 1}", label(example.text, ascii=view.ascii)]
+        for example in examples
     ]
     return table(
         [say(view, "scan.column.value"), "", say(view, "scan.column.text")],
@@ -244,22 +260,27 @@ def _examples(head: ScanHead, name: str, view: View) -> Lines:
 
 
 def _answer(document: ScanDocument, view: View) -> Lines:
-    done, total = document.done.shards
-    said = []
+    done_count, total = document.done.shards
+    answer_sentences = []
     if document.heads:
-        labelled = sum(any(one.earned for one in head.labels) for head in document.heads)
+        labelled_count = sum(any(scan_label.earned for scan_label in head.labels) for head in document.heads)
         between = sum(any(map(_between, head.labels)) for head in document.heads)
         few = _few(document, view)
         name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
-        told = say(view, "scan.open") if few else say(view, "scan.between", between)
-        said.append(say(view, name, labelled, len(document.heads), _texts(document, view), told))
-        said += [*few, *_even(document.heads, document, view)]
-        resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
+        borderline_phrase = say(view, "scan.open") if few else say(view, "scan.between", between)
+        answer_sentences.append(
+            say(view, name, labelled_count, len(document.heads), _texts(document, view), borderline_phrase)
+        )
+        answer_sentences += [*few, *_even(document.heads, document, view)]
+        resting = sum(
+            any(scan_label.earned and scan_label.name in RESTING for scan_label in head.labels)
+            for head in document.heads
+        )
         if resting:
-            said.append(say(view, "scan.answer.sink", resting))
-    if done < total:
-        said.append(say(view, "scan.unfinished", done, total))
-    return sentences(said, view)
+            answer_sentences.append(say(view, "scan.answer.sink", resting))
+    if done_count < total:
+        answer_sentences.append(say(view, "scan.unfinished", done_count, total))
+    return sentences(answer_sentences, view)
 
 
 def _between(one: ScanLabel) -> bool:
@@ -285,8 +306,12 @@ def _texts(document: ScanDocument, view: View) -> str:
 
 
 def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
-    earned = [f"{_label(one, view)} ({number(one.score, view)})" for one in head.labels if one.earned]
-    name = "scan.answer.head" if earned else "scan.answer.head.none"
+    earned_labels = [
+        f"{_label(scan_label, view)} ({number(scan_label.score, view)})"
+        for scan_label in head.labels
+        if scan_label.earned
+    ]
+    name = "scan.answer.head" if earned_labels else "scan.answer.head.none"
     comma = say(view, "scan.comma")
-    said = say(view, name, head.layer, head.head, comma.join(earned), _texts(document, view))
+    said = say(view, name, head.layer, head.head, comma.join(earned_labels), _texts(document, view))
     return sentences([said, *_few(document, view), *_even([head], document, view)], view)

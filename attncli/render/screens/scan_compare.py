@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attncli.analysis.documents.scan_compare import ScanCompareDocument
 from attncli.render.headings import remark, sentences
-from attncli.render.lines import Lines, clipped, spaced
+from attncli.render.lines import Lines, clip_lines, stack_spaced
 from attncli.render.phrases import say
 from attncli.render.safe import cells, safe
 from attncli.render.screens.scan import number
@@ -20,67 +20,69 @@ FALSE_RATE = 0.05
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     """The whole screen: the largest effects, and how many are news."""
     if view.brief:
-        return clipped(_answer(document, view), view.width, ascii=view.ascii)
-    shown = document.differences if view.full else document.differences[: view.top]
+        return clip_lines(_answer(document, view), view.width, ascii=view.ascii)
+    differences = document.differences if view.full else document.differences[: view.top]
     columns = {
-        "head": [f"L{one.layer} H{one.head}" for one in shown],
-        "metric": [one.metric for one in shown],
-        "a": [number(one.a, view) for one in shown],
-        "b": [number(one.b, view) for one in shown],
-        "difference": [number(one.difference, view) for one in shown],
-        "delta": [number(one.cliffs_delta, view) for one in shown],
-        "d": [number(one.cohens_d, view) for one in shown],
-        "q": ["-" if one.q is None else f"{one.q:.2g}" for one in shown],
+        "head": [f"L{difference.layer} H{difference.head}" for difference in differences],
+        "metric": [difference.metric for difference in differences],
+        "a": [number(difference.a, view) for difference in differences],
+        "b": [number(difference.b, view) for difference in differences],
+        "difference": [number(difference.difference, view) for difference in differences],
+        "delta": [number(difference.cliffs_delta, view) for difference in differences],
+        "d": [number(difference.cohens_d, view) for difference in differences],
+        "q": ["-" if difference.q is None else f"{difference.q:.2g}" for difference in differences],
     }
     names = {name: name if name in ("a", "b") else say(view, f"scan.column.{name}") for name in columns}
-    left_out = _left_out(names, columns, view.width)
-    kept = [name for name in columns if name not in left_out]
+    hidden_columns = _columns_left_out(names, columns, view.width)
+    columns_shown = [name for name in columns if name not in hidden_columns]
     body = table(
-        [names[name] for name in kept],
-        list(zip(*(columns[name] for name in kept), strict=True)),
+        [names[name] for name in columns_shown],
+        list(zip(*(columns[name] for name in columns_shown), strict=True)),
         view,
-        align=["left", "left", *["right"] * (len(kept) - 2)],
+        align=["left", "left", *["right"] * (len(columns_shown) - 2)],
         title=say(view, "scan.compare.title", safe(document.a.model), safe(document.b.model)),
         note=say(view, "scan.compare.note"),
     )
-    told = [remark(safe(said), view) for said in document.warnings]
-    if left_out:
+    notes = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    if hidden_columns:
         comma = say(view, "scan.comma")
-        told.append(remark(say(view, "scan.compare.narrow", comma.join(names[name] for name in left_out)), view))
-    every = len(document.differences)
-    if len(shown) < every:
-        told.append(remark(say(view, "scan.compare.more", f"{len(shown):,}", f"{every:,}", every), view))
-    return clipped(spaced((body, *told, _answer(document, view))), view.width, ascii=view.ascii)
+        notes.append(remark(say(view, "scan.compare.narrow", comma.join(names[name] for name in hidden_columns)), view))
+    total = len(document.differences)
+    if len(differences) < total:
+        notes.append(remark(say(view, "scan.compare.more", f"{len(differences):,}", f"{total:,}", total), view))
+    return clip_lines(stack_spaced((body, *notes, _answer(document, view))), view.width, ascii=view.ascii)
 
 
-def _left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
+def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
     """The columns that are left out so that the others fit; none where not even that would do."""
-    wide = {name: max(map(cells, [names[name], *some])) + GAP for name, some in columns.items()}
-    for left_out in ([], ["d"], ["a", "b", "d"]):
-        if sum(one for name, one in wide.items() if name not in left_out) - GAP <= width:
-            return left_out
-    return left_out
+    wide = {name: max(map(cells, [names[name], *column])) + GAP for name, column in columns.items()}
+    for hidden_columns in ([], ["d"], ["a", "b", "d"]):
+        if sum(column_width for name, column_width in wide.items() if name not in hidden_columns) - GAP <= width:
+            return hidden_columns
+    return hidden_columns
 
 
 def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object]]:
     """Every difference, for `--plain`."""
     yield ("layer", "head", "metric", "a", "b", "difference", "low", "high", "cohens_d", "cliffs_delta", "z", "p", "q")
-    for one in document.differences:
-        low, high = one.ci95 or (None, None)
+    for difference in document.differences:
+        low, high = difference.ci95 or (None, None)
         yield (
-            one.layer, one.head, one.metric, one.a, one.b, one.difference, low, high, one.cohens_d, one.cliffs_delta,
-            one.z, one.p, one.q,
+            difference.layer, difference.head, difference.metric, difference.a, difference.b, difference.difference, low, high, difference.cohens_d, difference.cliffs_delta,
+            difference.z, difference.p, difference.q,
         )  # fmt: skip
 
 
 def _answer(document: ScanCompareDocument, view: View) -> Lines:
-    news = sum(one.q is not None and one.q < FALSE_RATE for one in document.differences)
-    said = [say(view, "scan.compare.answer", f"{news:,}", f"{len(document.differences):,}")]
+    news = sum(difference.q is not None and difference.q < FALSE_RATE for difference in document.differences)
+    answer_sentences = [say(view, "scan.compare.answer", f"{news:,}", f"{len(document.differences):,}")]
     first = document.differences[0] if document.differences else None
-    if first is not None and not any(one.difference or one.cliffs_delta for one in document.differences):
+    if first is not None and not any(
+        difference.difference or difference.cliffs_delta for difference in document.differences
+    ):
         return remark(say(view, "scan.compare.same"), view, style="")
     if first is not None:
-        said.append(
+        answer_sentences.append(
             say(
                 view,
                 "scan.compare.largest",
@@ -91,4 +93,4 @@ def _answer(document: ScanCompareDocument, view: View) -> Lines:
                 number(first.cliffs_delta, view),
             )
         )
-    return sentences(said, view)
+    return sentences(answer_sentences, view)

@@ -24,7 +24,7 @@ UNTOLD = ("mask_says",)
 """Differences that another one says already."""
 
 
-def in_words(names: Sequence[str]) -> list[str]:
+def difference_names(names: Sequence[str]) -> list[str]:
     """The differences that a comparison names by its document's keys, each once; that there is none, where none is."""
-    found = list(dict.fromkeys(DIFFERS.get(name, name) for name in names if name not in UNTOLD))
-    return found or ["nothing that was asked for"]
+    differences = list(dict.fromkeys(DIFFERS.get(name, name) for name in names if name not in UNTOLD))
+    return differences or ["nothing that was asked for"]

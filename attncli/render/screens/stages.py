@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, spaced, stack
+from attncli.render.lines import Lines, stack, stack_spaced
 from attncli.render.matrix import as_matrix, matrix
 from attncli.render.token_names import key_names
 from attncli.render.vectors import vectors
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shown:
+class StageTable:
     """How a stage is shown. stage: its name in the document. title, note: as the texts have it. square: whether it is
     [query, key]; else a vector a row. head: whether each head has its own."""
 
@@ -34,24 +34,26 @@ class Shown:
 
 
 SHOWN = {
-    "embedding": Shown("embedding", "embeddings E", "one vector per token", head=False),
-    "positions": Shown("position", "positions P", "one vector per position", head=False),
-    "input": Shown("hidden", "input X", "X = E + P where positions are added, else X = E", head=False),
-    "W_Q": Shown("W_Q", "W_Q", "what a row x is multiplied with to give q"),
-    "W_K": Shown("W_K", "W_K", "what a row x is multiplied with to give k"),
-    "W_V": Shown("W_V", "W_V", "what a row x is multiplied with to give v"),
-    "W_O": Shown("W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False),
-    "q": Shown("q", "queries Q", "Q = X·W_Q"),
-    "k": Shown("k", "keys K", "K = X·W_K"),
-    "v": Shown("v", "values V", "V = X·W_V"),
-    "raw": Shown("raw", "similarity S", "S = Q·Kᵀ, before scaling", square=True),
-    "scaled": Shown("scaled", "scaled S", "S / √d_k, or as --scale says", square=True),
-    "capped": Shown("capped", "capped S", "c·tanh(S / c)", square=True),
-    "biased": Shown("biased", "biased S", "S plus what depends on the distance", square=True),
-    "masked": Shown("masked", "masked S", "−∞ where hidden: what enters the softmax", square=True),
-    "concat": Shown("out", "output of all heads", "concat(O₁ … O_h)·W_O, or without W_O as they stand", head=False),
-    "sum": Shown("sum", "residual X + O", "the input added to what attention gives", head=False),
-    "norm": Shown("norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False),
+    "embedding": StageTable("embedding", "embeddings E", "one vector per token", head=False),
+    "positions": StageTable("position", "positions P", "one vector per position", head=False),
+    "input": StageTable("hidden", "input X", "X = E + P where positions are added, else X = E", head=False),
+    "W_Q": StageTable("W_Q", "W_Q", "what a row x is multiplied with to give q"),
+    "W_K": StageTable("W_K", "W_K", "what a row x is multiplied with to give k"),
+    "W_V": StageTable("W_V", "W_V", "what a row x is multiplied with to give v"),
+    "W_O": StageTable("W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False),
+    "q": StageTable("q", "queries Q", "Q = X·W_Q"),
+    "k": StageTable("k", "keys K", "K = X·W_K"),
+    "v": StageTable("v", "values V", "V = X·W_V"),
+    "raw": StageTable("raw", "similarity S", "S = Q·Kᵀ, before scaling", square=True),
+    "scaled": StageTable("scaled", "scaled S", "S / √d_k, or as --scale says", square=True),
+    "capped": StageTable("capped", "capped S", "c·tanh(S / c)", square=True),
+    "biased": StageTable("biased", "biased S", "S plus what depends on the distance", square=True),
+    "masked": StageTable("masked", "masked S", "−∞ where hidden: what enters the softmax", square=True),
+    "concat": StageTable(
+        "out", "output of all heads", "concat(O₁ … O_h)·W_O, or without W_O as they stand", head=False
+    ),
+    "sum": StageTable("sum", "residual X + O", "the input added to what attention gives", head=False),
+    "norm": StageTable("norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False),
 }
 """The parts that `--show` may name beyond those that are always there, in the order of the computation."""
 PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
@@ -71,27 +73,27 @@ WHY = {
 
 def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     """The table of a stage, of the first head unless the view is full; why there is none where there is none."""
-    shown = SHOWN[part]
+    stage_table = SHOWN[part]
     if document.pieces is not UNSET:
         return remark(f"words have no {part}: only weights are merged", view)
     layers = document.layers if view.full else document.layers[:1]
     blocks = []
     for layer in layers:
-        held: Sequence[RunHead | None] = layer.heads if shown.head else [None]
-        for head in held if view.full else held[:1]:
+        heads: Sequence[RunHead | None] = layer.heads if stage_table.head else [None]
+        for head in heads if view.full else heads[:1]:
             place = f"layer {layer.layer}" + ("" if head is None else f" head {head.head}")
-            kept = layer if head is None else head
-            stages = (kept.projections if part in PROJECTIONS else kept.stages) or {}
-            values = stages.get(shown.stage)
+            stage_holder = layer if head is None else head
+            stages = (stage_holder.projections if part in PROJECTIONS else stage_holder.stages) or {}
+            values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
-                blocks.append(projection_table(shown.title, values, f"{place} · {shown.note}", view))
+                blocks.append(projection_table(stage_table.title, values, f"{place} · {stage_table.note}", view))
             elif values is not None and not _idle(part, stages):
-                blocks.append(_table(shown, values, f"{place} · {shown.note}", document, view))
+                blocks.append(_table(stage_table, values, f"{place} · {stage_table.note}", document, view))
     if not blocks and not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
         return stack((remark(WHY.get(part, f"this run has no {part}"), view),))
-    return spaced(blocks)
+    return stack_spaced(blocks)
 
 
 def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
@@ -108,11 +110,11 @@ def projection_table(name: str, values: Numbers, note: str, view: View) -> Lines
     return vectors(values, (), view, title=name, note=note)
 
 
-def _table(shown: Shown, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
+def _table(stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
-    rows = texts if numbers is None else [texts[at] for at in numbers]
-    if shown.square:
+    rows = texts if numbers is None else [texts[index] for index in numbers]
+    if stage_table.square:
         names = key_names(texts, values)
-        return matrix(values, rows, names, view, signed=True, title=shown.title, note=note, row_numbers=numbers)
-    return vectors(values, rows, view, title=shown.title, note=note, row_numbers=numbers)
+        return matrix(values, rows, names, view, signed=True, title=stage_table.title, note=note, row_numbers=numbers)
+    return vectors(values, rows, view, title=stage_table.title, note=note, row_numbers=numbers)

@@ -38,18 +38,18 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
     rows: list[Line] = []
     names: list[Piece] = []
     shapes: list[Piece] = []
-    used = 0
-    for at, (name, shape) in enumerate(
-        (spell(one, ascii=view.ascii), spell(two, ascii=view.ascii)) for one, two in steps
+    row_width = 0
+    for index, (name, shape) in enumerate(
+        (spell(name_text, ascii=view.ascii), spell(shape_text, ascii=view.ascii)) for name_text, shape_text in steps
     ):
         room = max(cells(name), cells(shape))
-        before = arrow if at else ""
-        if used and used + cells(before) + room > view.width:
+        before = arrow if index else ""
+        if row_width and row_width + cells(before) + room > view.width:
             rows += [tuple(names), tuple(shapes)]
-            names, shapes, used = [], [], 0
+            names, shapes, row_width = [], [], 0
         names += [(before, FAINT), (pad(name, room), "bold")]
         shapes += [(" " * cells(before), ""), (pad(shape, room), FAINT)]
-        used += cells(before) + room
+        row_width += cells(before) + room
     return Lines((*rows, tuple(names), tuple(shapes)))
 
 

@@ -16,7 +16,7 @@ TAUGHT = {
 """By each name, the parts that it means, of which a screen has one."""
 
 
-def part_named(name: str, parts: tuple[str, ...]) -> str:
+def part_of_name(name: str, parts: tuple[str, ...]) -> str:
     """The part of a screen that a name means; the name itself where it means none of them."""
     if name in parts:
         return name

@@ -9,15 +9,15 @@ from msgspec import UNSET
 from attncli.analysis.documents.tensors import CapturedHead, CapturedLink, TensorsDocument
 from attncli.analysis.metrics import DEFAULT
 from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, own, remark
-from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.headings import FAINT, localize, remark
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.render.links import links
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import tensors_answer
-from attncli.render.screens.header import counted, facts, in_queries, warning
+from attncli.render.screens.header import count_phrase, facts, query_count_phrase, warning
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -31,7 +31,7 @@ def tensors_screen(document: TensorsDocument, view: View) -> Lines:
     """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
     parts = ("answer",) if view.brief else PARTS
     blocks = [_part(part, document, view) for part in parts if view.show is None or part in view.show]
-    return finished(spaced(blocks), view)
+    return fit_to_view(stack_spaced(blocks), view)
 
 
 def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
@@ -40,10 +40,10 @@ def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
         yield ("batch", "head", "metric", "value", "rows", "uniform")
         for entry in document.batch:
             for head in entry.heads:
-                for name, found in (head.metrics or {}).items():
+                for name, metric in (head.metrics or {}).items():
                     uniform = (head.baseline or {}).get(name)
                     place = (",".join(map(str, entry.index)), head.head, name)
-                    yield (*place, found.value, found.rows, None if uniform is None else uniform.value)
+                    yield (*place, metric.value, metric.rows, None if uniform is None else uniform.value)
         return
     yield ("batch", "head", "query", "key", "score", "weight")
     for entry in document.batch:
@@ -81,16 +81,18 @@ def _part(part: str, document: TensorsDocument, view: View) -> Lines:
         case _ if _is_long(document):
             return Lines()  # by blocks of rows there are no matrices
         case _:
-            shown = [
+            heads_shown = [
                 (entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET
             ]
-            tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
-            left = (
-                f"{len(shown) - 1} more not shown; --head H chooses, --full shows all"
-                if part == "weights" and len(shown) > len(tables)
+            tables = [
+                _table(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])
+            ]
+            more = (
+                f"{len(heads_shown) - 1} more not shown; --head H chooses, --full shows all"
+                if part == "weights" and len(heads_shown) > len(tables)
                 else ""
             )
-            return stack((spaced(tables), remark(left, view)))
+            return stack((stack_spaced(tables), remark(more, view)))
 
 
 def _is_long(document: TensorsDocument) -> bool:
@@ -100,20 +102,22 @@ def _is_long(document: TensorsDocument) -> bool:
 
 def _metrics(document: TensorsDocument, view: View) -> Lines:
     """A row of metrics for every head, the usual ones unless the view is full."""
-    every = [(entry.index, head, head.metrics) for entry in document.batch for head in entry.heads if head.metrics]
-    if not every:
+    captured_heads = [
+        (entry.index, head, head.metrics) for entry in document.batch for head in entry.heads if head.metrics
+    ]
+    if not captured_heads:
         return Lines()
-    names = [name for name in every[0][2] if view.full or name in DEFAULT]
-    batched = any(index for index, _, _ in every)
+    names = [name for name in captured_heads[0][2] if view.full or name in DEFAULT]
+    has_batch = any(index for index, _, _ in captured_heads)
     rows = [
         [
             ",".join(map(str, index)),
             str(head.head),
-            *("-" if (found := metrics.get(name)) is None else _number(found.value, view) for name in names),
+            *("-" if (metric := metrics.get(name)) is None else _number(metric.value, view) for name in names),
         ]
-        for index, head, metrics in every
+        for index, head, metrics in captured_heads
     ]
-    start = 0 if batched else 1
+    start = 0 if has_batch else 1
     columns = ["batch", "head", *names][start:]
     align = ["left", "right"][start:] + ["right"] * len(names)
     note = "means over the rows" + ("" if view.full else "; --full shows all")
@@ -126,21 +130,25 @@ def _number(value: float | None, view: View) -> str:
 
 def _header(document: TensorsDocument, view: View) -> Lines:
     model, attention = document.model, document.attention
-    ran = [in_queries(document.queries), counted(document.keys, "key"), counted(model.heads, "head")]
-    ran += [counted(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
-    ran += [f"mask {safe(attention.mask, ascii=view.ascii)}"]
-    ran += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
-    computed = f"{attention.backend} {attention.dtype}"
-    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", f"scale {brief(attention.scale)}", computed]
+    run_facts = [
+        query_count_phrase(document.queries),
+        count_phrase(document.keys, "key"),
+        count_phrase(model.heads, "head"),
+    ]
+    run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    run_facts += [f"mask {safe(attention.mask, ascii=view.ascii)}"]
+    run_facts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    backend_text = f"{attention.backend} {attention.dtype}"
+    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", f"scale {brief(attention.scale)}", backend_text]
     title = cut(
-        own("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
+        localize("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
     )
     return stack(
         (
             line((title, "bold")),
-            facts(ran, view),
+            facts(run_facts, view),
             facts(sizes, view, style=FAINT),
-            *(warning(said, view) for said in document.warnings),
+            *(warning(warning_text, view) for warning_text in document.warnings),
         )
     )
 
@@ -152,8 +160,8 @@ def _place(link: CapturedLink) -> str:
 def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
     place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head.head}"
     assert head.weights is not UNSET, "only heads with weights have tables"
-    rows = [f"q{at}" for at in range(len(head.weights))]
-    columns = [f"k{at}" for at in range(len(head.weights[0]))]
+    rows = [f"q{number}" for number in range(len(head.weights))]
+    columns = [f"k{number}" for number in range(len(head.weights[0]))]
     if part == "output":
         assert head.output is not UNSET, "heads with weights have outputs"
         return vectors(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attncli.render.headings import own, remark, sentences
+from attncli.render.headings import localize, remark, sentences
 from attncli.render.lines import Lines, stack
-from attncli.render.numbers import brief, fixed, percent
+from attncli.render.numbers import brief, format_fixed, percent
 from attncli.render.phrases import say
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.token_names import quoted_token
 from attncli.render.view import View
 
@@ -32,15 +32,15 @@ TIMES = 1e6
 
 def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """What the largest score gets, and how many times the next one's weight that is."""
-    first, *others = sorted(document.weights, reverse=True)
-    if not others:
+    first, *other_weights = sorted(document.weights, reverse=True)
+    if not other_weights:
         return sentences([say(view, "numbers.alone")], view)
-    if first - others[-1] <= SAME:
-        return sentences([say(view, "numbers.even", fixed(first, view.precision))], view)
+    if first - other_weights[-1] <= SAME:
+        return sentences([say(view, "numbers.even", format_fixed(first, view.precision))], view)
     highest, share = brief(document.highest), percent(first)
-    if others[0] * TIMES <= first:
+    if other_weights[0] * TIMES <= first:
         return sentences([say(view, "numbers.answer", highest, share)], view)
-    return sentences([say(view, "numbers.answer.times", highest, share, f"{first / others[0]:.3g}")], view)
+    return sentences([say(view, "numbers.answer.times", highest, share, f"{first / other_weights[0]:.3g}")], view)
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
@@ -48,18 +48,23 @@ def scaling_answer(document: ScalingTopic, view: View) -> Lines:
     plain, scaled = document.softmax[:2]
     if plain.gradient >= scaled.gradient:
         return sentences([say(view, "scaling.small")], view)
-    told = [fixed(value, 2) for value in (plain.largest, plain.gradient, scaled.largest, scaled.gradient)]
-    return sentences([say(view, "scaling.answer", *told)], view)
+    values = [format_fixed(value, 2) for value in (plain.largest, plain.gradient, scaled.largest, scaled.gradient)]
+    return sentences([say(view, "scaling.answer", *values)], view)
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
     """The sentence, tinted by what each word's weights sum to where the softmax runs over all of them; the least and
     the most."""
     sums = [float(value) for value in document.row_sums]
-    said = say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision))
+    sums_sentence = say(
+        view, "matrix.said", format_fixed(min(sums), view.precision), format_fixed(max(sums), view.precision)
+    )
     shares = np.divide(sums, max(sums, default=0.0) or 1.0)
     return stack(
-        (shaded(document.text, document.tokens, shares, view, query=None, tint="matrix.tint"), sentences([said], view))
+        (
+            shaded_sentence(document.text, document.tokens, shares, view, query=None, tint="matrix.tint"),
+            sentences([sums_sentence], view),
+        )
     )
 
 
@@ -68,30 +73,34 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
     order is seen: what holds of every way of telling places, or of the one that ran."""
     rows = [row for row in document.rows if row.order == document.order]
     plain = next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
-    told = []
+    answer_sentences = []
     if plain is not None and plain.equal:
-        told.append(say(view, "order.said", _size(plain.max_difference)))
-        seen = [row for row in rows if not row.equal]
-        if seen:
-            names = [way_name(row) for row in seen]
-            sizes = [row.max_difference for row in seen]
-            listed = say(view, "list.comma").join(names)
-            told.append(say(view, "order.broken", listed, _size(min(sizes)), _size(max(sizes))))
+        answer_sentences.append(say(view, "order.said", _size(plain.max_difference)))
+        changed_rows = [row for row in rows if not row.equal]
+        if changed_rows:
+            names = [way_name(row) for row in changed_rows]
+            sizes = [row.max_difference for row in changed_rows]
+            row_names = say(view, "list.comma").join(names)
+            answer_sentences.append(say(view, "order.broken", row_names, _size(min(sizes)), _size(max(sizes))))
         if any(row.order != document.order and not row.equal for row in document.rows):
-            told.append(say(view, "order.alibi"))
-    shown = plain or document.rows[0]
-    if not told:
-        known = [at for at in range(len(shown.per_token)) if not document.tokens[at].unknown] or [shown.token]
-        moved = max(known, key=lambda at: shown.per_token[at])
-        word, size = quoted_token(document.tokens, moved, view), _size(float(shown.per_token[moved]))
-        told.append(say(view, "order.unseen") if shown.equal else say(view, "order.seen", word, size))
-    way = (convention(shown.position, view), convention(shown.mask, view))
-    if shown.equal:  # nothing moves, so nothing is tinted
+            answer_sentences.append(say(view, "order.alibi"))
+    main_row = plain or document.rows[0]
+    if not answer_sentences:
+        known_indices = [index for index in range(len(main_row.per_token)) if not document.tokens[index].unknown] or [
+            main_row.token
+        ]
+        most_moved = max(known_indices, key=lambda index: main_row.per_token[index])
+        word, size = quoted_token(document.tokens, most_moved, view), _size(float(main_row.per_token[most_moved]))
+        answer_sentences.append(say(view, "order.unseen") if main_row.equal else say(view, "order.seen", word, size))
+    way = (convention(main_row.position, view), convention(main_row.mask, view))
+    if main_row.equal:  # nothing moves, so nothing is tinted
         shares, tint = None, remark(say(view, "order.untinted", *way), view)
     else:
-        shares, tint = np.divide(shown.per_token, shown.max_difference), Lines()
-    tinted = shaded(document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way)
-    return stack((tinted, tint, sentences(told, view)))
+        shares, tint = np.divide(main_row.per_token, main_row.max_difference), Lines()
+    tinted_sentence = shaded_sentence(
+        document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way
+    )
+    return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
 
 
 def way_name(row: OrderRow) -> str:
@@ -112,8 +121,8 @@ def _size(difference: float) -> str:
 def metric_answer(document: MetricTopic, view: View) -> Lines:
     """The example's value beside that of even attention, and what a high value means."""
     example = document.example
-    told = []
+    answer_sentences = []
     if example.value is not None and example.uniform is not None:
-        values = (fixed(example.value, view.precision), fixed(example.uniform, view.precision))
-        told.append(say(view, "metric.answer", document.name, *values))
-    return sentences([*told, say(view, "metric.high", own(document.says, view))], view)
+        values = (format_fixed(example.value, view.precision), format_fixed(example.uniform, view.precision))
+        answer_sentences.append(say(view, "metric.answer", document.name, *values))
+    return sentences([*answer_sentences, say(view, "metric.high", localize(document.says, view))], view)

@@ -7,11 +7,11 @@ from math import isfinite
 
 from attncli.analysis.documents.verify import Float32Distance, LayerDifference, VerifyDocument
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.render.numbers import brief
 from attncli.render.phrases import say, say_each
 from attncli.render.safe import cut, safe
-from attncli.render.screens.header import counted, fact
+from attncli.render.screens.header import count_phrase, fact
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -26,7 +26,7 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
             line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
             fact(
                 "compared",
-                ["transformers, eager", f"attn on {document.backend}", counted(document.tokens, "token")],
+                ["transformers, eager", f"attn on {document.backend}", count_phrase(document.tokens, "token")],
                 view,
             ),
             fact("text", [safe(document.text, ascii=view.ascii)], view),
@@ -37,11 +37,11 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
     names = say_each(view, "verify.column", *COLUMNS)
     body = table(names, rows, view, align=align, title=say(view, "verify.title"))
     verdict = say(view, "verify.equal" if document.passed else "verify.unequal")
-    told = [say(view, "verify.float64", f"{wide.worst:.1e}", f"{wide.limit:.0e}"), _single(single, view)]
+    notes = [say(view, "verify.float64", f"{wide.worst:.1e}", f"{wide.limit:.0e}"), _single(single, view)]
     end = stack(
-        (line((verdict, "bold green" if document.passed else "bold red")), *(remark(said, view) for said in told))
+        (line((verdict, "bold green" if document.passed else "bold red")), *(remark(note, view) for note in notes))
     )
-    return finished(end if view.brief else spaced((top, body, end)), view)
+    return fit_to_view(end if view.brief else stack_spaced((top, body, end)), view)
 
 
 def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
@@ -53,14 +53,14 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
                 yield (layer.side, layer.layer, kind, head, difference, layer.hidden, layer.relative)
 
 
-def _single(found: Float32Distance, view: View) -> str:
+def _single(distance: Float32Distance, view: View) -> str:
     """What float32 gave; a distance is null, or no number, where numbers left its range."""
-    ours, theirs, ratio = (getattr(found, name) for name in ("ours", "theirs", "ratio"))
-    if any(one is None or not isfinite(one) for one in (ours, theirs)):
+    run_distance, reference_distance, ratio = (getattr(distance, name) for name in ("ours", "theirs", "ratio"))
+    if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
         return say(view, "verify.float32.large")
-    unbounded = ratio is None or not isfinite(ratio)
-    times = say(view, "verify.float32.unbounded") if unbounded else brief(round(ratio, 3))
-    return say(view, "verify.float32", f"{ours:.1e}", times, f"{theirs:.1e}", brief(found.limit))
+    is_unbounded = ratio is None or not isfinite(ratio)
+    times = say(view, "verify.float32.unbounded") if is_unbounded else brief(round(ratio, 3))
+    return say(view, "verify.float32", f"{run_distance:.1e}", times, f"{reference_distance:.1e}", brief(distance.limit))
 
 
 def _numbers(layer: LayerDifference) -> list[str]:

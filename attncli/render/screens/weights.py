@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.render.headings import own, remark
-from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.headings import localize, remark
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
 from attncli.render.screens.conclusion import weights_answer
-from attncli.render.screens.header import counted, fact, warning
+from attncli.render.screens.header import count_phrase, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -27,7 +27,7 @@ COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
 def weights_screen(document: WeightsDocument, view: View) -> Lines:
     """Layout, sizes and digest, then one row per tensor with its role and statistics."""
     if view.brief:
-        return finished(weights_answer(document, view), view)
+        return fit_to_view(weights_answer(document, view), view)
     title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
     top = stack(
         (
@@ -36,18 +36,18 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
             *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
             *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
             *([fact("digest", [document.digest], view)] if document.digest else []),
-            *([fact("metadata", _metadata(document.metadata, view), view, ours=False)] if document.metadata else []),
-            *(warning(said, view) for said in document.warnings),
+            *([fact("metadata", _metadata(document.metadata, view), view, is_ours=False)] if document.metadata else []),
+            *(warning(warning_text, view) for warning_text in document.warnings),
         )
     )
-    every = document.tensors
-    shown = every if view.full else every[:TENSORS]
-    rows = [_row(tensor, view) for tensor in shown]
+    tensors = document.tensors
+    tensors_shown = tensors if view.full else tensors[:TENSORS]
+    rows = [_row(tensor, view) for tensor in tensors_shown]
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
-    body = table(list(COLUMNS), rows, view, align=align, title=counted(len(every), "tensor"), faint=(1, 2))
-    if len(shown) < len(every):
-        body = stack((body, remark(f"{len(every) - len(shown):,} more (--plain, --json)", view)))
-    return finished(spaced((top, body, weights_answer(document, view))), view)
+    body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
+    if len(tensors_shown) < len(tensors):
+        body = stack((body, remark(f"{len(tensors) - len(tensors_shown):,} more (--plain, --json)", view)))
+    return fit_to_view(stack_spaced((top, body, weights_answer(document, view))), view)
 
 
 def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
@@ -65,7 +65,7 @@ def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
 def _row(tensor: TensorRow, view: View) -> list[str]:
     shape = " × ".join(map(str, tensor.shape)) or "one number"
     statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
-    return [tensor.name, own(_role(tensor.role), view), tensor.dtype, shape, *statistics]
+    return [tensor.name, localize(_role(tensor.role), view), tensor.dtype, shape, *statistics]
 
 
 def _role(role: str | None) -> str:
@@ -77,18 +77,18 @@ def _role(role: str | None) -> str:
 
 
 def _sizes(sizes: AttentionSizes) -> list[str]:
-    parts = [f"d_model {sizes.d_model}", counted(sizes.heads, "head")]
-    parts += [counted(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
+    parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
+    parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
     has = {"bias": "biases", "output_projection": "output projection", "layer_norm": "layer norm"}
     return parts + [words for name, words in has.items() if getattr(sizes, name)]
 
 
 def _embedding(embedding: EmbeddingRows) -> list[str]:
-    return [f"{counted(embedding.rows, 'vector')}, by token {embedding.by}"]
+    return [f"{count_phrase(embedding.rows, 'vector')}, by token {embedding.by}"]
 
 
 def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
-    shown = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
-    said = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in shown]
-    return said + ([f"{len(metadata) - len(shown)} more (--json)"] if len(shown) < len(metadata) else [])
+    entries = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
+    texts = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in entries]
+    return texts + ([f"{len(metadata) - len(entries)} more (--json)"] if len(entries) < len(metadata) else [])

@@ -11,12 +11,12 @@ from msgspec import UNSET
 from attncli.analysis.documents.derivation import SoftmaxRow
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark, sentences
-from attncli.render.lines import Lines, spaced, stack
+from attncli.render.lines import Lines, stack, stack_spaced
 from attncli.render.numbers import brief, percent
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import shaded
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
 from attncli.render.sum_table import vector_sum
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
@@ -44,21 +44,23 @@ def first_entry(step: Projections, name: str, view: View) -> Lines:
         return Lines()
     x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
     products = x * weights
-    shown = sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()) if not view.full else range(len(x))
-    rest = float(products.sum() - products[list(shown)].sum())
+    largest_indices = (
+        sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()) if not view.full else range(len(x))
+    )
+    rest = float(products.sum() - products[list(largest_indices)].sum())
     bias = None if step.bias is UNSET else step.bias
     total = float(products.sum() + (bias or 0.0))
     terms = (
-        [float(products[at]) for at in shown]
-        + ([rest] if len(shown) < len(x) else [])
+        [float(products[index]) for index in largest_indices]
+        + ([rest] if len(largest_indices) < len(x) else [])
         + ([bias] if bias is not None else [])
     )
     digits = adding_digits([(terms, total)], view.precision)
     write = f"{{:.{view.precision}f}}".format
     exact = f"{{:.{digits}f}}".format
-    rows = [[str(at), write(x[at]), write(weights[at]), exact(products[at])] for at in shown]
-    if len(shown) < len(x):
-        rows.append([say(view, "others", len(x) - len(shown)), "", "", exact(rest)])
+    rows = [[str(index), write(x[index]), write(weights[index]), exact(products[index])] for index in largest_indices]
+    if len(largest_indices) < len(x):
+        rows.append([say(view, "others", len(x) - len(largest_indices)), "", "", exact(rest)])
     if bias is not None:
         rows.append([say(view, "worked.bias"), "", "", exact(bias)])
     ends = " " * (digits - view.precision)
@@ -84,14 +86,14 @@ def first_sum(step: Projections, name: str, view: View) -> Lines:
     def factor(value: float) -> str:
         return f"({write(value)})" if value < 0 else write(value)
 
-    terms = [f"{factor(x[at])}·{factor(weights[at])}" for at in range(min(len(x), PRODUCTS))]
+    terms = [f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))]
     terms += [say(view, "worked.others", len(x) - PRODUCTS)] if len(x) > PRODUCTS else []
     terms += [factor(bias)] if step.bias is not UNSET else []
-    told = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
-    return remark(spell(say(view, "worked.line", name, told), ascii=view.ascii), view)
+    sum_text = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
+    return remark(spell(say(view, "worked.line", name, sum_text), ascii=view.ascii), view)
 
 
-def one_score(step: Scores, name: str, at: int, raw: float, root: str, view: View) -> Lines:
+def score_of_key(step: Scores, name: str, index: int, raw: float, root: str, view: View) -> Lines:
     """The score of one key in a line: q·k scaled, capped, and with what its position adds. root: of what it is divided
     by the square root, if it is."""
 
@@ -101,29 +103,31 @@ def one_score(step: Scores, name: str, at: int, raw: float, root: str, view: Vie
     value = raw
     parts = [write(value)]
     if step.scale != 1:
-        parts.append(f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[at])}")
-        value = float(step.scaled[at])
+        parts.append(
+            f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[index])}"
+        )
+        value = float(step.scaled[index])
     if step.capped is not None:
         cap = brief(step.softcap or 0.0)
-        parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[at])}")
-        value = float(step.capped[at])
+        parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[index])}")
+        value = float(step.capped[index])
     if step.bias is not None:
-        added = f"{write(value)} + {write(step.bias[at])} = {write(value + float(step.bias[at]))}"
-        parts.append(added.replace("+ -", "− "))
-    worked = say(view, "scaled.worked", name, say(view, "multihead.and").join(parts))
-    return remark(spell(worked, ascii=view.ascii), view)
+        bias_sum = f"{write(value)} + {write(step.bias[index])} = {write(value + float(step.bias[index]))}"
+        parts.append(bias_sum.replace("+ -", "− "))
+    score_text = say(view, "scaled.worked", name, say(view, "multihead.and").join(parts))
+    return remark(spell(score_text, ascii=view.ascii), view)
 
 
-def hidden_keys(step: Scores, asked: str, name: Callable[[int], str], view: View) -> Lines:
+def hidden_keys(step: Scores, query_text: str, name: Callable[[int], str], view: View) -> Lines:
     """Which keys the mask hides from the query, the first by name; or that it hides none."""
-    hidden = [at for at, seen in enumerate(step.visible) if not seen]
+    hidden = [index for index, is_visible in enumerate(step.visible) if not is_visible]
     if not hidden:
-        return remark(say(view, "masked.none", asked, len(step.visible)), view, style="")
+        return remark(say(view, "masked.none", query_text, len(step.visible)), view, style="")
     most = len(hidden) if view.full else MENTIONED
-    names = say(view, "list.comma").join(name(at) for at in hidden[:most])
+    names = say(view, "list.comma").join(name(index) for index in hidden[:most])
     more = say(view, "masked.more", len(hidden) - most) if len(hidden) > most else ""
-    told = say(view, "masked.hidden", asked, len(hidden), len(step.visible), f"{names}{more}")
-    return remark(spell(told, ascii=view.ascii), view, style="")
+    hidden_sentence = say(view, "masked.hidden", query_text, len(hidden), len(step.visible), f"{names}{more}")
+    return remark(spell(hidden_sentence, ascii=view.ascii), view, style="")
 
 
 def residual(document: AttentionTopic, view: View) -> Lines:
@@ -134,19 +138,28 @@ def residual(document: AttentionTopic, view: View) -> Lines:
         return Lines()
     mixed = Lines()
     if after.heads is not UNSET:
-        terms = [(say(view, "multihead.share", at), share) for at, share in enumerate(after.heads)]
+        terms = [(say(view, "multihead.share", index), share) for index, share in enumerate(after.heads)]
         terms += [("b_O", after.bias)] if after.bias is not UNSET else []
         title, note = say(view, "after.heads"), say(view, "after.heads.note")
         mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
     rows = [("x", after.x), ("out", after.out), ("sum", after.sum), ("norm", after.norm)]
-    held = [(say(view, f"after.{name}"), values) for name, values in rows if values is not UNSET]
-    if len(held) < 3:  # neither residual nor norm
+    vectors_by_name = [(say(view, f"after.{name}"), values) for name, values in rows if values is not UNSET]
+    if len(vectors_by_name) < 3:  # neither residual nor norm
         return mixed
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     title = say(view, "after", query)
     note = say(view, "after.note.norm" if after.norm is not UNSET else "after.note")
-    return spaced(
-        (mixed, vectors([values for _, values in held], [name for name, _ in held], view, title=title, note=note))
+    return stack_spaced(
+        (
+            mixed,
+            vectors(
+                [values for _, values in vectors_by_name],
+                [name for name, _ in vectors_by_name],
+                view,
+                title=title,
+                note=note,
+            ),
+        )
     )
 
 
@@ -155,10 +168,10 @@ def explain_answer(document: AttentionTopic, view: View) -> Lines:
     tokens, query = document.tokens, document.query
     softmax = document.step(SoftmaxRow)
     weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
-    shown = shaded(document.text, tokens, weights, view, query=query, tint="answer.tint.row")
+    tinted_sentence = shaded_sentence(document.text, tokens, weights, view, query=query, tint="answer.tint.row")
     best = int(np.argmax(weights))
-    asked, sought = (quoted_token(tokens, at, view, beside=(query, best)) for at in (query, best))
-    said = say(view, "answer.blind", asked)
+    query_text, sought = (quoted_token(tokens, at, view, beside=(query, best)) for at in (query, best))
+    link_sentence = say(view, "answer.blind", query_text)
     if weights[best] > 0:
-        said = say(view, "answer.looks.one", asked, sought, percent(weights[best]))
-    return stack((shown, sentences((said, not_learned(document.model, view)), view)))
+        link_sentence = say(view, "answer.looks.one", query_text, sought, percent(weights[best]))
+    return stack((tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view)))

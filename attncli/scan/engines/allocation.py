@@ -23,7 +23,7 @@ SPARE = 64 * 2**20
 """Bytes that a worker may hold beyond what it needs before they are given back. Trimming takes milliseconds."""
 
 
-class Level:
+class MemoryTrimmer:
     """Gives back what is free between arrays that live on, each time the process has grown by `SPARE` since."""
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class Level:
 
     def keep(self) -> None:
         """To be called often; nothing where the system does not tell what a process holds."""
-        held = _resident()
-        if held > self._least + SPARE:
+        resident = _resident()
+        if resident > self._least + SPARE:
             _trim()
             self._least = _resident()
         else:
-            self._least = min(self._least, held)
+            self._least = min(self._least, resident)
 
 
 def _resident() -> int:

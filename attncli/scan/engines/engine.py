@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from attncli.scan.plan import Plan
+from attncli.scan.plan import ScanPlan
 
 TRIES = 3
 """Times that a shard may end its worker before it is given up."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class ShardOutcome:
     """What became of a shard. reason: "" where it is done, else why it failed. texts, tokens: of it."""
 
     shard: int
@@ -28,7 +28,7 @@ class Job:
     """A scan as engines see it. folder: of the scan. model: what the workers load: a name or folder. part: told in
     temporary files' names. progress: told texts as they are done, by any worker; None for nobody."""
 
-    plan: Plan
+    plan: ScanPlan
     folder: Path
     model: str
     part: str
@@ -38,5 +38,5 @@ class Job:
 class Engine(Protocol):
     """Where shards are computed. Each shard's files are in the folder when it has ended well."""
 
-    def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+    def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         """Compute the shards and yield each once, in any order. Closing the iterator ends all work at once."""

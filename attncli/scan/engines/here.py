@@ -16,11 +16,11 @@ from typing import IO, Any
 
 from attncli.errors import AttnError
 from attncli.scan.engines.allocation import ALLOCATION
-from attncli.scan.engines.engine import TRIES, Ended, Job
+from attncli.scan.engines.engine import TRIES, Job, ShardOutcome
 from attncli.scan.engines.process import STOP
 from attncli.scan.shard_files import sweep
 
-TOLD = 400
+LAST_WORDS = 400
 """Characters of a dead worker's last words."""
 
 
@@ -33,52 +33,52 @@ class _Process:
         self.buffer = b""
 
 
-class Here:
+class LocalWorkers:
     """Runs `workers` processes, one thread each."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
-    def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+    def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         """Compute the shards. A shard whose worker dies is computed again, `TRIES` times in all."""
         sweep(job.folder, job.part)
         waiting, deaths = list(shards)[::-1], Counter[int]()
-        chosen = selectors.DefaultSelector()
+        selector = selectors.DefaultSelector()
         running: list[_Process] = []
         try:
-            while waiting or any(one.shard is not None for one in running):
+            while waiting or any(worker.shard is not None for worker in running):
                 while waiting and len(running) < min(self.workers, len(waiting) + len(running)):
-                    one = self._start(job)
-                    running.append(one)
-                    assert one.process.stdout is not None
-                    chosen.register(one.process.stdout, selectors.EVENT_READ, one)
-                for one in running:
-                    if one.shard is None and waiting:
-                        self._give(one, waiting.pop())
-                for key, _ in chosen.select(timeout=1.0):
-                    one = key.data
+                    worker = self._start(job)
+                    running.append(worker)
+                    assert worker.process.stdout is not None
+                    selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+                for worker in running:
+                    if worker.shard is None and waiting:
+                        self._give(worker, waiting.pop())
+                for key, _ in selector.select(timeout=1.0):
+                    worker = key.data
                     data = os.read(key.fd, 1 << 16)
                     if data:
-                        yield from self._heard(job, one, data)
+                        yield from self._read_answers(job, worker, data)
                         continue
-                    chosen.unregister(key.fileobj)
-                    running.remove(one)
-                    ended = self._died(one, deaths)
-                    if one.shard is not None and ended is None:
-                        waiting.append(one.shard)
-                    if ended is not None:
-                        yield ended
-            for one in running:
-                self._say(one, STOP)
-            for one in running:
-                one.process.wait()
+                    selector.unregister(key.fileobj)
+                    running.remove(worker)
+                    outcome = self._report_death(worker, deaths)
+                    if worker.shard is not None and outcome is None:
+                        waiting.append(worker.shard)
+                    if outcome is not None:
+                        yield outcome
+            for worker in running:
+                self._say(worker, STOP)
+            for worker in running:
+                worker.process.wait()
         finally:
-            for one in running:
+            for worker in running:
                 with contextlib.suppress(OSError):
-                    one.process.kill()
-                one.process.wait()
-                one.errors.close()
-            chosen.close()
+                    worker.process.kill()
+                worker.process.wait()
+                worker.errors.close()
+            selector.close()
             sweep(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
@@ -94,41 +94,43 @@ class Here:
         self._say(one, json.dumps(job.plan.places))
         return one
 
-    def _give(self, one: _Process, shard: int) -> None:
-        one.shard = shard
-        self._say(one, str(shard))
+    def _give(self, worker: _Process, shard: int) -> None:
+        worker.shard = shard
+        self._say(worker, str(shard))
 
-    def _say(self, one: _Process, word: str) -> None:
-        assert one.process.stdin is not None
+    def _say(self, worker: _Process, word: str) -> None:
+        assert worker.process.stdin is not None
         with contextlib.suppress(OSError):  # it has died, which its other pipe tells
-            one.process.stdin.write(f"{word}\n".encode())
-            one.process.stdin.flush()
+            worker.process.stdin.write(f"{word}\n".encode())
+            worker.process.stdin.flush()
 
-    def _heard(self, job: Job, one: _Process, data: bytes) -> Iterator[Ended]:
-        *lines, one.buffer = (one.buffer + data).split(b"\n")
+    def _read_answers(self, job: Job, worker: _Process, data: bytes) -> Iterator[ShardOutcome]:
+        *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
-            said: dict[str, Any] = json.loads(line)
-            if "done" in said:
+            answer: dict[str, Any] = json.loads(line)
+            if "done" in answer:
                 if job.progress is not None:
-                    job.progress(said["done"])
+                    job.progress(answer["done"])
                 continue
-            one.shard = None
-            yield Ended(said["shard"], said.get("failed", ""), said.get("texts", 0), said.get("tokens", 0))
+            worker.shard = None
+            yield ShardOutcome(
+                answer["shard"], answer.get("failed", ""), answer.get("texts", 0), answer.get("tokens", 0)
+            )
 
-    def _died(self, one: _Process, deaths: Counter[int]) -> Ended | None:
+    def _report_death(self, worker: _Process, deaths: Counter[int]) -> ShardOutcome | None:
         """What is said of a dead worker's shard: nothing as long as it may be tried again."""
-        status = one.process.wait()
-        with one.errors as errors:
+        status = worker.process.wait()
+        with worker.errors as errors:
             errors.seek(0)
             words = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
-        if one.shard is None:
+        if worker.shard is None:
             return None
-        deaths[one.shard] += 1
-        if deaths[one.shard] < TRIES:
+        deaths[worker.shard] += 1
+        if deaths[worker.shard] < TRIES:
             return None
-        how = f"signal {-status}" if status < 0 else f"exit {status}"
-        last = f": {words[0][:TOLD]}" if words else ""
-        return Ended(one.shard, f"its worker died {TRIES} times ({how}{last})")
+        cause = f"signal {-status}" if status < 0 else f"exit {status}"
+        last = f": {words[0][:LAST_WORDS]}" if words else ""
+        return ShardOutcome(worker.shard, f"its worker died {TRIES} times ({cause}{last})")
 
 
 def _last_words(folder: Path) -> IO[bytes]:

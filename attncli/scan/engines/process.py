@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
-from attncli.scan.engines.allocation import Level
+from attncli.scan.engines.allocation import MemoryTrimmer
 
 STOP = "stop"
 
@@ -27,13 +27,13 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
     use_one_thread()
     folder, model, part = arguments
-    asked: SimpleQueue[str] = SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin, asked), daemon=True).start()
+    word_queue: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin, word_queue), daemon=True).start()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
-    places = json.loads(asked.get())
+    places = json.loads(word_queue.get())
     worker = None
-    while (word := asked.get()) != STOP:
+    while (word := word_queue.get()) != STOP:
         shard = int(word)
         try:
             if worker is None:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         except MemoryError:
             raise
         except Exception as error:
-            _say(answers, {"shard": shard, "failed": told(error)})
+            _say(answers, {"shard": shard, "failed": failure_text(error)})
     return 0
 
 
@@ -61,8 +61,8 @@ def ready(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
 
     on_one_thread()
     plan = moved_to(read(Path(folder)), places)
-    loaded = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
-    return Worker(plan, Path(folder), loaded, part=part, between=Level().keep)
+    loaded_model = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
+    return Worker(plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().keep)
 
 
 def on_one_thread() -> None:
@@ -72,7 +72,7 @@ def on_one_thread() -> None:
     one_thread()
 
 
-def told(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """Why a shard failed, in one line."""
     from attncli.errors import AttnError
 
@@ -81,16 +81,16 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _listen(stream: TextIO, asked: SimpleQueue[str]) -> None:
+def _listen(stream: TextIO, word_queue: SimpleQueue[str]) -> None:
     for line in stream:
-        asked.put(line.strip())
+        word_queue.put(line.strip())
         if line.strip() == STOP:
             return
     os._exit(1)
 
 
-def _say(answers: TextIO, said: dict[str, Any]) -> None:
-    answers.write(json.dumps(said) + "\n")
+def _say(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
     answers.flush()
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
 from attncli.scan.engines.allocation import ALLOCATION
-from attncli.scan.engines.engine import TRIES, Ended, Job
-from attncli.scan.engines.process import ready, told, use_one_thread
+from attncli.scan.engines.engine import TRIES, Job, ShardOutcome
+from attncli.scan.engines.process import failure_text, ready, use_one_thread
 from attncli.scan.shard_files import sweep
 
 LOCAL = "local"
@@ -33,17 +33,17 @@ class Actor:
         use_one_thread()
         os.environ.update(ALLOCATION)  # its process has begun: oneDNN reads its part, the C library has read its own
         sweep(Path(folder), part)
-        self._asked = (folder, model, part, places)
+        self._worker_arguments = (folder, model, part, places)
         self._worker: Any = None
 
     def shard(self, number: int) -> tuple[int, str, int, int]:
         """A shard's number, why it failed ("" for done), its texts and tokens."""
         try:
             if self._worker is None:
-                self._worker = ready(*self._asked)
+                self._worker = ready(*self._worker_arguments)
             counts = self._worker.shard(number)
         except Exception as error:
-            return number, told(error), 0, 0
+            return number, failure_text(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
 
 
@@ -55,7 +55,7 @@ class RayCluster:
     def __init__(self, address: str, workers: int, note: Callable[[str], None] | None = None) -> None:
         self.address, self.workers, self.note = address, workers, note
 
-    def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+    def run(self, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         """Compute the shards on the cluster. Raises UnsupportedError without ray, AttnError where no cluster
         answers."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -77,12 +77,12 @@ class RayCluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise _silent(self.address, error) from error
         try:
-            yield from self._run(ray, job, shards)
+            yield from self._run_shards(ray, job, shards)
         finally:
             ray.shutdown()
             sweep(job.folder, job.part)
 
-    def _run(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+    def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
         if self.workers > free and self.note is not None:
             self.note(f"{self.workers:,} workers are more than the cluster has processors to spare: {free:,} at most")
@@ -91,7 +91,7 @@ class RayCluster:
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
         model = str(Path(job.model).absolute()) if Path(job.model).is_dir() else job.model
-        asked = (
+        worker_arguments = (
             str(job.folder.absolute()),
             model,
             job.part,
@@ -106,24 +106,24 @@ class RayCluster:
             running[actor.shard.remote(shard)] = actor, shard
 
         for _ in range(count):
-            give(remote.remote(*asked))
+            give(remote.remote(*worker_arguments))
         while running:
-            done, _ = ray.wait(list(running), num_returns=1)
-            actor, shard = running.pop(done[0])
+            finished_tasks, _ = ray.wait(list(running), num_returns=1)
+            actor, shard = running.pop(finished_tasks[0])
             try:
-                ended = Ended(*ray.get(done[0]))
+                outcome = ShardOutcome(*ray.get(finished_tasks[0]))
             except ray.exceptions.RayError as error:
                 ray.kill(actor)  # it may only be out of reach
-                actor = remote.remote(*asked)
+                actor = remote.remote(*worker_arguments)
                 deaths[shard] += 1
                 if deaths[shard] < TRIES:
                     waiting.append(shard)
                     give(actor)
                     continue
-                ended = Ended(shard, f"its worker died {TRIES} times ({type(error).__name__})")
+                outcome = ShardOutcome(shard, f"its worker died {TRIES} times ({type(error).__name__})")
             if job.progress is not None:
-                job.progress(ended.texts)
-            yield ended
+                job.progress(outcome.texts)
+            yield outcome
             if waiting:
                 give(actor)
             else:  # its processor may be what a new actor waits for

@@ -20,9 +20,9 @@ from tiny_checkpoints import CASES, make
 from tiny_two_sided import TWO_SIDED
 
 import attncli
-from attncli.analysis.effects.ablation import Removal, Removed, ready, remove
-from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, Link, mixed_of
-from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.ablation import Removal, RemovalResult, choose_backend, remove
+from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, CutLink, mixed_of
+from attncli.analysis.effects.measures import MeasureRequest
 from attncli.analysis.effects.places import everything
 from attncli.models.model import Model
 from attncli.models.transformers_reference import running
@@ -30,7 +30,7 @@ from attncli.models.transformers_reference import running
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 OTHER = (19, 4, 60, 8, 8, 23, 6, 12, 33, 41)
 SOURCE = (33, 12, 3, 41, 29, 55, 10, 7)
-LINK = Link((6,), (2,))
+LINK = CutLink((6,), (2,))
 AT = (6,)
 LIMIT = 1e-10
 WAYS = ("zero", "mean", "resample", "cut")
@@ -146,13 +146,13 @@ def loaded(folder: Path, library: str, side: str) -> Model:
     return model.decoder(model.tokenizer.ids_to_tokens(SOURCE)) if side == "decoder" else model
 
 
-def removed(model: Model, way: str, at: tuple[int, ...] = AT) -> Removed:
+def removed(model: Model, way: str, at: tuple[int, ...] = AT) -> RemovalResult:
     tokens, others = (model.tokenizer.ids_to_tokens(ids) for ids in (IDS, OTHER))
     by: By = {"zero": ByZero, "mean": ByMean}.get(way, ByZero)()
     if way == "resample":
-        by = ByResample(mixed_of(ready(model, others, []))[0], others)
+        by = ByResample(mixed_of(choose_backend(model, others, []))[0], others)
     removal = Removal(everything(model.spec), by, LINK if way == "cut" else None, baseline="none")
-    return remove(model, tokens, removal, Asked(("vector",), at, len(IDS) - 1))
+    return remove(model, tokens, removal, MeasureRequest(("vector",), at, len(IDS) - 1))
 
 
 def moved(own: np.ndarray, other: np.ndarray, at: tuple[int, ...]) -> tuple[float, float]:
@@ -161,7 +161,7 @@ def moved(own: np.ndarray, other: np.ndarray, at: tuple[int, ...]) -> tuple[floa
     return float(((a - b) ** 2).sum() / 2), float(np.linalg.norm(x - y) / np.linalg.norm(x))
 
 
-def worst(found: Removed, known: Expected, way: str, at: tuple[int, ...] = AT) -> float:
+def worst(found: RemovalResult, known: Expected, way: str, at: tuple[int, ...] = AT) -> float:
     own = known.vectors["own", 0, "self", -1]
     apart = []
     for effect in found.effects:
@@ -176,7 +176,7 @@ def worst(found: Removed, known: Expected, way: str, at: tuple[int, ...] = AT) -
     return max(apart)
 
 
-def whole(found: Removed, known: Expected) -> None:
+def whole(found: RemovalResult, known: Expected) -> None:
     """The link taken away in all heads at once."""
     together = moved(known.vectors["own", 0, "self", -1], known.vectors["cut", 0, "self", -2], AT)
     assert np.allclose((found.together["cosine"], found.together["norm"]), together, rtol=0, atol=LIMIT)
@@ -219,5 +219,5 @@ def test_negative_controls(folder_of: Callable, expected: Callable) -> None:
         assert worst(found, others, "zero") > 1e-6
     assert worst(found, known, "zero", (5,)) > 1e-6
     tokens = model.tokenizer.ids_to_tokens(IDS)
-    removal = Removal(everything(model.spec), link=Link((6,), (3,)), baseline="none")
-    assert worst(remove(model, tokens, removal, Asked(("vector",), AT, 9)), known, "cut") > 1e-6
+    removal = Removal(everything(model.spec), link=CutLink((6,), (3,)), baseline="none")
+    assert worst(remove(model, tokens, removal, MeasureRequest(("vector",), AT, 9)), known, "cut") > 1e-6

@@ -14,8 +14,8 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.analysis.effects import attribution
-from attncli.analysis.effects.attribution import Part, attribute, frozen
-from attncli.analysis.effects.sweep import Text
+from attncli.analysis.effects.attribution import LogitTerm, apply_frozen_norm, attribute
+from attncli.analysis.effects.sweep import SweepText
 from attncli.errors import UnsupportedError
 from attncli.mechanism.spec import Norm
 
@@ -27,16 +27,16 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
 
 
-def text_of(folder: Path, library: str = "numpy") -> Text:
+def text_of(folder: Path, library: str = "numpy") -> SweepText:
     model = attncli.load(folder, backend=library, dtype="float64")
     if model.spec.decoder is not None:
         model = model.decoder(model.tokenizer.ids_to_tokens(IDS))
     elif any(block.cross is not None for block in model.spec.blocks):
         model = model.reading(np.random.default_rng(2).standard_normal((9, 30)))
-    return Text(model, model.tokenizer.ids_to_tokens(IDS), model.backend)
+    return SweepText(model, model.tokenizer.ids_to_tokens(IDS), model.backend)
 
 
-def own_logits(text: Text) -> np.ndarray:
+def own_logits(text: SweepText) -> np.ndarray:
     """The model's own logits before a soft cap, [token, vocabulary], by the run that every command has."""
     model = text.model
     if model.spec.head.softcap is not None:
@@ -45,7 +45,7 @@ def own_logits(text: Text) -> np.ndarray:
     return model.backend.numpy(model.logits(last.after))
 
 
-def has_head(text: Text) -> bool:
+def has_head(text: SweepText) -> bool:
     try:
         text.model.logits(text.model.store.embed(text.backend, text.tokens))
     except UnsupportedError:
@@ -83,13 +83,13 @@ def test_every_kind_of_model_is_among_them(folder_of: Callable) -> None:
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_the_induction_model(library: str) -> None:
     own = induction_model(library)
-    text = Text(own, own.tokenizer.encode("eabcda"), own.backend)
+    text = SweepText(own, own.tokenizer.encode("eabcda"), own.backend)
     found = attribute(text, 5, None, None)
     assert found.target == 1
     values = dict(found.parts)
-    assert values[Part("head", 1, "self", 0)] == pytest.approx(found.logit)
+    assert values[LogitTerm("head", 1, "self", 0)] == pytest.approx(found.logit)
     assert found.logit > 9
-    assert all(abs(value) < 1e-9 for part, value in found.parts if part != Part("head", 1, "self", 0))
+    assert all(abs(value) < 1e-9 for part, value in found.parts if part != LogitTerm("head", 1, "self", 0))
 
 
 def test_a_frozen_norm_is_that_norm_on_what_enters_it() -> None:
@@ -99,13 +99,13 @@ def test_a_frozen_norm_is_that_norm_on_what_enters_it() -> None:
         centred = x - x.mean() if kind == "layer" else x
         known = centred / np.sqrt((centred**2).mean() + 1e-3) * (weight + (kind == "rms"))
         split = np.stack([x - bias, bias])
-        assert np.allclose(frozen(norm, x, weight, split).sum(0), known, rtol=0, atol=1e-13)
+        assert np.allclose(apply_frozen_norm(norm, x, weight, split).sum(0), known, rtol=0, atol=1e-13)
 
 
 def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With statistics of another vector the parts no longer sum to the logit."""
     text = text_of(folder_of("llama"))
-    right = attribution.frozen
+    right = attribution.apply_frozen_norm
     monkeypatch.setattr(attribution, "frozen", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest))
     found = attribute(text, 6, None, None)
     assert abs(sum(value for _, value in found.parts) - found.logit) > 1e-4
@@ -114,4 +114,4 @@ def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) 
 def test_an_encoder_has_no_next_token() -> None:
     own = attncli.load("minilm")
     with pytest.raises(UnsupportedError, match="no linear output head"):
-        attribute(Text(own, own.encode("it was tired"), own.backend), 1, None, None)
+        attribute(SweepText(own, own.encode("it was tired"), own.backend), 1, None, None)

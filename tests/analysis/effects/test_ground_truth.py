@@ -10,10 +10,10 @@ from induction_model import model as induction_model
 from msgspec.structs import replace
 
 import attncli
-from attncli.analysis.effects.ablation import Removal, Removed, remove
-from attncli.analysis.effects.changes import ByMean, ByZero, Link
-from attncli.analysis.effects.measures import Asked, turned
-from attncli.analysis.effects.places import Chosen, everything
+from attncli.analysis.effects.ablation import Removal, RemovalResult, remove
+from attncli.analysis.effects.changes import ByMean, ByZero, CutLink
+from attncli.analysis.effects.measures import MeasureRequest, vector_change
+from attncli.analysis.effects.places import HeadSelection, everything
 from attncli.mechanism.intervention import KnockOut, Replace, Zero
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model, spec_of
@@ -21,10 +21,10 @@ from attncli.models.one_layer import Settings, seeded_model, spec_of
 TEXT = "eabcda"
 
 
-def removed(library: str = "numpy", **told: object) -> Removed:
+def removed(library: str = "numpy", **told: object) -> RemovalResult:
     own = induction_model(library)
     tokens = own.tokenizer.encode(TEXT)
-    asked = Asked(("logprob", "kl", "vector"), (5,), 5)
+    asked = MeasureRequest(("logprob", "kl", "vector"), (5,), 5)
     return remove(own, tokens, Removal(everything(own.spec), **{"baseline": "none", **told}), asked)
 
 
@@ -45,12 +45,12 @@ def test_only_the_two_heads_of_induction_matter(library: str, by: object) -> Non
 
 def test_the_link_of_induction() -> None:
     """Cutting what the last token looks at, in the induction head alone, removes the prediction, too."""
-    found = removed(link=Link((5,), (2,)))
+    found = removed(link=CutLink((5,), (2,)))
     by_place = {(effect.place.layer, effect.place.head): effect for effect in found.effects}
     assert by_place[1, 0].weight == pytest.approx(1.0)
     assert by_place[1, 0].readings["logprob"] < -1.0
     assert all(abs(effect.readings["logprob"]) < 1e-12 for place, effect in by_place.items() if place != (1, 0))
-    before = removed(link=Link((2,), (1,)))
+    before = removed(link=CutLink((2,), (1,)))
     assert {
         (effect.place.layer, effect.place.head): effect.readings["logprob"] < -1.0 for effect in before.effects
     } == {(layer, head): (layer, head) == (0, 0) for layer in range(2) for head in range(3)}
@@ -64,14 +64,17 @@ def seeded(**told: object):
     return seeded_model(settings, 3, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64"))
 
 
-ASKED = Asked(("vector",), (4,), 4)
+ASKED = MeasureRequest(("vector",), (4,), 4)
 
 
 def test_a_hidden_link_changes_nothing_at_all() -> None:
     own = seeded()
     tokens = own.encode("one two three four five")
     found = remove(
-        own, tokens, Removal(everything(own.spec), link=Link((2,), (4,)), baseline="none"), replace(ASKED, at=(2,))
+        own,
+        tokens,
+        Removal(everything(own.spec), link=CutLink((2,), (4,)), baseline="none"),
+        replace(ASKED, positions=(2,)),
     )
     assert {(effect.readings["cosine"], effect.readings["norm"]) for effect in found.effects} == {(0.0, 0.0)}
     assert found.together == {"cosine": 0.0, "norm": 0.0}
@@ -79,7 +82,7 @@ def test_a_hidden_link_changes_nothing_at_all() -> None:
 
 def test_a_vector_that_stays_does_not_turn_at_all() -> None:
     vectors = np.random.default_rng(3).normal(size=(300, 30))
-    found = [turned(vector, vectors) for vector in vectors]
+    found = [vector_change(vector, vectors) for vector in vectors]
     assert [float(each["cosine"][at]) for at, each in enumerate(found)] == [0.0] * 300
     assert all(np.delete(each["cosine"], at).min() > 0.01 for at, each in enumerate(found))
 
@@ -140,7 +143,7 @@ def test_the_oracle_of_one_head_by_hand() -> None:
     tokens = own.encode("one two three four five")
     (trace,) = own.trace(tokens)
     mixed, projection = trace.stages["mixed"], own.store.weights["o.weight"].astype(np.float64)
-    removal = Removal(Chosen(range(1), range(4)), baseline="all")
+    removal = Removal(HeadSelection(range(1), range(4)), baseline="all")
     found = remove(own, tokens, removal, ASKED)
     for head, effect in enumerate(found.effects):
         x = trace.after[4]
@@ -178,7 +181,7 @@ def test_negative_control() -> None:
     """The comparison with the oracle fails when the code takes away something else."""
     tokens = (own := attncli.load("minilm", dtype="float64")).encode("it was tired")
     zero, mean = (
-        remove(own, tokens, Removal(everything(own.spec), by, baseline="none"), Asked(("vector",), (1,), 1))
+        remove(own, tokens, Removal(everything(own.spec), by, baseline="none"), MeasureRequest(("vector",), (1,), 1))
         for by in (ByZero(), ByMean())
     )
     pairs = zip(zero.effects, mean.effects, strict=True)

@@ -10,10 +10,10 @@ from hooked_transformers import mixing, projections
 
 import attncli
 import attncli.models.aliases
-from attncli.analysis.effects.ablation import Removal, Removed, remove
-from attncli.analysis.effects.changes import ByZero, Link
-from attncli.analysis.effects.measures import Asked
-from attncli.analysis.effects.places import Chosen, Place, everything
+from attncli.analysis.effects.ablation import Removal, RemovalResult, remove
+from attncli.analysis.effects.changes import ByZero, CutLink
+from attncli.analysis.effects.measures import MeasureRequest
+from attncli.analysis.effects.places import HeadAddress, HeadSelection, everything
 from attncli.inputs.text import SAMPLE
 from attncli.models.model import Model
 
@@ -26,15 +26,15 @@ def model(library: str = "numpy", dtype: str = "float64") -> Model:
 
 
 @cache
-def removed(link: Link | None, library: str = "numpy", dtype: str = "float64") -> Removed:
+def removed(link: CutLink | None, library: str = "numpy", dtype: str = "float64") -> RemovalResult:
     own = model(library, dtype)
     tokens = own.encode(SAMPLE)
     assert [tokens[place].text for place in (IT, ANIMAL, STREET)] == ["it", "animal", "street"]
     removal = Removal(everything(own.spec), ByZero(), link, baseline="none")
-    return remove(own, tokens, removal, Asked(("vector",), (IT,), len(tokens) - 1))
+    return remove(own, tokens, removal, MeasureRequest(("vector",), (IT,), len(tokens) - 1))
 
 
-def cosines(found: Removed) -> dict[tuple[int, int], float]:
+def cosines(found: RemovalResult) -> dict[tuple[int, int], float]:
     return {(effect.place.layer, effect.place.head): effect.readings["cosine"] for effect in found.effects}
 
 
@@ -44,33 +44,33 @@ def test_known_values(library: str, dtype: str) -> None:
     for place, value in {(5, 11): 0.10482, (5, 10): 0.0263, (5, 7): 0.0175, (3, 1): 0.00543}.items():
         assert alone[place] == pytest.approx(value, abs=0.5 * 10 ** -len(f"{value}".partition(".")[2]))
     assert max(alone, key=alone.__getitem__) == (5, 11)
-    cut = cosines(removed(Link((IT,), (ANIMAL,)), library, dtype))
+    cut = cosines(removed(CutLink((IT,), (ANIMAL,)), library, dtype))
     assert cut[5, 11] == pytest.approx(0.11394, abs=5e-6)
     assert cut[3, 1] == pytest.approx(0.00377, abs=5e-6)
 
 
 def test_everywhere() -> None:
     for key, value in ((ANIMAL, 0.17509), (STREET, 0.04227)):
-        assert removed(Link((IT,), (key,))).together["cosine"] == pytest.approx(value, abs=5e-6)
+        assert removed(CutLink((IT,), (key,))).together["cosine"] == pytest.approx(value, abs=5e-6)
 
 
 def test_where_heads_look_comes_along() -> None:
-    weights = {effect.place: effect for effect in removed(Link((IT,), (ANIMAL,))).effects}
-    for place, weight in ((Place(5, "self", 11), 0.65), (Place(3, "self", 1), 0.64)):
+    weights = {effect.place: effect for effect in removed(CutLink((IT,), (ANIMAL,))).effects}
+    for place, weight in ((HeadAddress(5, "self", 11), 0.65), (HeadAddress(3, "self", 1), 0.64)):
         assert weights[place].weight == pytest.approx(weight, abs=0.005)
         assert weights[place].looks == (ANIMAL, weights[place].weight)
 
 
 def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
-    from attncli.analysis.effects.sweep_memory import least, room
+    from attncli.analysis.effects.sweep_memory import least, memory_budget
 
     own, heads = model(), range(3, 12, 4)
     small = least(own.spec, 15, "float64")
-    assert room(own.spec, 15, 18, "float64", small).at_once == 1
-    assert len(list(room(own.spec, 15, 18, "float64", small).groups(list(range(18)), 1))) > 2
-    removal = Removal(Chosen(range(6), heads), ByZero(), baseline="none")
-    asked, tokens = Asked(("vector",), (IT,), 14), own.encode(SAMPLE)
+    assert memory_budget(own.spec, 15, 18, "float64", small).at_once == 1
+    assert len(list(memory_budget(own.spec, 15, 18, "float64", small).groups(list(range(18)), 1))) > 2
+    removal = Removal(HeadSelection(range(6), heads), ByZero(), baseline="none")
+    asked, tokens = MeasureRequest(("vector",), (IT,), 14), own.encode(SAMPLE)
     whole, little = cosines(removed(None)), cosines(remove(own, tokens, removal, asked, memory=small))
     assert set(little) == {(layer, head) for layer in range(6) for head in heads}
     assert max(abs(whole[place] - value) for place, value in little.items()) < 1e-13
@@ -79,8 +79,8 @@ def test_memory_only_changes_how_it_runs() -> None:
 def test_the_mean_over_tokens_hides_a_link() -> None:
     own = model()
     tokens = own.encode(SAMPLE)
-    removal = Removal(Chosen(range(6), range(12)), ByZero(), Link((IT,), (ANIMAL,)), together=True)
-    found = remove(own, tokens, removal, Asked(("vector",), tuple(range(len(tokens))), 0))
+    removal = Removal(HeadSelection(range(6), range(12)), ByZero(), CutLink((IT,), (ANIMAL,)), together=True)
+    found = remove(own, tokens, removal, MeasureRequest(("vector",), tuple(range(len(tokens))), 0))
     assert found.effects == []
     assert found.together["cosine"] == pytest.approx(0.0018, abs=5e-5)
 

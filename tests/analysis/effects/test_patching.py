@@ -12,7 +12,7 @@ from induction_model import model as induction_model
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.effects.patching import Patching, patch
+from attncli.analysis.effects.patching import PatchRequest, patch
 from attncli.analysis.effects.places import everything
 from attncli.errors import InputError, UsageError
 from attncli.models.transformers_reference import running
@@ -27,7 +27,7 @@ def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path
     folder = make(CASES["bert"], tmp_path)
     model = attncli.load(folder, backend=library, dtype="float64")
     clean, corrupt = (model.tokenizer.ids_to_tokens(ids) for ids in (CLEAN, CORRUPT))
-    found = patch(model, clean, corrupt, Patching(everything(model.spec), at, (6,), "cosine"))
+    found = patch(model, clean, corrupt, PatchRequest(everything(model.spec), at, (6,), "cosine"))
     with running(folder, both=False) as theirs:
         outs, seen = projections(theirs, lambda: last_vectors(theirs, CLEAN)), {}
 
@@ -41,7 +41,7 @@ def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path
             goal = last_vectors(theirs, CLEAN)[6]
         own = last_vectors(theirs, CORRUPT)[6]
         for (place, share), (key, module) in zip(
-            found.recovered, [(key, module) for key, module in outs.items() for _ in range(3)], strict=True
+            found.recovered_shares, [(key, module) for key, module in outs.items() for _ in range(3)], strict=True
         ):
 
             def put(z: np.ndarray, key: tuple = key, head: int = place.head) -> np.ndarray:
@@ -65,9 +65,9 @@ def test_only_the_induction_heads_carry_the_difference(measured: str) -> None:
     """In the corrupt text another letter follows the first a."""
     own = induction_model()
     clean, corrupt = own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacbda")
-    patching = Patching(everything(own.spec), tuple(range(6)), (5,), measured, target=1, versus=2)
+    patching = PatchRequest(everything(own.spec), tuple(range(6)), (5,), measured, target=1, versus=2)
     found = patch(own, clean, corrupt, patching)
-    for place, share in found.recovered:
+    for place, share in found.recovered_shares:
         # the previous-token head writes the same letter in both: only what is read after it differs
         assert share == pytest.approx(1.0 if (place.layer, place.head) == (1, 0) else 0.0, abs=1e-9)
     if measured == "logit difference":
@@ -76,7 +76,7 @@ def test_only_the_induction_heads_carry_the_difference(measured: str) -> None:
 
 def test_refusals() -> None:
     own = induction_model()
-    patching = Patching(everything(own.spec), (0, 1), (5,), "logit difference", target=1, versus=2)
+    patching = PatchRequest(everything(own.spec), (0, 1), (5,), "logit difference", target=1, versus=2)
     with pytest.raises(InputError, match=r"6 tokens.*5"):
         patch(own, own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacda"), patching)
     with pytest.raises(InputError, match="same"):
@@ -86,4 +86,4 @@ def test_refusals() -> None:
 def test_a_difference_needs_a_target() -> None:
     model = induction_model()
     with pytest.raises(UsageError, match="versus is taken from a target"):
-        Patching.of(model, [], everything(model.spec), at=(), query=None, target=None, versus="b")
+        PatchRequest.of(model, [], everything(model.spec), positions=(), query=None, target=None, versus="b")

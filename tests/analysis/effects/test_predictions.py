@@ -11,8 +11,8 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.analysis.effects import measures
-from attncli.analysis.effects.ablation import Removal, Removed, remove
-from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.ablation import Removal, RemovalResult, remove
+from attncli.analysis.effects.measures import MeasureRequest
 from attncli.analysis.effects.places import everything
 from attncli.analysis.effects.sweep_memory import least
 from attncli.errors import LimitError
@@ -37,7 +37,7 @@ def log_probabilities(model: Model, layer: int | None, head: int) -> np.ndarray:
     return np.array([[value - math.log(sum(map(math.exp, row))) for value in row] for row in logits.tolist()])
 
 
-def removed(model: Model, asked: Asked, memory: int | None = None) -> Removed:
+def removed(model: Model, asked: MeasureRequest, memory: int | None = None) -> RemovalResult:
     removal = Removal(everything(model.spec), baseline="none")
     return remove(model, model.tokenizer.ids_to_tokens(IDS), removal, asked, memory=memory)
 
@@ -47,8 +47,8 @@ def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatc
     monkeypatch.setattr(measures, "LOGITS_AT_ONCE", 40)  # 61 entries: several portions, of the vocabulary too
     monkeypatch.setattr(measures, "VECTORS_AT_ONCE", 5)
     model = attncli.load(folder, backend=library, dtype="float64")
-    at = removed(model, Asked(("logprob", "kl"), (AT,), AT, TARGET)).effects
-    every = removed(model, Asked(("logprob",), (AT,), AT, every=True, following=IDS[1:])).effects
+    at = removed(model, MeasureRequest(("logprob", "kl"), (AT,), AT, TARGET)).effects
+    every = removed(model, MeasureRequest(("logprob",), (AT,), AT, every=True, following=IDS[1:])).effects
     own = log_probabilities(model, None, 0)
     follows = (range(len(IDS) - 1), list(IDS[1:]))
     assert len(at) == len(every) == sum(block.attention.heads for block in model.spec.blocks)
@@ -64,7 +64,7 @@ def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
     without, along = (least(model.spec, len(IDS), "float64", predicts=predicts) for predicts in (False, True))
     assert along - without > model.spec.vocabulary * model.spec.d_model * 8
-    removed(model, Asked(("vector",), (AT,), AT), without)
+    removed(model, MeasureRequest(("vector",), (AT,), AT), without)
     with pytest.raises(LimitError, match="memory"):
-        removed(model, Asked(("kl",), (AT,), AT), without)
-    assert len(removed(model, Asked(("kl",), (AT,), AT), along).effects) > 1
+        removed(model, MeasureRequest(("kl",), (AT,), AT), without)
+    assert len(removed(model, MeasureRequest(("kl",), (AT,), AT), along).effects) > 1

@@ -7,14 +7,14 @@ from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Hashed
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.page.contents import BUDGET, Kept
+from attncli.render.page.contents import BUDGET, PageHeads
 
 
 def test_masks_count_too() -> None:
     settings = Settings(d_model=24, heads=3, mask=Hashed(4))
     model = seeded_model(settings, 3, "seeded", tokenizer("whitespace"), NumpyBackend("float32"))
     text = " ".join(f"w{at % 17}" for at in range(41))
-    kept = Kept(BUDGET)
+    kept = PageHeads(BUDGET)
     for record in run_record(model, text, model.encode(text)).heads:
         kept.add(0, record)
     assert kept.masks

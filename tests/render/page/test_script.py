@@ -24,7 +24,7 @@ from attncli.inputs.tokenize import tokenizer
 from attncli.models.one_layer import Settings, seeded_model
 from attncli.render.page.assets import MODULES, script, style
 from attncli.render.page.contents import Page
-from attncli.render.page.shorter import joined
+from attncli.render.page.shorter import join_modules
 from attncli.render.page.writer import page_bytes
 from attncli.render.phrases.page import BOTH
 
@@ -82,7 +82,7 @@ window.told = JSON.stringify([told("v"), first, typeof pattern]);
 def test_names_are_shortened_and_nothing_else(chromium: Any) -> None:
     """The joined script does what the modules do."""
     window = chromium.new_page()
-    window.evaluate(joined({"one": SOURCE, "two": USER}))
+    window.evaluate(join_modules({"one": SOURCE, "two": USER}))
     found = window.evaluate("told")
     plain = SOURCE.replace("export ", "") + "window.told = told;"
     window.evaluate("(() => {" + plain + "})()")
@@ -94,7 +94,7 @@ def test_names_are_shortened_and_nothing_else(chromium: Any) -> None:
 
 def test_two_exports_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
-        joined({"one": "export const a = 1;", "two": "export const a = 2;"})
+        join_modules({"one": "export const a = 1;", "two": "export const a = 2;"})
 
 
 class Closed(HTMLParser):

@@ -15,7 +15,7 @@ from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.page.contents import Effects, Page
+from attncli.render.page.contents import Page, PageEffects
 from attncli.render.page.writer import page_bytes
 
 TEXT = "The animal didn't cross the street because it was too tired"
@@ -44,7 +44,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = [run_record(model, text, model.encode(text), name=name) for name, text in (("A", TEXT), ("B", OTHER))]
     same = [at for at in range(15) if at != 13]
     heads = [(layer, head, layer / 10 + head / 100, 0.01, None) for layer in range(6) for head in range(12)]
-    effects = [Effects("cosine", "zero", "it", heads), Effects("kl", "zero", "it", heads)]
+    effects = [PageEffects("cosine", "zero", "it", heads), PageEffects("kl", "zero", "it", heads)]
     return written(tmp_path_factory.mktemp("page"), Page(TEXT, runs, pairs=(same, same), effects=effects))
 
 
@@ -190,7 +190,7 @@ def test_effects_are_ranked(window: Opened) -> None:
 )
 def test_a_page_begins_at_the_answer(chromium: Any, tmp_path: Path, start: dict[str, str], head: list[int]) -> None:
     model = attncli.load("minilm")
-    effects = [Effects("cosine", "zero", "it", [(layer, head, float((layer, head) == (3, 1)), None, None)
+    effects = [PageEffects("cosine", "zero", "it", [(layer, head, float((layer, head) == (3, 1)), None, None)
                for layer in range(6) for head in range(12)])]  # fmt: skip
     page = Page(TEXT, [run_record(model, TEXT, model.encode(TEXT), name="A")], effects=effects, start=start)
     window = opened(chromium, written(tmp_path, page))

@@ -14,10 +14,10 @@ from browsing import Opened, opened
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.cross import Texts
+from attncli.analysis.cross import CrossTexts
 from attncli.analysis.records.captured import captured_record
 from attncli.analysis.records.run import RunRecord, cross_record, run_record
-from attncli.analysis.tensors import Options, captured, tensors_document
+from attncli.analysis.tensors import Options, capture_attention, tensors_document
 from attncli.analysis.words import merged_words
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.selection import EVERY
@@ -131,10 +131,10 @@ def test_scores_that_16_bits_do_not_hold_take_more(window: Opened, tmp_path: Pat
 
 
 def test_hash_attention(window: Opened, tmp_path: Path) -> None:
-    from attncli.cli.hashing_option import hashed
+    from attncli.cli.hashing_option import with_hash_attention
     from attncli.cli.options import AttentionOptions
 
-    model = hashed(seeded(), "reformer:4,2", AttentionOptions())
+    model = with_hash_attention(seeded(), "reformer:4,2", AttentionOptions())
     text = " ".join(f"w{at % 23}" for at in range(160))
     tokens = model.encode(text)
     expected = {
@@ -163,7 +163,7 @@ def test_cross_attention(window: Opened, tmp_path: Path) -> None:
     from attncli.analysis.cross import cross_traces
 
     model = seeded(Causal(), heads=2, position="rope")
-    texts = Texts(TEXT, TEXT[:60], model.encode(TEXT), model.encode(TEXT[:60]))
+    texts = CrossTexts(TEXT, TEXT[:60], model.encode(TEXT), model.encode(TEXT[:60]))
     expected = {}
     for _, trace in cross_traces(model, texts, EVERY, EVERY):
         for head, weights in enumerate(trace.stages["weights"]):
@@ -188,7 +188,7 @@ def test_captured_arrays(window: Opened, tmp_path: Path, extra: dict[str, np.nda
         "k": rng.standard_normal((2, 2, 33, 8)),
         "v": rng.standard_normal((2, 2, 33, 5)),
     } | extra
-    arrays = captured(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
+    arrays = capture_attention(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
     trace = arrays.attend()
     document = tensors_document("file", arrays, trace, Everywhere(), heads=range(4), top=3, stages=False)
     hidden = np.isneginf(trace.stages["masked"])
