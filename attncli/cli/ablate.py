@@ -165,8 +165,8 @@ def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOp
     effects, start = effects_of(document), dict(start_of(document))
     if not effects:
         del start["view"]
-    made = Page(text.text, [record], None, effects, start, lang, page.budget, option=page_output.BUDGET)
-    page_output.write(page, made)
+    content = Page(text.text, [record], None, effects, start, lang, page.budget, option=page_output.BUDGET)
+    page_output.write(page, content)
 
 
 def check(removal: RemovalOptions) -> None:

@@ -74,8 +74,11 @@ def checkpoint(
         model = replace(model, spec=seeing_all(model.spec, tokens))
     if options.source is not None:
         model = model.decoder(options.source)
-        source_text = options.source if len(options.source) <= SOURCE else options.source[:SOURCE] + "…"
-        note = f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {source_text}"
+        excerpt = options.source if len(options.source) <= SOURCE else options.source[:SOURCE] + "…"
+        note = (
+            "this is the decoder, which reads the text one token late, after its start token; "
+            f"its encoder read: {excerpt}"
+        )
         model = replace(model, warnings=(*model.warnings, note))
     if options.source_states is not None:
         if options.source is not None:

@@ -1,7 +1,7 @@
 """Every shared option, declared once: its names, its words, its values or range, its group.
 
 A command's parameter names its declaration: `seed: Annotated[str | None, SEED]`, or a list of it where it is repeated.
-What a command means by it in particular it says with `meant`.
+What a command means by it in particular it says with `redeclare`.
 """
 
 from __future__ import annotations

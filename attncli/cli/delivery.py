@@ -47,8 +47,8 @@ def validate_options(
     AttnError for a file that cannot be written.
 
     screen: the name of the one whose parts `--show` may name; "" for one without. files: files of the command's own
-    options. document_options: options about the screen that change its document, too; tables: those that change what --plain
-    shows, None for the same; answers: those that change what --brief shows.
+    options. document_options: options about the screen that change its document, too; tables: those that change what
+    --plain shows, None for the same; answers: those that change what --brief shows.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
     if len(formats) > 1:

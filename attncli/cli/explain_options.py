@@ -38,7 +38,7 @@ SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "m
 
 
 def one_layer(model: Model, options: ModelOptions) -> int:
-    """The layer that `--layer` names; the first that attends if it names none. Raises as `request.numbers`, `one`."""
+    """The layer that `--layer` names; the first that attends if it names none. Raises as `numbers` and `single`."""
     selection = request.numbers(options.layer, "layer", len(model.spec.blocks))
     return model.spec.attending()[0] if selection is EVERY else single(selection, "layer")
 

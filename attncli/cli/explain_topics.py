@@ -118,7 +118,7 @@ def order(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: SmallOutput,
-    other: Annotated[
+    other_text: Annotated[
         str | None,
         typer.Argument(
             help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]"
@@ -143,7 +143,7 @@ def order(
     tokens = request.tokens_of(first, source_text)
     layer = one_layer(first, model)
     request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), compute, "a shorter text")
-    to = reversed_order(tokens) if other is None else order_of(tokens, first.encode(other))
+    to = reversed_order(tokens) if other_text is None else order_of(tokens, first.encode(other_text))
 
     def models() -> Iterator[Model]:
         if attention.position is not None or attention.mask or first.identity.source == "checkpoint":

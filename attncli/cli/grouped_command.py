@@ -48,20 +48,22 @@ class GroupedCommand(TyperCommand):
         parser = self.make_parser(ctx)
         for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
             spelled.action = {"store": "append", "store_const": "append_const"}.get(spelled.action, spelled.action)
-        given, _, _ = parser.parse_args(args=list(args))
+        values_by_option, _, _ = parser.parse_args(args=list(args))
         for parameter in self.params:
             if parameter.param_type_name != "option":
                 continue
-            name, values = parameter.opts[0], list(dict.fromkeys(given.get(parameter.name or "") or []))
+            name, values = parameter.opts[0], list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
             if "" in values:
                 expected = f"{name} {parameter.metavar or 'VALUE'}, or without it"
                 raise UsageError(f"{name} is given no value", expected=expected)
             if len(values) > 1 and not parameter.multiple:
-                said = [
-                    (name if one else parameter.secondary_opts[0]) if isinstance(one, bool) else repr(one)
-                    for one in values
+                value_texts = [
+                    (name if value else parameter.secondary_opts[0]) if isinstance(value, bool) else repr(value)
+                    for value in values
                 ]
-                raise UsageError(f"{name} is given twice: {said[0]} and {said[1]}", expected="one of them")
+                raise UsageError(
+                    f"{name} is given twice: {value_texts[0]} and {value_texts[1]}", expected="one of them"
+                )
 
     def _take_settings(self, ctx: Any) -> None:
         """What variables and the settings file say stands in for what the command line does not."""

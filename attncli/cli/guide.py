@@ -42,9 +42,9 @@ def guide(
     from attncli.render.markdown import markdown as draw_markdown
     from attncli.render.screens.guide import contents
 
-    look = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
-    if markdown and look and output.color != "never":
-        raise UsageError(f"{look} is about the screen, and --markdown draws none", expected="one or the other")
+    screen_option = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
+    if markdown and screen_option and output.color != "never":
+        raise UsageError(f"{screen_option} is about the screen, and --markdown draws none", expected="one or the other")
     if markdown and page is None:
         raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
     text = None if page is None else room.page(page, view.lang)

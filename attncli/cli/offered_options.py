@@ -40,7 +40,7 @@ class Meaning:
 
 
 def meaning(**declarations: Any) -> Meaning:
-    """The command means these options of a group so; see `option.meant`."""
+    """The command means these options of a group so; see `option.redeclare`."""
     return Meaning(declarations)
 
 

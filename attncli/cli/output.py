@@ -146,10 +146,10 @@ class Environment:
     def writes_to(self, path: Path) -> bool:
         """Whether standard output is this file: what is written to one of them would be lost."""
         try:
-            out, named = os.fstat(self.stdout.fileno()), path.stat()
+            stdout_stat, path_stat = os.fstat(self.stdout.fileno()), path.stat()
         except (OSError, ValueError):  # a terminal's, a test's
             return False
-        return stat.S_ISREG(out.st_mode) and os.path.samestat(out, named)
+        return stat.S_ISREG(stdout_stat.st_mode) and os.path.samestat(stdout_stat, path_stat)
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output at once. Raises AttnError where it is closed or its disk is full."""

@@ -52,16 +52,16 @@ def check_files(options: OutputOptions, environment: Environment, written: Mappi
     written. written: files of the command's own options."""
     from attncli.inputs.atomic import check_writable, place_of
 
-    named = {"--output": options.file, "--figure": options.svg, "--csv": options.csv, **written}
-    recording: dict[str, str] = {}
-    for name, path in named.items():
+    files = {"--output": options.file, "--figure": options.svg, "--csv": options.csv, **written}
+    name_of_file: dict[str, str] = {}
+    for name, path in files.items():
         if path is None:
             continue
         if str(path) == "-":
             raise UsageError(f"{name} names no file", where="-", expected="a file; --output - is standard output")
-        other = recording.setdefault(place_of(path), name)
-        if other == name and options.file is None and environment.writes_to(path):
-            other = "standard output"
-        if other != name:
-            raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
+        first_name = name_of_file.setdefault(place_of(path), name)
+        if first_name == name and options.file is None and environment.writes_to(path):
+            first_name = "standard output"
+        if first_name != name:
+            raise UsageError(f"{first_name} and {name} are the same file", where=str(path), expected="a file for each")
         check_writable(path)

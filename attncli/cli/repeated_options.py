@@ -24,7 +24,7 @@ def repeat(*names: str) -> Each:
 
 @dataclass(frozen=True)
 class Repeated(Generic[Group]):
-    """A group as the command line gives it. shared: what holds for all sides; given: the values of what may be
+    """A group as the command line gives it. base: what holds for all sides; values: the values of what may be
     repeated, by the option's name, none where it is not given."""
 
     group: type[Group]

@@ -282,7 +282,7 @@ def refuse_run(
 
 
 def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
-    """Raise LimitError if about `needed_bytes` bytes are more than `--max-memory`, or than this process may still take."""
+    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process may still take."""
     from attncli.cli.delivery import parse_size
     from attncli.models.machine_limits import Free, free_memory
 

@@ -21,7 +21,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def handle_signals(environment: Environment) -> Iterator[None]:
-    """In the block these signals are raised where the program is, and `environment.stopped` says which came.
+    """In the block these signals are raised where the program is, and `environment.stop_signal` says which came.
 
     What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
     does one that comes while a module is imported or in a destructor, and also then no half-written file is left.

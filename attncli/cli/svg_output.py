@@ -19,12 +19,12 @@ def write_with_figure(
     documents: Iterable[Document],
     options: OutputOptions,
     environment: Environment,
-    screen_view: View,
+    view: View,
     *,
     several: bool = False,
 ) -> None:
-    """Draw the screens of the documents to `--svg` if it is given, then answer with the documents as `answer.give`
-    does."""
+    """Draw the screens of the documents to `--svg` if it is given, then answer with the documents as
+    `delivery.write_documents` does."""
     if options.svg is not None:
         documents = all_documents = list(documents)
         from attncli.inputs.atomic import atomic_writer
@@ -37,18 +37,18 @@ def write_with_figure(
 
         style = style_of(options.figure_style)
         drawing = (
-            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=screen_view.lang)
+            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=view.lang)
             if len(all_documents) == 1
             else None
         )
         if drawing is None:  # what is told in words and tables is drawn as it is told
-            view = replace(screen_view, color=True, light=style.theme is LIGHT)
+            figure_view = replace(view, color=True, light=style.theme is LIGHT)
             drawing = draw_screen(
-                stack_spaced(screen_of(document.schema).screen(document, view) for document in all_documents),
+                stack_spaced(screen_of(document.schema).screen(document, figure_view) for document in all_documents),
                 style.theme,
             )
         title = str(getattr(all_documents[0], "text", "")) if len(all_documents) == 1 else ""
         data = figure_bytes(drawing.svg(mm=style.mm, title=title), options.svg.suffix, style)
         with atomic_writer(options.svg) as file:
             file.write(data)
-    delivery.write_documents(documents, options, environment, screen_view, several=several)
+    delivery.write_documents(documents, options, environment, view, several=several)

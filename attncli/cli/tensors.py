@@ -107,8 +107,8 @@ def tensors(
         from attncli.render.page.contents import Page
 
         record = captured_record(arrays, trace, document, heads=heads)
-        made = Page(file.name, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
-        page_output.write(page, made)
+        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
+        page_output.write(page, content)
     if output.svg is not None:
         delivery.write_figure(document, output)
     delivery.write_documents([document], output, environment, view)

@@ -38,7 +38,7 @@ class PlacedLink(Protocol):
         """From 0."""
 
 
-AnyLink = TypeVar("Found", bound=WeightedLink)
+AnyLink = TypeVar("AnyLink", bound=WeightedLink)
 
 
 def links(

@@ -52,11 +52,11 @@ def side_by_side(
 ) -> Lines:
     """Maps in columns, row after row within the view's width, with their captions and a legend.
 
-    shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can be compared; otherwise
-    each has its own and there is no legend. limits: the ends of the shared scale, such as 0 and 1 for weights; those
-    of the values if None. names: token texts beside the first map of each row and their numbers below every map, where
-    every token has a line of its own. in_a_row: at most so many maps in a row, such as a layer's heads; None for as
-    many as fit. Maps that are too large are pooled, which is said once. No maps, or nothing
+    shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can be compared;
+    otherwise each has its own and there is no legend. limits: the ends of the shared scale, such as 0 and 1 for
+    weights; those of the values if None. names: token texts beside the first map of each row and their numbers below
+    every map, where every token has a line of its own. in_a_row: at most so many maps in a row, such as a layer's
+    heads; None for as many as fit. Maps that are too large are pooled, which is said once. No maps, or nothing
     visible in any: "(empty)".
     """
     matrices = [as_matrix(weight_map.values) for weight_map in maps]

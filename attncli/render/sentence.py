@@ -32,8 +32,9 @@ AROUND = 6
 class Word:
     """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a blank precedes it.
 
-    share: what is looked at it, 0 to 1, None if unknown. chosen: whether it is the one that looks. quiet: a token that
-    is not part of the text, such as [CLS]. joined: whether it stands for the same character as the word before.
+    share: what is looked at it, 0 to 1, None if unknown. is_chosen: whether it is the one that looks. quiet: a token
+    that is not part of the text, such as [CLS]. is_joined: whether it stands for the same character as the word
+    before.
     """
 
     text: str

@@ -85,19 +85,19 @@ def unknown_words_note(document: Any, view: View) -> Lines:
     from attncli.analysis.document import tokens_of
     from attncli.analysis.words import unknown_words
 
-    told: dict[str, str] = {}
+    text_of_note: dict[str, str] = {}
     for text, tokens in _texts(document):
         count = unknown_words(text, tokens_of(tokens))
         if count[0]:
-            told.setdefault(say(view, "answer.unknown", *count), text)
-    if len(told) < 2:
-        return sentences(told, view)
-    return sentences((_of_text(text, said, view) for said, text in told.items()), view)
+            text_of_note.setdefault(say(view, "answer.unknown", *count), text)
+    if len(text_of_note) < 2:
+        return sentences(text_of_note, view)
+    return sentences((_of_text(text, note, view) for note, text in text_of_note.items()), view)
 
 
-def _of_text(text: str, said: str, view: View) -> str:
+def _of_text(text: str, note: str, view: View) -> str:
     begins = say(view, "quoted", cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
-    return say(view, "answer.unknown.text", begins, said) if text else said
+    return say(view, "answer.unknown.text", begins, note) if text else note
 
 
 def _texts(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:

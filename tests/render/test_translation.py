@@ -60,7 +60,7 @@ def test_no_sentence_is_left_in_english(command: tuple[str, ...], monkeypatch: p
             missed.add(text)
         return said
 
-    monkeypatch.setattr(translation, "translated", listening)
+    monkeypatch.setattr(translation, "translate", listening)
     answer = ask(*command, "--lang", "zh")
     assert answer.code == 0, answer.err
     assert not missed - NOT_YET

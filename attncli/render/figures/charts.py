@@ -14,7 +14,7 @@ LINE = 15.0
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of a ranking: its name, its number, and what is told of it. mark: another number on the same bar."""
+    """One row of a ranking: its name, its number, and its label (the text behind the bar). mark: another number on the same bar."""
 
     name: str
     value: float

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.records.head import METRICS, HeadRecord
-from attncli.analysis.records.recipe import Absent, QueryKeyRecipe
+from attncli.analysis.records.recipe import Absent, Exact, QueryKeyRecipe, Roots
 from attncli.analysis.records.run import RunRecord
 from attncli.render.page.blocks import deflate, queries, vectors, weights
 
 BUDGET = 16 * 10**6
 """Bytes of data a page holds at most, unless told otherwise."""
-RECIPE_NAMES = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "absent"}
+RECIPE_NAMES = {Exact: "exact", Roots: "roots", QueryKeyRecipe: "products", Absent: "absent"}
 
 
 @dataclass(frozen=True)
 class PageEffects:
-    """What heads do to one measure. at: the word or words it is measured at. by: how, or of what.
+    """What heads do to one measure. position_text: the word or words it is measured at. by: how, or of what.
 
     kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
     heads: layer, head, the effect, that of a random change of the same size, and the weight of the link; None where
@@ -70,7 +70,7 @@ class PageHeads:
         name = f"{run_index}-{record.layer}-{record.head}"
         recipe, terms = record.recipe, record.terms
         entry: dict[str, Any] = {
-            "l": record.layer, "h": record.head, "t": list(record.labels), "r": RECIPE_NAMES[type(recipe).__name__], "e": record.error,
+            "l": record.layer, "h": record.head, "t": list(record.labels), "r": RECIPE_NAMES[type(recipe)], "e": record.error,
             "m": [record.metrics.get(metric) for metric in METRICS], "k": [list(link) for link in record.links],
             "n": record.columns, "s": -1, "c": None, "x": 1.0,
         }  # fmt: skip

@@ -177,8 +177,8 @@ def _head(
         examples.append(rows)
     labels = [
         [
-            f"{metric.name} {metric.detail}" if metric.detail else metric.name, metric.score, *(metric.ci95 or (None, None)), metric.texts,
-            *(metric.texts_ci95 or (None, None)), metric.borderline,
+            f"{metric.name} {metric.detail}" if metric.detail else metric.name, metric.score,
+            *(metric.ci95 or (None, None)), metric.texts, *(metric.texts_ci95 or (None, None)), metric.borderline,
         ]
         for metric in head.labels
         if metric.earned or (metric.borderline and metric.ci95 is not None)

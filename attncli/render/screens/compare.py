@@ -209,8 +209,8 @@ def _tables(document: CompareDocument, view: View) -> Lines:
     texts = [document.a.tokens[index].text for index in columns]
     return stack_spaced(
         matrix(
-            as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view, shade=False, mark_max=False,
-            title=f"difference {_pair(head, view)}",
+            as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view,
+            shade=False, mark_max=False, title=f"difference {_pair(head, view)}",
             note="B − A · rows: queries, columns: keys", row_numbers=[columns[index] for index in rows],
             column_numbers=columns,
         )

@@ -115,16 +115,16 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
     """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
     and the steps of a recurrent network, which come one after the other."""
     full, *others = document.variants
-    told = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
+    answer_sentences = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
     sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
     if sparse:
         least = min(sparse, key=lambda variant: variant.multiply_adds)
         share = percent(least.multiply_adds / full.multiply_adds, 1)
-        told.append(say(view, "answer.cost.least", safe(_name(least, view), ascii=view.ascii), share))
+        answer_sentences.append(say(view, "answer.cost.least", safe(_name(least, view), ascii=view.ascii), share))
     recurrent = next((variant for variant in others if variant.name == "rnn"), None)
     if recurrent is not None:
-        told.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
-    return sentences(told, view)
+        answer_sentences.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
+    return sentences(answer_sentences, view)
 
 
 def _name(variant: Variant, view: View) -> str:

@@ -184,7 +184,8 @@ def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], k
                 )
     rest_count = len(heads) - len(heads_shown)
     rest_note = (
-        f"{rest_count} other head{'s' if rest_count > 1 else ''} not shown in full; --layer L --head H chooses, --full shows all"
+        f"{rest_count} other head{'s' if rest_count > 1 else ''} not shown in full; "
+        "--layer L --head H chooses, --full shows all"
         if rest_count and part == "weights"
         else ""
     )

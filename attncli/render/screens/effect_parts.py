@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
     from attncli.render.screens.effect_answer import AnyHead
 
-AnyDocument = TypeVar("Shown", bound="Document")
+AnyDocument = TypeVar("AnyDocument", bound="Document")
 WHOLE = 200
 """Heads up to which a grid shows all of them, in panels where the screen is narrow."""
 

@@ -178,8 +178,9 @@ def _lost(document: HeadsDocument) -> str:
         return ""
     average_entropy, heads_entropy = average.entropy, average.heads_entropy
     return (
-        f"average: entropy {average_entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: it spreads over as many keys as "
-        f"{math.exp(average_entropy):.1f} equal ones where a head looks at {math.exp(heads_entropy):.1f}, and hides which head looks where"
+        f"average: entropy {average_entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: "
+        f"it spreads over as many keys as {math.exp(average_entropy):.1f} equal ones "
+        f"where a head looks at {math.exp(heads_entropy):.1f}, and hides which head looks where"
     )
 
 

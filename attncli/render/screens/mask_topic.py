@@ -165,7 +165,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
 
 def _even(batch: Sequence[PaddedText]) -> bool:
     """Whether all texts have as many tokens: nothing is padded then."""
-    return len({len(one.tokens) for one in batch}) == 1
+    return len({len(text.tokens) for text in batch}) == 1
 
 
 def _batch(batch: Sequence[PaddedText], view: View) -> Lines:

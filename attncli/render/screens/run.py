@@ -196,7 +196,8 @@ def _below_weights(document: RunDocument, heads: int, shown_count: int, view: Vi
     blind = sorted({row.query for row in document.empty_rows})
     blind_queries = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
     empty = (
-        f"{'query' if len(blind) == 1 else 'queries'} {blind_queries} can see no key in some head: weights and output are 0"
+        f"{'query' if len(blind) == 1 else 'queries'} {blind_queries} can see no key in some head: "
+        "weights and output are 0"
         if blind
         else ""
     )

@@ -72,8 +72,8 @@ def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
         for name, metric in head.metrics.items():
             low, high = metric.ci95 or (None, None)
             yield (
-                head.layer, head.head, name, metric.texts, metric.rows, metric.mean_texts, metric.mean_rows, metric.sd, low, high,
-                metric.baseline,
+                head.layer, head.head, name, metric.texts, metric.rows, metric.mean_texts, metric.mean_rows,
+                metric.sd, low, high, metric.baseline,
             )  # fmt: skip
 
 
@@ -283,21 +283,23 @@ def _answer(document: ScanDocument, view: View) -> Lines:
     return sentences(answer_sentences, view)
 
 
-def _between(one: ScanLabel) -> bool:
+def _between(scan_label: ScanLabel) -> bool:
     """Whether a label's interval holds what it takes."""
-    return one.borderline and one.ci95 is not None
+    return scan_label.borderline and scan_label.ci95 is not None
 
 
 def _few(document: ScanDocument, view: View) -> list[str]:
     """That the texts are too few for intervals, where no number has one."""
-    if any(one.ci95 for head in document.heads for one in head.metrics.values()):
+    if any(metric.ci95 for head in document.heads for metric in head.metrics.values()):
         return []
     return [say(view, "scan.few", document.done.texts, LEAST_TEXTS)]
 
 
 def _even(heads: Sequence[ScanHead], document: ScanDocument, view: View) -> list[str]:
     """How many means have no interval, of texts that are enough for some."""
-    missing = sum(one.ci95 is None and one.texts >= LEAST_TEXTS for head in heads for one in head.metrics.values())
+    missing = sum(
+        metric.ci95 is None and metric.texts >= LEAST_TEXTS for head in heads for metric in head.metrics.values()
+    )
     return [say(view, "scan.even", missing)] if missing and not _few(document, view) else []
 
 

@@ -68,8 +68,8 @@ def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object
     for difference in document.differences:
         low, high = difference.ci95 or (None, None)
         yield (
-            difference.layer, difference.head, difference.metric, difference.a, difference.b, difference.difference, low, high, difference.cohens_d, difference.cliffs_delta,
-            difference.z, difference.p, difference.q,
+            difference.layer, difference.head, difference.metric, difference.a, difference.b, difference.difference,
+            low, high, difference.cohens_d, difference.cliffs_delta, difference.z, difference.p, difference.q,
         )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ EVEN = 1.5
 
 @dataclass(frozen=True)
 class HeadLink:
-    """One head's look from a query at a key: positions, weight, and which head."""
+    """One head's link from a query to a key: positions, weight, and which head."""
 
     query: int
     key: int

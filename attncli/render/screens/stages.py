@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StageTable:
-    """How a stage is shown. stage: its name in the document. title, note: as the texts have it. square: whether it is
-    [query, key]; else a vector a row. head: whether each head has its own."""
+    """How a stage's table is shown. stage: its name in the document. title, note: as the texts have it.
+
+    square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
+    """
 
     stage: str
     title: str
