@@ -47,7 +47,10 @@ def parse(text: str) -> frozenset[str]:
 
 
 class AcrossHeads:
-    """Collects what these analyses need while layers go by. wanted: names out of `ACROSS`; count: words or tokens."""
+    """Collects what these analyses need while layers go by.
+
+    names: those wanted, out of `ACROSS`; count: words or tokens.
+    """
 
     def __init__(self, names: frozenset[str], count: int, layers: int) -> None:
         self._names = names

@@ -38,7 +38,7 @@ class SearchRequest(Struct, frozen=True):
 
 
 class CutOptions(Struct, frozen=True):
-    """That the effect of cutting the link is wanted. memory: bytes there may be. told: the share done."""
+    """That the effect of cutting the link is wanted. memory: bytes there may be. progress: is told the share done."""
 
     memory: int
     progress: Callable[[float], None]
@@ -166,7 +166,8 @@ def _with_effects(
     )
     link = CutLink(tuple(ends[0]), tuple(ends[1]))
     removal = remove(
-        model, tokens, Removal(selection, link=link, baseline="none"), MeasureRequest(("vector",), link.queries, link.queries[-1]),
+        model, tokens, Removal(selection, link=link, baseline="none"),
+        MeasureRequest(("vector",), link.queries, link.queries[-1]),
         memory=cutting.memory, progress=cutting.progress,
     )  # fmt: skip
     cosines = {

@@ -63,8 +63,8 @@ class EarnedLabel(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True, eq=False):
-    """Whether heads earn a label. score: float64 [...], NaN where not known. earned: booleans [...]. offset: which of
-    `OFFSETS` a positional head has, integers [...]; None for the other labels."""
+    """Whether heads earn a label. score: float64 [...], NaN where not known. is_earned: booleans [...]. offset: which
+    of `OFFSETS` a positional head has, integers [...]; None for the other labels."""
 
     score: Floats
     is_earned: Bools

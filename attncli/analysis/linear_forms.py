@@ -1,7 +1,8 @@
 """Metrics as linear forms: the coefficients that a metric's own formula gives to each weight.
 
 Most metrics are linear in the weights, so for texts of one length their values are one matrix product. The formula
-is asked for its coefficients instead of being written down again: `FormRows` answers the questions of `row_facts.Rows`
+is asked for its coefficients instead of being written down again: `FormRows` answers the questions of
+`row_facts.AttentionRows`
 with symbols, and what the formula makes of them is a `LinearForm`.
 """
 
@@ -88,7 +89,10 @@ class LinearForm:
 
 
 class FormRows:
-    """The questions of `row_facts.Rows`, answered with forms over keys 0..keys-1. i, see, about: as there."""
+    """The questions of `row_facts.AttentionRows`, answered with forms over keys 0..keys-1.
+
+    i, sight, about: as there.
+    """
 
     heads = 1
 

@@ -30,7 +30,7 @@ BAND = NEARBY
 class PerRow(Struct, frozen=True, eq=False):
     """A metric on a block of rows: the mean is Σ value / Σ weight over the rows used.
 
-    value, weight: [head, row]; weight is 1 for a mean over rows. used: [head or 1, row].
+    value, weight: [head, row]; weight is 1 for a mean over rows. used_rows: [head or 1, row].
     """
 
     value: Floats
@@ -177,7 +177,8 @@ previous = Metric(
     "Clark et al. 2019", _offset_metric(-1), "Clark 2019 divides by all rows",
 )  # fmt: skip
 self = Metric(
-    "self", "mean A_{i,i}", 0, 1, "", "each token looks at itself", "rows that see key i", "Clark et al. 2019", _offset_metric(0),
+    "self", "mean A_{i,i}", 0, 1, "", "each token looks at itself", "rows that see key i",
+    "Clark et al. 2019", _offset_metric(0),
 )  # fmt: skip
 next = Metric(
     "next", "mean A_{i,i+1}", 0, 1, "", "each token looks at the one after it", "rows that see key i+1",

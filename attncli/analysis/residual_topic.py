@@ -84,7 +84,7 @@ def _norm(model: Model, layer: int, norms: Mapping[Place, Norm], x: Floats, afte
         place=place,
         kind=norm.kind,
         eps=norm.eps,
-        given=vector,
+        vector=vector,
         mean=mean,
         variance=variance,
         scaled=scaled,

@@ -54,7 +54,7 @@ NO_FACTS: Mapping[str, Array] = {}
 
 
 class AttentionRows(Protocol):
-    """Facts of a block of query rows. i: absolute query positions [row]; see: what each row sees."""
+    """Facts of a block of query rows. i: absolute query positions [row]; sight: what each row sees."""
 
     i: Ints
     sight: Sight
@@ -102,9 +102,9 @@ class AttentionRows(Protocol):
 
 
 class WeightRows:
-    """`Rows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider.
+    """`AttentionRows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider.
 
-    told: the entropy and the peak of each row [head, row], where the attention step has told them.
+    facts: the entropy and the peak of each row [head, row], where the attention step has told them.
     """
 
     def __init__(

@@ -91,7 +91,8 @@ def cost_of(
     """The cost of running `count` tokens through a model of this Spec. dtype: of its results. compute_dtype: what it
     computes in.
 
-    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes: sizes of weights in files.
+    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes: sizes of weights in
+    files.
     """
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
@@ -244,7 +245,7 @@ def run_document(
 
 
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
-    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `embedded` has
+    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `split_embedding` has
     them."""
     from attncli.analysis.added_positions import split_embedding  # only --stages all asks
 

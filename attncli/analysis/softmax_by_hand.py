@@ -23,7 +23,7 @@ class SoftmaxSteps(Struct, frozen=True):
     """One row of softmax with every step, as Python floats.
 
     scores: what enters, None where hidden. highest: the largest visible score, None if nothing
-    is visible. shifted: score − highest, in (−∞, 0]. exponentials: exp(shifted), in [0, 1], 0 where hidden.
+    is visible. shifted_scores: score − highest, in (−∞, 0]. exponentials: of these, in [0, 1], 0 where hidden.
     sink: the exponential of a learned sink, None without one. total: the sum of all of
     these. weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is visible).
     """
@@ -117,7 +117,7 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
     return SoftmaxTopic(
         version=__version__,
         topic="softmax",
-        given=list(scores),
+        numbers=list(scores),
         temperature=temperature,
         scores=divided_scores,
         exponentials=plain,

@@ -52,7 +52,7 @@ class Options(Struct, frozen=True):
 class CapturedTensors(Struct, frozen=True):
     """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
 
-    stored: the weights [..., head, query, key] that stand beside them in the file, None without any.
+    saved_weights: [..., head, query, key] that stand beside them in the file, None without any.
     """
 
     backend: Backend

@@ -12,7 +12,7 @@ from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
 
 
 class UniformRows:
-    """`Rows` of uniform attention over gapless sight, in closed form; each row costs the same however long it is."""
+    """`AttentionRows` of uniform attention over gapless sight, in closed form; a row costs the same at any length."""
 
     def __init__(self, i: Ints, sight: Sight, about: TokenFacts) -> None:
         if sight.visibility is not None:

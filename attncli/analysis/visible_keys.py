@@ -18,7 +18,7 @@ class Sight(Struct, frozen=True, eq=False):
     """Visibility of a block of query rows.
 
     count, first, last: integers [head or 1, row]: how many keys a row sees, the first and the
-    last of them (absolute positions; first > last where it sees none). seen: booleans
+    last of them (absolute positions; first > last where it sees none). visibility: booleans
     [head or 1, row, low..high-1], or None where every row sees all of first..last.
     """
 

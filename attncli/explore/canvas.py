@@ -33,7 +33,7 @@ def style_of(name: str, light: bool, color: bool) -> Style:
 class Canvas(Widget, can_focus=True):
     """Draws the pane it was given last.
 
-    chosen: is told what a click fell on; resized: called when the size is another.
+    on_choice: is told what a click fell on; on_resized: called when the size is another.
     """
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"

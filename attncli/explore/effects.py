@@ -21,7 +21,8 @@ from attncli.render.view import View
 class HeadEffects:
     """What was asked for and found. place, query, key: the head, the word and the link asked about.
 
-    head: that head taken away; cut: the link cut in it; every: each head taken away, None where that was not asked.
+    head: that head taken away; cut_document: the link cut in it; every: each head taken away, None where that was
+    not asked.
     """
 
     place: Pair

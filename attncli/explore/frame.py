@@ -47,7 +47,7 @@ class Frame:
     """Everything the screen shows. right: draws what is looked at in a room, None for the matrix. title: its name.
 
     values: what colours the heads in place of the measure, and what it is called; whole: draws over everything between
-    header and footer; told: in place of the answer.
+    header and footer; tour_text: in place of the answer.
     """
 
     state: State

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Key:
     """names: as Textual calls it, the first one shown. does: the name of the action, and of its phrase
-    `explore.key.…`. shown: how it is written; foot: whether the footer has it."""
+    `explore.key.…`. symbol: how it is written; foot: whether the footer has it."""
 
     names: tuple[str, ...]
     does: str

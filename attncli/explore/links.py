@@ -51,8 +51,8 @@ def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
         chosen_style = accent(view) or "bold"
         line = _between(row, origin, linked_rows, view, is_turned=state.is_turned)
         strong = "bold" if share >= 0.5 else ""
-        bar_pieces = bar_pieces(bar(share, room, ascii=view.ascii)) if room > 3 else []
-        value: list[Piece] = [(f" {share:.2f} ", strong or FAINT), *bar_pieces]
+        strip = bar_pieces(bar(share, room, ascii=view.ascii)) if room > 3 else []
+        value: list[Piece] = [(f" {share:.2f} ", strong or FAINT), *strip]
         if state.is_turned:
             a, b = (query_text, text_style), (key_text, chosen_style if index == mine else FAINT)
         else:

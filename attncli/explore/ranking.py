@@ -19,7 +19,7 @@ BAR = 28
 
 @dataclass(frozen=True)
 class RankingRow:
-    """One head of a ranking. share: of the bar, 0 to 1. said: its number as it is written. more: a remark behind."""
+    """One head of a ranking. share: of the bar, 0 to 1. value_text: its number as written. more: a remark behind."""
 
     layer: int
     head: int

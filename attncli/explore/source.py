@@ -23,7 +23,7 @@ Progress = Callable[[float], None]
 class LiveSource:
     """A model and a text. layers, heads: which. words: whether pieces are merged to words.
 
-    typed: how many of the tokens were typed; those after it were generated.
+    typed_count: how many of the tokens were typed; those after it were generated.
     """
 
     model: Model

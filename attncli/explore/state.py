@@ -20,9 +20,10 @@ Focus = Literal["heads", "words"]
 class State:
     """What is looked at. query, key: positions of the words; the weight between them is the chosen one.
 
-    turned: whether the sentence tells who looks at the chosen word. measure: what colours the heads: "word" for the
-    strongest link of the chosen word, or the name of a metric. other: the head that is subtracted. near: whether a
-    long text is shown word by word. step: of the derivation. row: of a list; top: the first line shown of a long part.
+    is_turned: whether the sentence tells who looks at the chosen word. measure: what colours the heads: "word" for the
+    strongest link of the chosen word, or the name of a metric. subtracted_head: the one that is subtracted. near:
+    whether a long text is shown word by word. step: of the derivation. row: of a list; top: the first line shown of a
+    long part.
     """
 
     layer: int = 0

@@ -52,7 +52,7 @@ class Walk:
     """One walk through a source.
 
     models: the names that may be switched to; load: the model of a name. start: where it begins, None for where there
-    is something to see; about: the word it is about, then. placed: that it is where somebody wants it; what comes in
+    is something to see; about: the word it is about, then. is_placed: that it is where somebody wants it; what comes in
     later moves it nowhere.
     """
 

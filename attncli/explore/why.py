@@ -33,8 +33,10 @@ def step_title(state: State, view: View) -> str:
 def why(
     state: State, derivation: AttentionTopic | None, view: View, width: int, height: int, *, with_words: bool = True
 ) -> Pane:
-    """The step in this room, from the line on that is its first; below it the chosen weight in one line. with_words: whether
-    it says in words what the step does."""
+    """The step in this room, from the line on that is its first; below it the chosen weight in one line.
+
+    with_words: whether it says in words what the step does.
+    """
     if derivation is None:
         return fit_pane(Pane.of(remark(say(view, "explore.why.waiting"), replace(view, width=width))), width, height)
     close = replace(view, width=width, top=min(10, max(height - 8, 3)))

@@ -15,8 +15,8 @@ class WorkCancelled(BaseException):
 
 
 class Work:
-    """One piece of work. job: is given a function to be told the share done, which raises `Cancelled` where it is to
-    stop. failed: is given what went wrong."""
+    """One piece of work. job: is given a function to be told the share done, which raises `WorkCancelled` where it is
+    to stop. on_error: is given what went wrong."""
 
     def __init__(
         self, post: Post, job: Callable[[Work], Callable[[], None]], *, name: str, on_error: Callable[[Exception], None]
@@ -42,7 +42,7 @@ class Work:
         return self._stop.is_set()
 
     def report(self, share: float) -> None:
-        """How much is done, 0 to 1. Raises Cancelled where no more is wanted."""
+        """How much is done, 0 to 1. Raises WorkCancelled where no more is wanted."""
         if self.is_cancelled:
             raise WorkCancelled
         self.share = share

@@ -65,12 +65,13 @@ def _odd(rows):
 
 
 def _new(rows):
-    return PerRow(rows.key(0) + 0.5 * rows.at(1), rows.i >= 0)
+    return PerRow(rows.key(0) + 0.5 * rows.at_offset(1), rows.i >= 0)
 
 
 def test_a_new_metric_works_in_batches_by_itself(monkeypatch):
     """Linear or not, of the tokens or not: whoever adds a metric to the table adds nothing for batches."""
-    for name, of, needs in (("new_linear", _new, ""), ("new_odd", lambda rows: PerRow(rows.at(0) ** 2, rows.i > 0), ""),
+    for name, of, needs in (("new_linear", _new, ""),
+                            ("new_odd", lambda rows: PerRow(rows.at_offset(0) ** 2, rows.i > 0), ""),
                             ("new_odd_tokens", _odd, "tokens")):  # fmt: skip
         monkeypatch.setitem(METRICS, name, Metric(name, "", 0, 1, "", "", "", "", of, needs=needs))
     monkeypatch.setattr(sys.modules[__name__], "NAMES", (*METRICS,))

@@ -60,8 +60,8 @@ def took(model: Model, text: str, wanted: RunRequest, *, saved: bool = False) ->
 @pytest.mark.parametrize(
     ("wanted", "saved"),
     [
-        (RunRequest(matrices=False), False), (RunRequest(), False), (RunRequest(query=3), False), (RunRequest(stages=True), False),
-        (RunRequest(matrices=False), True),
+        (RunRequest(matrices=False), False), (RunRequest(), False), (RunRequest(query=3), False),
+        (RunRequest(stages=True), False), (RunRequest(matrices=False), True),
     ],
     ids=["links", "matrices", "query", "stages", "saved"],
 )  # fmt: skip

@@ -166,8 +166,8 @@ def test_another_model() -> None:
 def test_tokens_are_generated_one_by_one_and_taken_away_again() -> None:
     app, text = pressed(decoder(), "n", "n", "p", start=State())
     source = app.walk.source
-    assert len(app.walk.loaded_run.queries if app.walk.loaded_run else ()) == getattr(source, "typed", 0) + 1
-    assert app.walk.state.query == getattr(source, "typed", 0)
+    assert len(app.walk.loaded_run.queries if app.walk.loaded_run else ()) == getattr(source, "typed_count", 0) + 1
+    assert app.walk.state.query == getattr(source, "typed_count", 0)
     app, text = pressed(decoder(), "p", start=State())
     assert "nothing was generated" in shown(text, "nothing")
     app, text = pressed(SENTENCE, "n", start=START)

@@ -7,11 +7,12 @@ To add a document, say `attn.ablate/1`:
 
 1. `analysis/documents/ablate.py`: `class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True)` with a
    docstring, and a field for each member in the order of the JSON. `Header` brings text, tokens, model and attention;
-   a document without a text is a `Document`. A field's type says what it holds: `Annotated[Count, says("…")]` a number
-   with its meaning, `Annotated[Numbers, axes("query", "key")]` an array with its axes, `Annotated[Count, at("token")]`
-   a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a list as long as one. A member that may
-   be absent is `… | UnsetType = UNSET`; one that may be null is `… | None`. Parts that several documents share are in
-   `parts.py`. `lengths` tells how long the axes are, `misfits` what else must hold between members.
+   a document without a text is a `Document`. A field's type says what it holds: `Annotated[Count, describe("…")]` a
+   number with its meaning, `Annotated[Numbers, axes("query", "key")]` an array with its axes,
+   `Annotated[Count, index_of("token")]` a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a
+   list as long as one. A member that may be absent is `… | UnsetType = UNSET`; one that may be null is `… | None`. One
+   whose JSON name is no name for Python is renamed by `field(name="…")`. Parts that several documents share are in
+   `parts.py`. `lengths` tells how long the axes are, `validation_errors` what else must hold between members.
 2. `NAMES` below: its name.
 3. `analysis/ablate.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
 4. `render/screens/ablate.py`: `ablate_screen(document, view)` and `ablate_rows(document)`.

@@ -76,7 +76,7 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every effect is told by the same measures; what is looked at is there, and what is cut had a weight."""
-        yield from super().misfits()
+        yield from super().validation_errors()
         rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
         random_rows = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
         for place, measures in (("together", self.together), *rows, *random_rows):

@@ -85,8 +85,9 @@ def _axes_of_hint(hint: Any) -> Axes:
 
 
 def _part(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
-    for name, sizes in axes_of(type(part)).items():
-        yield from _value(getattr(part, name), sizes, lengths, f"{path}.{name}" if path else name)
+    kind = type(part)
+    for name, (field_name, sizes) in zip(kind.__struct_encode_fields__, axes_of(kind).items(), strict=True):
+        yield from _value(getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name)
     for place, wrong in part.validation_errors():
         yield f"{path}.{place}" if path else place, wrong
 

@@ -135,7 +135,7 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """The steps follow from each other, each once."""
-        yield from super().misfits()
+        yield from super().validation_errors()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
             yield "steps", "the steps are not projections, similarity, scores, softmax and output"

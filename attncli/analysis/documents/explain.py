@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, axes, describe, index_of
 from attncli.analysis.documents.derivation import AttentionTopic
@@ -22,7 +22,7 @@ class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     """Softmax of given numbers."""
 
     topic: Literal["softmax"]
-    given: Annotated[list[float], axes("score")]
+    numbers: Annotated[list[float], axes("score")] = field(name="given")
     temperature: float
     scores: Annotated[list[float], axes("score", meaning="what was given, divided by the temperature.")]
     exponentials: Annotated[

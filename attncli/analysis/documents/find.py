@@ -60,7 +60,7 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """The effect of a cut is told of every head, or of none."""
-        yield from super().misfits()
+        yield from super().validation_errors()
         for number, head in enumerate(self.heads):
             if (head.effect is UNSET) != (self.effect_together is UNSET):
                 yield f"heads[{number}].effect", "told of some heads only"

@@ -215,6 +215,6 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights are held of every head in one size, or of none."""
-        yield from super().misfits()
+        yield from super().validation_errors()
         if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:
             yield "heads", "weights of some heads only, or cells of several sizes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, Weight, axes, describe, index_of
 from attncli.analysis.documents.parts import Header, TokenRow
@@ -109,7 +109,7 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """There are heads, each with its entropy, and a share of each or of none."""
-        yield from super().misfits()
+        yield from super().validation_errors()
         if not self.heads or len(self.entropies) != len(self.heads):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
         if len({head.share is UNSET for head in self.heads}) > 1:
@@ -124,7 +124,7 @@ class NormStep(Part, frozen=True, kw_only=True):
     place: Annotated[str, describe("attn.sum: after the residual; attn.in: before the attention.")]
     kind: Literal["layer", "rms"]
     eps: float
-    given: Annotated[Numbers, axes("width", meaning="the vector that is normed.")]
+    vector: Annotated[Numbers, axes("width", meaning="the vector that is normed.")] = field(name="given")
     mean: Annotated[float, describe("Of its entries; subtracted by a layer norm alone.")]
     variance: Annotated[float, describe("Mean square of the entries, after the mean is subtracted where it is.")]
     scaled: Annotated[Numbers, axes("width", meaning="(x − mean) / √(variance + eps).")]

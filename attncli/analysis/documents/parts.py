@@ -26,7 +26,7 @@ class TokenRow(Part, frozen=True, kw_only=True):
 
 
 def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
-    """The tokens that do not lie in their text, as a document's misfits. name: of the list."""
+    """The tokens that do not lie in their text, as a document's validation errors. name: of the list."""
     for number, token in enumerate(tokens):
         if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
             yield f"{name}[{number}]", f"characters {token.start} to {token.end} of a text of {len(text)}"

@@ -129,7 +129,7 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights are held of every head, or of none; stages have a row per query or key."""
-        yield from super().misfits()
+        yield from super().validation_errors()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
             yield "layers", "weights of some heads only"
         rows = {len(self.tokens) if self.queries is UNSET else len(self.queries), *keys_of(len(self.tokens))}

@@ -61,13 +61,13 @@ class SweepReading(Protocol):
         """The tokens of a text of `count` whose last vectors are needed."""
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
-        """Ready to read. hidden: what leaves the last layer of the text's own run, [token, width], from token `first`."""
+        """Ready to read. hidden: what leaves the last layer of the text's own run, [token, width], from `first` on."""
 
 
 class MeasureRequest(Struct, frozen=True):
     """What is measured, and where.
 
-    at: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
+    positions: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
     predicted. target: its id, None for the own run's first choice. every: whether the log-probability is the mean over
     all positions of that of the token which does follow; following: those tokens' ids, then.
     """

@@ -43,7 +43,7 @@ LEAST = 1e-6
 class PatchRequest(Struct, frozen=True):
     """What is put in, and what is measured.
 
-    at: the tokens that get the clean text's. measured: "logit difference" of `target` and `versus` and "log
+    positions: the tokens that get the clean text's. measure: "logit difference" of `target` and `versus` and "log
     probability" of `target`, after the last token of `query`; "cosine" of the mean of `query`'s last vectors to the
     clean text's. Logits are those before a soft cap.
     """
@@ -67,8 +67,8 @@ class PatchRequest(Struct, frozen=True):
         target: str | None,
         versus: str | None,
     ) -> PatchRequest:
-        """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where a
-        target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
+        """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where
+        a target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
         if versus is not None and target is None:
             raise UsageError("versus is taken from a target", expected="a target as well")
         last = len(clean) - 1

@@ -58,14 +58,14 @@ class SweepText(Struct, frozen=True, eq=False):
 
 
 class SweepPlan(Struct, frozen=True, eq=False):
-    """What is changed. places: one head at a time, each by `change`; as: the variants run of each, and how many.
+    """What is changed. places: one head at a time, each by `change`; variants: those run of each; many: how many.
 
     start: the first token that changes. joint: every change at once, None for no such run.
     """
 
     places: Sequence[HeadAddress]
     change: Change
-    variants: Variants = field(default=lambda place, own, other: other[None])
+    variants: Variants = field(default=lambda place, values, replacement: replacement[None])
     many: int = 1
     start: int = 0
     joint: Joint | None = None
@@ -89,8 +89,10 @@ def sweep(
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> SweepResult:
-    """Change one head at a time and measure. on_trace: is handed each layer's own trace, with its weights. on_progress: the share
-    done."""
+    """Change one head at a time and measure.
+
+    on_trace: is handed each layer's own trace, with its weights. on_progress: the share done.
+    """
     spec, rows = text.model.spec, reading.rows(text.count)
     rows_only = may_ask_some(spec)
     late = min(plan.start, rows.start) if may_start_late(spec) else 0

@@ -61,7 +61,7 @@ def memory_budget(
 
 
 def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
-    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `room`."""
+    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `memory_budget`."""
     return memory_budget(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
 
@@ -83,8 +83,9 @@ def foretell(
     predicts: bool = False,
     draws: int = 0,
 ) -> SweepCost:
-    """What a sweep over these places takes for a text of `count` tokens in `memory` bytes. predicts: as of `room`.
+    """What a sweep over these places takes for a text of `count` tokens in `memory` bytes.
 
+    predicts: as of `memory_budget`.
     draws: how many random changes follow, for the heads that are compared with them: which those are is not known yet,
     so that they count as evenly spread over the places.
     """

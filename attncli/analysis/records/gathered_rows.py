@@ -51,8 +51,8 @@ class GatheredRows:
         """Take rows start, start + 1, … over the keys from `low` on; keys outside are hidden from them.
 
         weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows before the next rows.
-        lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is hidden; without a head
-        axis they hold for all heads. bias: what was added to the scores, [head, row, key].
+        lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is hidden; without a
+        head axis they hold for all heads. bias: what was added to the scores, [head, row, key].
         """
         rows, high = slice(start, start + weights.shape[1]), low + weights.shape[2]
         heads = slice(first, first + len(weights))

@@ -45,9 +45,10 @@ class HeadRecord(Struct, frozen=True, eq=False):
     """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
 
     columns: keys and learned keys.
-    seen: bits of the visible keys (see `Gathered.seen`), None where nothing is hidden. recipe: how its weights are
-    made again. terms: queries and keys beside weights that are kept otherwise, None where q·k does not give the scores.
-    error: the largest difference from the true weights, over `checked` sampled rows.
+    visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
+    hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are kept otherwise, None
+    where q·k does not give the scores.
+    error: the largest difference from the true weights, over `checked_rows` sampled rows.
     """
 
     layer: int
@@ -92,7 +93,7 @@ class Sides(Struct, frozen=True, eq=False):
 class LayerRecords:
     """Takes the rows of one layer's attention and gives a record for each of its chosen heads.
 
-    chosen: numbers of the heads. leave_out: kinds of link that do not count. exact: whether queries and keys are
+    head_numbers: the chosen heads. leave_out: kinds of link that do not count. exact: whether queries and keys are
     kept as they are, for a viewer that need not be small.
     """
 

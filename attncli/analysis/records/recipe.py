@@ -65,8 +65,9 @@ def numbers(matrix: FixedPoint | Floats) -> Floats:
 
 
 def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None) -> Floats:
-    """The weights of these query rows from a recipe, float32 [row, key]. visibility: booleans [row, key], None where nothing
-    is hidden.
+    """The weights of these query rows from a recipe, float32 [row, key].
+
+    visibility: booleans [row, key], None where nothing is hidden.
 
     Source: the softmax written with its row's log-sum-exp, as in Dao et al., FlashAttention, 2022.
     """

@@ -106,7 +106,9 @@ def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) 
     """With statistics of another vector the parts no longer sum to the logit."""
     text = text_of(folder_of("llama"))
     right = attribution.apply_frozen_norm
-    monkeypatch.setattr(attribution, "frozen", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest))
+    monkeypatch.setattr(
+        attribution, "apply_frozen_norm", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest)
+    )
     found = attribute(text, 6, None, None)
     assert abs(sum(value for _, value in found.parts) - found.logit) > 1e-4
 
