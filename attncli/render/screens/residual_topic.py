@@ -58,9 +58,9 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
     write = f"{{:.{view.precision}f}}".format
     first = norm.place == "attn.in"
     input_name = "x" if first else "x + O"
-    rows = [(input_name, norm.given)]
+    rows = [(input_name, norm.vector)]
     if norm.kind == "layer":
-        rows.append((f"{input_name} − μ", np.asarray(norm.given, np.float64) - norm.mean))
+        rows.append((f"{input_name} − μ", np.asarray(norm.vector, np.float64) - norm.mean))
     rows += [(say(view, f"residual.norm.{norm.kind}.scaled"), norm.scaled), ("· γ + β", norm.normed)]
     if np.array_equal(norm.scaled, norm.normed):
         rows.pop()

@@ -54,7 +54,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
     ]
     rows = []
     for index, score in enumerate(scores):
-        given_scores = [] if at_one else [format_fixed(document.given[index], view.precision)]
+        given_scores = [] if at_one else [format_fixed(document.numbers[index], view.precision)]
         plain = (
             format_fixed(document.exponentials[index], widths[0]) if document.exponentials[index] is not None else "inf"
         )
