@@ -273,13 +273,13 @@ def verify(
     from attncli.cli.checkpoint_option import load_checkpoint
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
-    from attncli.scan.plan_making import found_again
+    from attncli.scan.plan_making import locate_files
     from attncli.scan.verification import verify_document
     from attncli.scan.worker import Worker
 
     scan_plan = read(out)
     if texts:
-        scan_plan = found_again(scan_plan, texts, out)
+        scan_plan = locate_files(scan_plan, texts, out)
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     loaded_model = load_checkpoint(environment, scan_plan.model.name, compute)

@@ -54,7 +54,7 @@ class Checkpoint:
         """Read `config.json` and the headers of the weight files.
 
         tensors: where they lie, where that is known and the files are not there.
-        Raises as `described`, InputError for missing or malformed weights, UnsupportedError for weights that are
+        Raises as `describe`, InputError for missing or malformed weights, UnsupportedError for weights that are
         neither safetensors nor torch's own files.
         """
         checkpoint = cls.describe(folder)

@@ -26,10 +26,10 @@ def download(
     lie.
 
     Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
-    goes to `asked.watch`, else to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
+    goes to `fetch.watch`, else to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
     Raises InputError where the hub cannot be reached, has no such model or revision, or wants a token;
     UnsupportedError where the model has neither safetensors nor, with torch to read them, pickled weights; what
-    `asked.accept` raises.
+    `fetch.accept` raises.
     """
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
     with _quiet(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):

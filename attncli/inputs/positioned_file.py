@@ -39,7 +39,8 @@ class PositionedFile:
                 count = self._read(view[position : position + CALL_LIMIT], start + position)
                 if count == 0:
                     raise self._change_error(
-                        f"{about} ends after {position:,} of {len(view):,} bytes: the file became shorter while it was read"
+                        f"{about} ends after {position:,} of {len(view):,} bytes: the file became shorter while it was "
+                        "read"
                     )
                 position += count
             now = os.fstat(self._handle)

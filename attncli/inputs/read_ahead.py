@@ -45,7 +45,8 @@ class Stretch(Struct, frozen=True, eq=False):
 class Pieces:
     """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
 
-    free: buffers that nobody uses. count: how many pieces there are. tell: told the size of each that is taken.
+    free: buffers that nobody uses. count: how many pieces there are. on_take: told the size of each that is
+    taken.
     Iterating gives (first byte, piece), which is valid until the thread asks for its next one; it raises as
     `PositionedFile`.
     """

@@ -72,7 +72,7 @@ def _by_library(
     backend: Backend,
     bias: AnyArray | None,
 ) -> tuple[AnyArray, bool]:
-    """`multiplied` by a library that widens and adds the bias as part of its product."""
+    """`multiply_pieces` by a library that widens and adds the bias as part of its product."""
     rows, width = shape
     result = backend.full((len(x), rows), 0, backend.dtype)
     finite: list[bool] = []
@@ -96,7 +96,7 @@ def _by_library(
 
 
 def _by_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
-    """`multiplied` a tile at a time, without a bias."""
+    """`multiply_pieces` a tile at a time, without a bias."""
     rows, width = shape
     result = np.empty((len(x), rows), x.dtype)
     finite: list[bool] = []

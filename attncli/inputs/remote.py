@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Remote:
-    """One model on the hub. wanted: which. endpoint: the hub's address. watch: told how much of a file is there.
+    """One model on the hub. hub_id: which. endpoint: the hub's address. watch: told how much of a file is there.
 
     Every method raises InputError where the hub cannot be reached, has no such model or revision, or wants a token.
     """
@@ -101,7 +101,7 @@ class Remote:
         return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
 
     def _ask(self, question: Callable[[], T], network_error: AttnError) -> T | None:
-        """What the hub answers, None where it has no such file. network_error: what to raise where the network fails."""
+        """What the hub answers, None where it has no such file. network_error: raised where the network fails."""
         from huggingface_hub import errors
 
         try:

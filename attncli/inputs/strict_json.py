@@ -32,7 +32,8 @@ def read_object(
     most: int = MOST,
     with_tags: bool = False,
 ) -> dict[str, Any]:
-    """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
+    """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare
+    word.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not, nor is a
     number that no float can hold), not an object, nested too deeply, or that names a key twice or holds half of a
@@ -95,10 +96,10 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
     return value
 
 
-def refuse_half_characters(found: Any, where: str) -> None:
+def refuse_half_characters(json_value: Any, where: str) -> None:
     """Raise InputError, naming the first place, where a text of parsed JSON holds a lone surrogate, which no encoding
     can write."""
-    waiting = [("$", found)]
+    waiting = [("$", json_value)]
     while waiting:
         place, part = waiting.pop()
         if isinstance(part, str):
@@ -111,7 +112,7 @@ def refuse_half_characters(found: Any, where: str) -> None:
         inner = part.items() if isinstance(part, dict) else enumerate(part)
         waiting += names
         waiting += [
-            (f"{place}.{name}" if names else f"{place}[{name}]", one)
-            for name, one in reversed(list(inner))
-            if isinstance(one, str | list | dict)
+            (f"{place}.{name}" if names else f"{place}[{name}]", member)
+            for name, member in reversed(list(inner))
+            if isinstance(member, str | list | dict)
         ]

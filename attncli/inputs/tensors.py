@@ -33,9 +33,10 @@ class TensorSummary(NamedTuple):
 
 
 class TensorFile(Struct, frozen=True, eq=False):
-    """A file whose headers were read once. listed: its tensors in its order. metadata: the texts by name beside them.
+    """A file whose headers were read once. summaries: of its tensors in its order. metadata: the texts by name beside
+    them.
 
-    header: of a .safetensors. stored: the arrays of a kind that tells nothing before it is read whole.
+    header: of a .safetensors. arrays: the arrays of a kind that tells nothing before it is read whole.
     """
 
     path: Path

@@ -16,7 +16,7 @@ EXPONENTS = {"bfloat16": 0x7F80, "float16": 0x7C00}
 
 
 def convert(source: Array, target: Array) -> bool:
-    """Copy `source_part` into `target_part` (both flat, equal length), and say whether every number is finite in both types."""
+    """Copy `source` into `target` (both flat, equal length), and say whether every number is finite in both types."""
     with np.errstate(over="ignore", invalid="ignore"):
         for begin in range(0, source.size, STEP):
             source_part, target_part = source[begin : begin + STEP], target[begin : begin + STEP]

@@ -38,7 +38,7 @@ class Rule(Struct, frozen=True, eq=False):
     """Everything that decides the weights, apart from q and k.
 
     scale: multiplies q·k. softcap: bound of the soft cap, None for none.
-    mask: visibility by position; given: visibility as booleans that broadcast to
+    mask: what each position sees; visibility: the same as booleans that broadcast to
     [..., head, query, key]. bias: floats that broadcast likewise, −inf hides.
     position_bias: a function of (i [..., rows, 1], j [1, columns]) and a choice of heads giving [head, rows, columns].
     offset: absolute position of query 0, an int or integers [batch..., 1, 1, 1].
@@ -72,7 +72,7 @@ class RowBlock(Struct, frozen=True):
     """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
 
     stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
-    seen: booleans that broadcast to [..., head, rows, high - low]; None if all is visible; made when asked for.
+    find_visibility: makes booleans that broadcast to [..., head, rows, high - low], or None if all is visible.
     empty: booleans [..., head, rows]. first_head: the number of the first head in it.
     alone: the mask, where it alone decides what a query sees; its reach spares looking at each pair.
     lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty row.

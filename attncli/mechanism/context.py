@@ -40,10 +40,10 @@ class Context(Struct, frozen=True, eq=False):
     memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
     past: keys and values of earlier positions by layer, extended in place while generating.
     keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
-    to compute at a time, each block handed to `see(layer, kind, block)` with kind "self" or "cross".
+    to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or "cross".
     interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
-    queries and leave the layer, None where none are singled out; the others only lend their keys and values. watch:
-    handed the layer, a norm's place with what enters it, or "mlp" with what the feed-forward part gives.
+    queries and leave the layer, None where none are singled out; the others only lend their keys and values.
+    on_activation: handed the layer, a norm's place with what enters it, or "mlp" with what the feed-forward part gives.
     """
 
     positions: np.ndarray[Any, Any]

@@ -49,7 +49,7 @@ class HashTrace(Struct, frozen=True, eq=False):
 
     keys: the normalised keys, [head, key, dim]. mixed: [head, query, v_dim].
     buckets: integers [head, round, token]; None for a text of one chunk, which is not hashed.
-    chunk: tokens per chunk. compared: how many pairs of query and key each head computed.
+    chunk: tokens per chunk. pair_count: how many pairs of query and key each head computed.
     empty_rows: booleans [head, query]. weights, masked: [head, query, key], None unless asked
     for; masked holds q·k where a pair was compared in some round (its own key lowered by
     1e5), −inf elsewhere. A row of weights sums to 1, or to 0 if it is empty.

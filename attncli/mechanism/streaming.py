@@ -55,9 +55,9 @@ def stream(
 
     q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows of all heads together
     that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow
-    window, and what is in it is overwritten once `on_block` is done. Several blocks are worked on at the same time, by as
-    many threads; `on_block` is called here, rows in order, the heads of the same rows one after the other. Memory is linear
-    in the length; masks that hide keys save the work on them.
+    window, and what is in it is overwritten once `on_block` is done. Several blocks are worked on at the same time, by
+    as many threads; `on_block` is called here, rows in order, the heads of the same rows one after the other. Memory is
+    linear in the length; masks that hide keys save the work on them.
     """
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     groups = k.shape[-3]
@@ -104,7 +104,7 @@ def stream(
 
 
 def ignore_block(block: RowBlock) -> None:
-    """The `see` of a run whose blocks nobody looks at."""
+    """The `on_block` of a run whose blocks nobody looks at."""
 
 
 def compute_attention(
@@ -140,7 +140,7 @@ def gather_blocks(
     backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str], block: int = GATHERED
 ) -> tuple[dict[str, Array], Array, Array]:
     """Dense attention by blocks of so many weights, put together if they are to be kept. keep: "weights" or nothing;
-    shapes as in `stream`, results as in `attended`."""
+    shapes as in `stream`, results as in `compute_attention`."""
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])

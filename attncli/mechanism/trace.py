@@ -98,7 +98,7 @@ class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
 class Later:
     """An array that is made when it is first asked for, and then held in place of what it is made of."""
 
-    __slots__ = ("_found", "_make")
+    __slots__ = ("_array", "_make")
     _array: Array
 
     def __init__(self, make: Callable[[], Array]) -> None:

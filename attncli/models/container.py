@@ -38,7 +38,8 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     unused_count = len(every) - len(names)
     part.notes = (
         *checkpoint.notes,
-        f"this is the text model ({config['model_type']}) of a {kind}; {unused_count:,} tensors of other parts are not used",
+        f"this is the text model ({config['model_type']}) of a {kind}; {unused_count:,} tensors of other parts "
+        "are not used",
     )
     return part
 

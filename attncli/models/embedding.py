@@ -24,8 +24,8 @@ def with_positions(
     """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
 
     positions: the row of each token in a table of positions, in which `padding` is that of padding.
-    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table of
-    what could be computed, which then counts: it was perhaps rounded.
+    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table
+    of what could be computed, which then counts: it was perhaps rounded.
     """
     match embedding.positions:
         case "learned":

@@ -71,8 +71,8 @@ class CostEstimate(Struct, frozen=True):
 
 
 class StoredSizes(Struct, frozen=True):
-    """Bytes of a checkpoint's tensors. layers: of each layer; fed: of its feed-forward part alone. row: of what one
-    token's embedding takes."""
+    """Bytes of a checkpoint's tensors. layers: of each layer; feed_forward: of its feed-forward part alone. row: of
+    what one token's embedding takes."""
 
     layers: Sequence[int]
     feed_forward: Sequence[int]
@@ -124,8 +124,8 @@ def estimate(
     """The estimate for one text of `tokens` tokens.
 
     sizes: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what follows the
-    attention of the last is not read. kept_stages: n × n stages kept of each layer asked for. rows: query rows at a time, None
-    for all. dtype: what it is computed in.
+    attention of the last is not read. kept_stages: n × n stages kept of each layer asked for. rows: query rows at a
+    time, None for all. dtype: what it is computed in.
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)

@@ -1,4 +1,4 @@
-"""`HeldRows`: the rows of a table that have been asked for, read once each and kept."""
+"""`RowCache`: the rows of a table that have been asked for, read once each and kept."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Rows = np.ndarray[Any, Any]
 
 
 class RowCache:
-    """Rows of a table of `count` rows. read: gives the rows with these numbers, in order, and raises for one outside
-    the table."""
+    """Rows of a table of `count` rows. read_rows: gives the rows with these numbers, in order, and raises for one
+    outside the table."""
 
     def __init__(self, read_rows: Callable[[Sequence[int]], Rows], count: int) -> None:
         self._read_rows, self._present = read_rows, np.zeros(count, np.bool_)

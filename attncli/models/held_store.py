@@ -1,4 +1,4 @@
-"""`HeldStore`: a model's weights kept in memory, for many texts one after the other."""
+"""`CachedStore`: a model's weights kept in memory, for many texts one after the other."""
 
 from __future__ import annotations
 

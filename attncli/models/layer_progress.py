@@ -1,4 +1,4 @@
-"""`ToldLayers`: a checkpoint's weights, and someone who is told how far through its layers a run has come."""
+"""`ProgressStore`: a checkpoint's weights, and someone who is told how far through its layers a run has come."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attncli.models.run import Store
 
 
 class ProgressStore:
-    """A `Store` like the one given. told: the share of the expected layers that is behind; 1 at the last of them."""
+    """A `Store` like the one given. progress: told the share of the expected layers that is behind; 1 at the last."""
 
     def __init__(self, store: Store, progress: Callable[[float], None]) -> None:
         self._store, self._progress = store, progress

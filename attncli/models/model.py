@@ -51,7 +51,7 @@ class Model(Struct, frozen=True, eq=False):
 
     An encoder-decoder comes as its encoder; `decoder` gives the other side.
     warnings: what loading found odd, for every document made with it.
-    other: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width];
+    decoder_store: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width];
     source: the tokens that it comes from, none for captured states.
     ends: the ids at which a text that it continues ends; none where the checkpoint names none.
     """
@@ -129,7 +129,7 @@ class Model(Struct, frozen=True, eq=False):
 
         layers: which to yield; layers after the last of them are not read.
         heads: which heads to keep in stages with a head axis.
-        keep: which n × n stages to keep. rows, see: run by blocks of query rows, see `Context`.
+        keep: which n × n stages to keep. rows, on_block: run by blocks of query rows, see `Context`.
         past: keys and values of the tokens before these, by layer, extended in place; start with {}
         and go on with tokens whose `index` continues. They are of the type that the first tokens were computed in.
         interventions: what is changed in which layer's attention; the traces hold what came of it.
@@ -167,7 +167,7 @@ class Model(Struct, frozen=True, eq=False):
         """Run several texts at once, padded to the longest, and yield the layers asked for with a leading batch axis.
 
         Each text gets the numbers that it gets alone, computed in the type that the longest is (`computing`); rows past
-        its end mean nothing and `batch.alone` takes them off. Raises as `trace`, and UnsupportedError where padding
+        its end mean nothing and `batch.take_text` takes them off. Raises as `trace`, and UnsupportedError where padding
         would change a text's own numbers.
         """
         self._check_memory()

@@ -166,10 +166,10 @@ def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kin
 def _truncated(config: Config, inside: Config, *, by_kind: bool) -> bool:
     """Whether the ends of the ramp are whole numbers. Transformers looks for the key beside the types of layers, not in
     what holds for one of them."""
-    told = inside.flag("truncate", default=True)
-    if by_kind and not told:
+    truncates = inside.flag("truncate", default=True)
+    if by_kind and not truncates:
         config.note("config.json's truncate, False, plays no part: it stands among what holds for one type of layer")
-    return told or by_kind
+    return truncates or by_kind
 
 
 def stretched_scale(config: Config) -> float:

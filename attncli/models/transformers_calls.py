@@ -35,8 +35,8 @@ HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position", "indices
 class Call(Struct, frozen=True):
     """What the model hands to one attention: q [head, query, dim], k and v [kv, key, dim].
 
-    seen: booleans that broadcast to [head, query, key], None where all is visible. bias: what is added to the scores,
-    floats that broadcast likewise, None where nothing is.
+    visibility: booleans that broadcast to [head, query, key], None where all is visible. bias: what is added to the
+    scores, floats that broadcast likewise, None where nothing is.
     layer: the number of the layer that calls; nth: of its calls, from 0. rotating: whether angles were handed along.
     """
 
@@ -118,17 +118,19 @@ def _run(
     ids = [token.id for token in tokens]
     if any(code is None or not 0 <= code < theirs.get_input_embeddings().weight.shape[0] for code in ids):
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
-    given = torch.tensor([ids], device=device)
+    id_tensor = torch.tensor([ids], device=device)
     _as_before_any_text(theirs)
     with torch.no_grad(), library_errors(family, ""), passing(*looked_at) as passages, attending(passages):
         if memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
-            seen = outputs.MoEModelOutput(last_hidden_state=memory[None])  # what a router said is asked for of some
-            out = theirs(encoder_outputs=seen, decoder_input_ids=given, use_cache=False)
+            encoder_output = outputs.MoEModelOutput(
+                last_hidden_state=memory[None]
+            )  # what a router said is asked for of some
+            out = theirs(encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False)
         elif theirs.config.is_encoder_decoder:
-            out = theirs.get_encoder()(input_ids=given)
+            out = theirs.get_encoder()(input_ids=id_tensor)
         else:
-            out = theirs(input_ids=given, use_cache=False)
+            out = theirs(input_ids=id_tensor, use_cache=False)
         return passages, out.last_hidden_state[0]
 
 
@@ -171,16 +173,16 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
         if get_ident() != running:  # another thread's model
             return eager
 
-        def watched(module: Any, *args: Any, **told: Any) -> Any:
-            out = eager(module, *args, **told)
-            call = _call(passages, *args, **told)
+        def observe(module: Any, *args: Any, **extras: Any) -> Any:
+            out = eager(module, *args, **extras)
+            call = _call(passages, *args, **extras)
             mixed: Tensor = out[0][0].permute(1, 0, 2)
-            weights = [one[0] for one in out[1:2] if torch.is_tensor(one) and one.ndim == 4]
+            weights = [tensor[0] for tensor in out[1:2] if torch.is_tensor(tensor) and tensor.ndim == 4]
             watch(call, mixed, weights[0] if weights else None)
             passages.note_attention(mixed.numel(), module)
             return out
 
-        return watched
+        return observe
 
     interface.get_interface = get_interface
     try:
@@ -213,29 +215,39 @@ def _call(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     *_: Any,
-    **told: Any,
+    **extras: Any,
 ) -> Call:
     """What a model hands to its attention. Raises UnsupportedError for a tensor that attn has no use for."""
     torch: Any = import_module("torch")
-    seen, bias = None, None
-    others = [name for name, value in told.items() if torch.is_tensor(value) and name not in HARMLESS]
+    visibility, bias = None, None
+    others = [name for name, value in extras.items() if torch.is_tensor(value) and name not in HARMLESS]
     if others:
         raise UnsupportedError(f"this model's attention makes use of {others[0]!r}, which attn does not know")
     if attention_mask is not None:
         whole = attention_mask[0, :, :, : key.shape[-2]]
-        seen = whole > torch.finfo(whole.dtype).min / 2  # the library hides with the lowest number there is
-        rest = whole.masked_fill(~seen, 0.0)
+        visibility = whole > torch.finfo(whole.dtype).min / 2  # the library hides with the lowest number there is
+        rest = whole.masked_fill(~visibility, 0.0)
         bias = rest if bool(rest.any()) else None
-        seen = None if bool(seen.all()) else seen
-    if told.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
+        visibility = None if bool(visibility.all()) else visibility
+    if extras.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
         among = torch.zeros((1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device)
-        among = among.scatter(-1, told["indices"][:1].long(), True)
-        seen = among if seen is None else seen & among
-    if told.get("position_bias") is not None:
-        bias = told["position_bias"][0] if bias is None else bias + told["position_bias"][0]
+        among = among.scatter(-1, extras["indices"][:1].long(), True)
+        visibility = among if visibility is None else visibility & among
+    if extras.get("position_bias") is not None:
+        bias = extras["position_bias"][0] if bias is None else bias + extras["position_bias"][0]
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     layer, nth = len(passages.passages) - 1, 0 if passages.current is None else len(passages.current.out)
     rotating = passages.current is not None and passages.current.rotating
     return Call(
-        query[0], key[0], value[0], seen, bias, scale, told.get("softcap"), told.get("s_aux"), layer, nth, rotating
+        query[0],
+        key[0],
+        value[0],
+        visibility,
+        bias,
+        scale,
+        extras.get("softcap"),
+        extras.get("s_aux"),
+        layer,
+        nth,
+        rotating,
     )

@@ -262,5 +262,5 @@ def several(streams: int) -> tuple[str, ...]:
 
 def sinking(probe: ProbeResult) -> tuple[str, ...]:
     """What to tell of a model whose weights the library gives before its sinks take their share of them."""
-    told = "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
-    return (told,) if probe.before_sinks else ()
+    note = "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
+    return (note,) if probe.before_sinks else ()

@@ -17,10 +17,10 @@ from attncli.arrays.backend import Array
 class Passage:
     """One layer as it runs, filled in on the way.
 
-    entered, left: [token, width]. streams: how many vectors a token has between layers; of several, both are the mean.
-    rotating: whether it was handed the angles of a rotary embedding. out: what the
-    output projection made of its attention's heads, by call, None where no projection was seen. given: what
-    each attention was given, [token, width]. awaited: how many numbers the next projection is to take.
+    entering, leaving: [token, width]. streams: how many vectors a token has between layers; of several, both are the
+    mean. rotating: whether it was handed the angles of a rotary embedding. out: what the output projection made of
+    its attention's heads, by call, None where no projection was seen. attention_inputs: what each attention was given,
+    [token, width]. awaited_count: how many numbers the next projection is to take.
     """
 
     def __init__(self, module: Any, entering: Array | None, *, streams: int, rotating: bool) -> None:

@@ -180,16 +180,16 @@ def _different_tokens(theirs: Any) -> list[Token]:
     return [Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)]
 
 
-def _same_mask(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.shape == other.shape and bool((one == other).all())
+def _same_mask(first: Array | None, second: Array | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return first.shape == second.shape and bool((first == second).all())
 
 
 def _apart(backend: Backend, ours: Array, theirs: Array) -> float:
     """The largest difference, relative to the largest of the library's numbers."""
-    one, other = backend.numpy(ours), backend.numpy(theirs)
-    return float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-30))
+    mine, reference = backend.numpy(ours), backend.numpy(theirs)
+    return float(np.abs(mine - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:

@@ -55,8 +55,8 @@ class LayerDistance(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What a comparison found. ours, theirs: root mean square distance of float32 weights and vectors from the float64
-    reference."""
+    """What a comparison found. run_distance, reference_distance: root mean square distance of our float32 weights and
+    vectors, and of the library's, from the float64 reference."""
 
     tokens: int
     backend: str

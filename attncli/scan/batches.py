@@ -28,7 +28,7 @@ class CountedText:
 
 @dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """A text of a batch, cut into its tokens. hash, own, name: as of `Counted`."""
+    """A text of a batch, cut into its tokens. hash, own, name: as of `CountedText`."""
 
     record: Record
     tokens: tuple[Token, ...]

@@ -106,10 +106,12 @@ class _Scans:
     def hold(self, name: str, root: Path | None = None) -> bool:
         """Whether a file is in a folder that a scan wrote. root: the folder that was asked for; what another scan wrote
         around it is asked for with it."""
-        found = self._of(Path(name).absolute().parent)
-        if found is None or (found is not self._out and root is not None and root.absolute().is_relative_to(found)):
+        scan_folder = self._of(Path(name).absolute().parent)
+        if scan_folder is None or (
+            scan_folder is not self._out and root is not None and root.absolute().is_relative_to(scan_folder)
+        ):
             return False
-        self.passed[found] = None
+        self.passed[scan_folder] = None
         return True
 
     def _of(self, folder: Path) -> Path | None:

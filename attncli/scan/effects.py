@@ -26,8 +26,8 @@ WAYS: dict[str, By] = {"zero": ByZero(), "mean": ByMean()}
 class AblationEffects:
     """Takes heads away one at a time: how far the vector at the end turns, 1 − cos.
 
-    It is that of a decoder's last token, of an encoder the mean over all tokens. asked: the way, then heads as written.
-    store: of the model's weights, held.
+    It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the way, then heads as
+    written. store: of the model's weights, held.
     """
 
     def __init__(self, way_and_heads: Sequence[str], model: Model, store: Store) -> None:

@@ -19,7 +19,7 @@ between equal values), and the head's strongest link in it."""
 
 
 class Examples:
-    """The `top` largest values of each column and head, largest first: `held` is [field, column, head, place]."""
+    """The `top` largest values of each column and head, largest first: `table` is [field, column, head, place]."""
 
     def __init__(self, columns: int, heads: int, top: int) -> None:
         self.top = top

@@ -148,10 +148,10 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
 
 def _written(plan: ScanPlan) -> dict[str, Any]:
     """What stands in the plan's file: choices that came later are there only where they were made."""
-    found: dict[str, Any] = msgspec.to_builtins(plan)
+    values: dict[str, Any] = msgspec.to_builtins(plan)
     if not plan.choice.skip_unknown:
-        found["choice"].pop("skip_unknown", None)  # a plan that was read without it has none
-    return found
+        values["choice"].pop("skip_unknown", None)  # a plan that was read without it has none
+    return values
 
 
 def write(plan: ScanPlan, folder: Path) -> ScanPlan:

@@ -76,12 +76,12 @@ def make(
     Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that cannot be scanned.
     """
     check(model)
-    with _withdrawn(folder) as files:
-        return _made(request, model, name, folder, stdin, note, files)
+    with _withdraw_on_failure(folder) as files:
+        return _make_plan(request, model, name, folder, stdin, note, files)
 
 
-def _made(
-    wanted: ScanRequest,
+def _make_plan(
+    request: ScanRequest,
     model: Model,
     name: str,
     folder: Path,
@@ -90,19 +90,19 @@ def _made(
     files: list[File],
 ) -> ScanPlan:
     """The plan; see `make`. files: takes the files of the corpus as they are taken in."""
-    metrics = tuple(dict.fromkeys((*wanted.metrics, *(NEEDED if wanted.labels else ()))))
-    for one in metrics:
-        metric_of(one)
-    for written in wanted.find:
-        _check_heads(conditions.parse(written).heads, model)
-    for written in wanted.effects[1:]:
-        _check_heads(conditions.parse_heads(written), model)
-    names = find(wanted.corpus, out=folder, note=note or (lambda message: None))
-    size = ShardSize(wanted.shard, wanted.shard, 0) if wanted.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
+    metrics = tuple(dict.fromkeys((*request.metrics, *(NEEDED if request.labels else ()))))
+    for metric in metrics:
+        metric_of(metric)
+    for pattern in request.find:
+        _check_heads(conditions.parse(pattern).heads, model)
+    for pattern in request.effects[1:]:
+        _check_heads(conditions.parse_heads(pattern), model)
+    names = find(request.corpus, out=folder, note=note or (lambda message: None))
+    size = ShardSize(request.shard, request.shard, 0) if request.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
 
     def taken_in() -> list[tuple[Range, ...]]:
         _, shards = intake.take_in(
-            names, wanted.format, folder / COPIES, size=size, stdin=stdin, cluster=wanted.cluster, files=files
+            names, request.format, folder / COPIES, size=size, stdin=stdin, cluster=request.cluster, files=files
         )
         return shards
 
@@ -112,9 +112,9 @@ def _made(
         names = [names[at] for at in order]
         files.clear()
         shards = taken_in()
-    if wanted.cluster and all(file.format.kind == "lines" for file in files):
+    if request.cluster and all(file.format.kind == "lines" for file in files):
         raise UsageError(
-            f"--cluster {wanted.cluster!r} names a field, and lines of text have none",
+            f"--cluster {request.cluster!r} names a field, and lines of text have none",
             expected="a corpus of .jsonl or .parquet",
         )
     if not shards:
@@ -122,58 +122,58 @@ def _made(
     from attncli.arrays.torch_backend import capability
 
     isa, _, version = capability().partition(" · torch ")
-    made = ScanPlan(
+    scan_plan = ScanPlan(
         schema=SCHEMA,
         version=__version__,
         model=_model(model, name),
         measures=MeasurePlan(
-            tuple((one, metric_version(one)) for one in metrics),
-            wanted.labels,
-            wanted.words,
-            wanted.rows,
-            wanted.find,
-            wanted.top,
-            wanted.effects,
+            tuple((metric, metric_version(metric)) for metric in metrics),
+            request.labels,
+            request.words,
+            request.rows,
+            request.find,
+            request.top,
+            request.effects,
         ),
         choice=Choice(
-            max_tokens=wanted.max_tokens, over=wanted.over, cluster=wanted.cluster, skip_unknown=wanted.skip_unknown
+            max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown
         ),
         files=tuple(files),
         shards=tuple(shards),
-        seed=wanted.seed,
+        seed=request.seed,
         dtype=model.backend.dtype,
         device=model.backend.device,
         isa=f"{platform.machine()} · {isa}",
         torch=version,
     )
-    if wanted.cluster and not any(record.cluster for record in records(made, folder)):
+    if request.cluster and not any(record.cluster for record in records(scan_plan, folder)):
         raise InputError(
-            f"no record has a field {wanted.cluster!r}", where=names[0], expected="--cluster FIELD of the records"
+            f"no record has a field {request.cluster!r}", where=names[0], expected="--cluster FIELD of the records"
         )
-    made = replace(made, choice=_choice(wanted, made, folder, note))
-    if not wanted.labels:
-        return made
-    scores = repeat_scores(model, EVERY, seed=wanted.seed)
+    scan_plan = replace(scan_plan, choice=_choice(request, scan_plan, folder, note))
+    if not request.labels:
+        return scan_plan
+    scores = repeat_scores(model, EVERY, seed=request.seed)
     repeats = [
         (layer, head, score["repeats_duplicate"], score["repeats_induction"])
         for (layer, head), score in sorted(scores.items())
     ]
-    return replace(made, repeats=tuple(repeats))
+    return replace(scan_plan, repeats=tuple(repeats))
 
 
 @contextmanager
-def _withdrawn(folder: Path) -> Iterator[list[File]]:
+def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
     """A list of files taken in, whose copies, with the folders made for them, go again if the block fails."""
     corpus = folder / COPIES
-    new = [one for one in (corpus, folder, *folder.parents) if not one.exists()]
+    new = [path for path in (corpus, folder, *folder.parents) if not path.exists()]
     files: list[File] = []
     try:
         yield files
     except BaseException:
         plan.withdraw(files, folder)
-        for one in new:
+        for path in new:
             with suppress(OSError):  # something else is in it
-                one.rmdir()
+                path.rmdir()
         raise
 
 
@@ -192,15 +192,15 @@ def _order_there(files: Sequence[File], folder: Path) -> list[int]:
     return order if len(order) == len(there) == len(files) else own
 
 
-def found_again(made: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
+def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
     """A plan whose files are where they are now: those of `names` with the same bytes.
 
     folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of the names has.
     """
-    found = {(intake.digest_of(name), Path(name).stat().st_size): name for name in find(names, out=folder)}
+    names_by_digest = {(intake.digest_of(name), Path(name).stat().st_size): name for name in find(names, out=folder)}
     paths = []
-    for file in made.files:
-        now = file.path if file.copied else found.get((file.sha256, file.size))
+    for file in scan_plan.files:
+        now = file.path if file.copied else names_by_digest.get((file.sha256, file.size))
         if now is None:
             raise InputError(
                 "no file that is named holds this part of the scan's corpus",
@@ -208,28 +208,28 @@ def found_again(made: ScanPlan, names: Sequence[str], folder: Path) -> ScanPlan:
                 expected=f"a file with sha256 {file.sha256}",
             )
         paths.append(now if file.copied else str(Path(now).absolute()))
-    return plan.moved_to(made, paths)
+    return plan.moved_to(scan_plan, paths)
 
 
-def records(made: ScanPlan, folder: Path) -> Iterator[Record]:
+def records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
     """All records of the corpus."""
-    for shard in made.shards:
-        yield from intake.records(made.files, shard, folder / COPIES, made.choice.cluster)
+    for shard in scan_plan.shards:
+        yield from intake.records(scan_plan.files, shard, folder / COPIES, scan_plan.choice.cluster)
 
 
-def _choice(request: ScanRequest, made: ScanPlan, folder: Path, note: Callable[[str], None] | None) -> Choice:
+def _choice(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Callable[[str], None] | None) -> Choice:
     left_out: set[tuple[int, int]] = set()
-    choice = made.choice
+    choice = scan_plan.choice
     if request.dedupe:
-        if made.texts > duplicates.MOST:
+        if scan_plan.texts > duplicates.MOST:
             if note is not None:
                 note(f"repeated texts are not looked for: the corpus has more than {duplicates.MOST:,} records")
         else:
-            repeats = duplicates.find_repeated(records(made, folder))
+            repeats = duplicates.find_repeated(records(scan_plan, folder))
             left_out = set(repeats)
             choice = replace(choice, duplicates=duplicates.write_duplicates(folder, repeats))
     if request.sample:
-        threshold = duplicates.sample_threshold(records(made, folder), request.sample, request.seed, left_out)
+        threshold = duplicates.sample_threshold(records(scan_plan, folder), request.sample, request.seed, left_out)
         choice = replace(choice, sample=request.sample, threshold=threshold)
     return choice
 

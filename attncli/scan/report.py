@@ -170,13 +170,13 @@ class _Heads:
                 together, units = True, alone
                 means = self.totals.whole("replicate_value") / times
                 deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
-        found = []
+        intervals = []
         for at, scale in enumerate(map(scale_named, self.columns)):
             bent = skewness(self.counts["histogram"][:, self.bins[at]], scale.centres())
             skew = np.where(deviation[at] > 0, 0.0 if together else bent, np.nan)
             share, least = scale.kind == "share", least_deviation(self.columns[at])
-            found.append(mean_interval(self.mean[at], deviation[at], skew, units[at], share=share, least=least))
-        return np.stack(found, 1), units
+            intervals.append(mean_interval(self.mean[at], deviation[at], skew, units[at], share=share, least=least))
+        return np.stack(intervals, 1), units
 
     def parts(self) -> list[ScanHead]:
         return [

@@ -46,9 +46,9 @@ def parse_part(text: str) -> ScanPart:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """totals: of all shards that are done, None where other parts still have some to do. failed: shards that were given
-    up in this run; elsewhere: in those of other parts. computed: how many were done in it. recomputed: shards whose
-    files were found broken."""
+    """totals: of all shards that are done, None where other parts still have some to do. failed_shards: those that were
+    given up in this run; elsewhere: in those of other parts. computed_count: how many were done in it.
+    recomputed_shards: those whose files were found broken."""
 
     totals: Totals | None
     failed_shards: list[ShardOutcome] = field(default_factory=list)

@@ -32,8 +32,8 @@ def shading(
 ) -> Shading:
     """The tokens of each text by (file, line); by (file, line, layer, head) the token that looks, and its weights.
 
-    examples_by_head: the examples of each (layer, head). The token is that of the head's strongest link in the text. Texts of
-    more than `LONGEST` tokens are left out.
+    examples_by_head: the examples of each (layer, head). The token is that of the head's strongest link in the text.
+    Texts of more than `LONGEST` tokens are left out.
     """
     assert isinstance(model.store, CheckpointStore)
     model.store.for_many()

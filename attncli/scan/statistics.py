@@ -37,12 +37,12 @@ def mean_interval(
         bend = np.where(known, skew, 0.0) / np.sqrt(units)
         bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)  # a straight line, nearly
         ends = np.stack([3 / bend * (np.cbrt(1 + bend * (side - bend / 6)) - 1) for side in (far, -far)])
-        found: Floats = mean - deviation / np.sqrt(units) * ends
+        bounds: Floats = mean - deviation / np.sqrt(units) * ends
         if share:
             missed = np.where(known, 0.0, 1 - 0.025 ** (1 / units))
-            found = np.clip((1 - missed) * found + np.stack([0 * missed, missed]), 0.0, 1.0)
+            bounds = np.clip((1 - missed) * bounds + np.stack([0 * missed, missed]), 0.0, 1.0)
             known = np.ones_like(known)
-        return np.where(known & (units >= LEAST_TEXTS) & (deviation >= least), found, np.nan)
+        return np.where(known & (units >= LEAST_TEXTS) & (deviation >= least), bounds, np.nan)
 
 
 def skewness(histogram: Ints, centres: Floats) -> Floats:
@@ -51,8 +51,8 @@ def skewness(histogram: Ints, centres: Floats) -> Floats:
         share = histogram / histogram.sum(-1, keepdims=True)
         around = centres - (share @ centres)[..., None]
         square, cube = ((share * around**power).sum(-1) for power in (2, 3))
-        found: Floats = np.where(square > 0, cube / square**1.5, np.nan)
-    return found
+        skew: Floats = np.where(square > 0, cube / square**1.5, np.nan)
+    return skew
 
 
 def clusters(texts: Floats, times: Floats) -> Floats:

@@ -92,7 +92,7 @@ class RowTable:
 def row_writer(
     folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
 ) -> Iterator[RowTable]:
-    """What takes the rows of a shard; they are its file when the block ends well. part: as of `written`."""
+    """What takes the rows of a shard; they are its file when the block ends well. part: as of `synced_writer`."""
     arrow = library()
     kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
     schema = arrow.schema(list(zip((*NAMED, *columns), kinds, strict=True)))

@@ -25,7 +25,7 @@ HALF = 32
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """plan: of the scan. done: which shards are in. counts: texts, tokens and skipped records. machines: what computed
+    """plan: of the scan. done_shards: which are in. counts: texts, tokens and skipped records. machines: what computed
     them. texts: the examples' texts by (file, line). broken: shards whose file could not be read, with the reason.
     low, high: the halves of each array's total."""
 
@@ -135,7 +135,7 @@ def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
 
 
 class ShardFacts(Struct, frozen=True):
-    """What a shard tells in words; see `State`."""
+    """What a shard tells in words; see `ShardState`."""
 
     plan: str
     counts: dict[str, Annotated[int, Meta(ge=0)]]

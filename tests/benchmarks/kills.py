@@ -34,10 +34,10 @@ STARTED = """
 import sys
 from pathlib import Path
 from attncli.scan import plan
-from attncli.scan.engines.here import Here
+from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.run import run
 folder = Path(sys.argv[1])
-outcome = run(plan.read(folder), folder, sys.argv[2], Here(2))
+outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
 """
 WATCHED = """

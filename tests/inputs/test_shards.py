@@ -45,13 +45,16 @@ def refused(folder: Path, says: str, kind: type[AttnError] = InputError) -> None
         f"{'x' * 300}.safetensors",
         "\x1b[31m.safetensors",
         "x\n.safetensors",
-        "\ud800.safetensors",
         7,
     ],
 )
 def test_an_index_may_only_name_files_beside_it(tmp_path: Path, name: object) -> None:
     safetensors.numpy.save_file({"a": ONE}, tmp_path / "secret.safetensors")
     refused(folder_with(tmp_path / "x", {}, {"a": name}), "names")
+
+
+def test_an_index_holds_no_half_characters(tmp_path: Path) -> None:
+    refused(folder_with(tmp_path, {}, {"a": "\ud800.safetensors"}), "$.weight_map.a")
 
 
 @pytest.mark.parametrize("weight_map", [None, {}, [], "a"])

@@ -91,7 +91,7 @@ def test_large_dense_attention_is_gathered_from_blocks(monkeypatch):
     q, k, v = (np.asarray(x) for x in case(0, queries=N, keys=N, kv_heads=2))
     backend, rule = backend_of(q, k, v), Rule(0.5, mask=Causal())
     blocks: list[int] = []
-    monkeypatch.setattr(streaming, "gathered", lambda *_, **__: blocks.append(1))
+    monkeypatch.setattr(streaming, "gather_blocks", lambda *_, **__: blocks.append(1))
 
     def dense(*keep: str) -> int:
         compute_attention(backend, q, k, v, rule, rows=None, keep=keep, on_block=ignore_block)

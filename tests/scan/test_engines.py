@@ -64,10 +64,10 @@ STARTED = """
 import sys
 from pathlib import Path
 from attncli.scan import plan
-from attncli.scan.engines.here import Here
+from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.run import run
 folder = Path(sys.argv[1])
-outcome = run(plan.read(folder), folder, sys.argv[2], Here(2))
+outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
 """
 
@@ -157,8 +157,8 @@ def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
         load(tmp_path, 3)
     path.unlink()
     ours = (
-        "from pathlib import Path\nfrom attncli.scan.shard_files import written\n"
-        f"with written(Path({str(path)!r}), '1-of-1') as stream:\n    {died}"
+        "from pathlib import Path\nfrom attncli.scan.shard_files import synced_writer\n"
+        f"with synced_writer(Path({str(path)!r}), '1-of-1') as stream:\n    {died}"
     )
     assert finish([sys.executable, "-c", ours]).returncode == 9
     assert not path.exists()

@@ -90,11 +90,11 @@ def _position(config: Config, base: Spec, ways: list[str]) -> Position:
     buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest(config)
     shares_keys = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
-    told = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
-    if not told or told - {"none", "layer_norm"}:
+    norm_names = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
+    if not norm_names or norm_names - {"none", "layer_norm"}:
         raise config.refuse("norm_rel_ebd", "'none' or 'layer_norm'")
     if not config.flag("relative_attention", default=False):
-        if "layer_norm" in told:
+        if "layer_norm" in norm_names:
             raise config.refuse(
                 "norm_rel_ebd", "'none' in a model without relative_attention: there is nothing to norm"
             )
@@ -106,7 +106,7 @@ def _position(config: Config, base: Spec, ways: list[str]) -> Position:
         asks="c2p" in ways,
         answers="p2c" in ways,
         own=not shares_keys,
-        norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if "layer_norm" in told else None,
+        norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if "layer_norm" in norm_names else None,
     )
 
 

@@ -14,7 +14,8 @@ Orientation = Literal["in-out", "out-in"]
 
 
 class OwnScale(Struct, frozen=True):
-    """The scale of a class that does not use 1/√d_k. spelling: as `--scale` takes it. says: what to tell the reader."""
+    """The scale of a class that does not use 1/√d_k. spelling: as `--scale` takes it. description: what to tell the
+    reader."""
 
     spelling: str
     description: str
@@ -54,7 +55,7 @@ EMPTY_REQUEST = LayoutRequest()
 
 
 class Layout(Struct, frozen=True):
-    """says: the layout in words. needs: the tensors it must have, by plain name, with the role each plays
+    """description: the layout in words. needs: the tensors it must have, by plain name, with the role each plays
     (`q.weight`; several roles are apart by spaces). may: those it can have; a role "" is not used."""
 
     description: str

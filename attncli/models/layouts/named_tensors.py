@@ -30,7 +30,7 @@ NAMED_MOST = 12
 
 
 class Tensors(Struct, frozen=True, eq=False):
-    """Tensors by plain name; `spelled` gives the name in the file. where: the file."""
+    """Tensors by plain name; `file_names` gives the name in the file. where: the file."""
 
     arrays: Mapping[str, Array]
     file_names: Mapping[str, str]

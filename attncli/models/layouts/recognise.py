@@ -98,7 +98,8 @@ def recognise(
     seed = metadata.get("seed", "")[:DIGITS]
     roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
     return WeightFile(
-        layout.description, weights, facts, layout_weights.scale or _stored_scale(metadata, where), layout_weights.notes + notes, vocabulary,
+        layout.description, weights, facts, layout_weights.scale or _stored_scale(metadata, where),
+        layout_weights.notes + notes, vocabulary,
         int(seed) if seed.isdecimal() else None, roles,
     )  # fmt: skip
 

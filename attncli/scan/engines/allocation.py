@@ -16,7 +16,7 @@ ALLOCATION = {
     "MALLOC_TRIM_THRESHOLD_": "1073741824",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16",
 }
-"""A worker's environment: arrays come from one heap, which `Level` trims. Mapping the larger ones anew each
+"""A worker's environment: arrays come from one heap, which `MemoryTrimmer` trims. Mapping the larger ones anew each
 time, as would give them back at once, costs a quarter more time. oneDNN compiles an activation for each shape of a
 batch, in a millisecond, and would keep a thousand of them, between the arrays."""
 SPARE = 64 * 2**20

@@ -90,9 +90,9 @@ class LocalWorkers:
             stderr=errors,
             env={**ALLOCATION, **os.environ},
         )
-        one = _Process(process, errors)
-        self._say(one, json.dumps(job.plan.places))
-        return one
+        worker = _Process(process, errors)
+        self._say(worker, json.dumps(job.plan.places))
+        return worker
 
     def _give(self, worker: _Process, shard: int) -> None:
         worker.shard = shard
