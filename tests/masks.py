@@ -17,9 +17,9 @@ from attncli.mechanism.mask import (
     Dilated,
     Documents,
     Everywhere,
-    Given,
     Global,
     Mask,
+    MatrixMask,
     Padding,
     Prefix,
     Streaming,
@@ -67,8 +67,8 @@ def pairs(n: int) -> list[tuple[Mask, Sees]]:
         (Padding(0), oracles.padding(0, n)),
         (Padding(2), oracles.padding(2, n)),
         (Padding(n + 1), oracles.padding(n + 1, n)),
-        (Given(table), lambda i, j: bool(table[i, j])),
-        (Given(row), lambda i, j: bool(row[j])),
+        (MatrixMask(table), lambda i, j: bool(table[i, j])),
+        (MatrixMask(row), lambda i, j: bool(row[j])),
     ]
     joined = [(6, 17), (1, 25), (3, 22), (4, 14), (9, 1), (20, 26), (5, 6), (28, 1), (0, 2)]
     for a, b in joined:

@@ -15,7 +15,7 @@ from threading import Condition, Thread
 from typing import Generic, TypeVar
 
 Place = TypeVar("Place")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 MANY = 1024
 """More threads than there are cores."""
@@ -65,7 +65,9 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
         raise errors[0]
 
 
-def in_order(works: Sequence[Callable[[Place], Found]], take: Callable[[Found], None], places: Sequence[Place]) -> None:
+def in_order(
+    works: Sequence[Callable[[Place], Result]], take: Callable[[Result], None], places: Sequence[Place]
+) -> None:
     """Do these at the same time, and `take` here what they give, in their order. Raises what one of them raises.
 
     places: what works write in; one is a work's own from its start until what it gave has been taken. There is one
@@ -83,13 +85,13 @@ def in_order(works: Sequence[Callable[[Place], Found]], take: Callable[[Found], 
             helper.join()
 
 
-class _Line(Generic[Place, Found]):
+class _Line(Generic[Place, Result]):
     """Works that are begun in their order, each by whichever thread is free."""
 
-    def __init__(self, works: Sequence[Callable[[Place], Found]], places: Sequence[Place]) -> None:
+    def __init__(self, works: Sequence[Callable[[Place], Result]], places: Sequence[Place]) -> None:
         self._works, self._free_places = works, list(places)
         self._begun_count = 0
-        self._results: dict[int, tuple[Place, Found]] = {}
+        self._results: dict[int, tuple[Place, Result]] = {}
         self._errors: list[BaseException] = []
         self._change = Condition()
 
@@ -103,7 +105,7 @@ class _Line(Generic[Place, Found]):
                 self._errors.append(error)
                 self._change.notify_all()
 
-    def take_all(self, take: Callable[[Found], None]) -> None:
+    def take_all(self, take: Callable[[Result], None]) -> None:
         """Take what each work gives as soon as its turn has come; do works in between."""
         for due in range(len(self._works)):
             while (work := self._begin(partial(self._is_settled, due))) is not None:

@@ -14,9 +14,9 @@ from attncli.cli.option import (
     ATTENTION,
     COMPUTE,
     LARGEST_SEED,
-    LOOK,
     MODEL,
     OUTPUT,
+    SUBJECT,
     TEXT,
     number,
     option,
@@ -43,7 +43,7 @@ WORDS = option("--words", help="Merge the pieces of a word: sum to it, mean from
 QUERY = option(
     "--query",
     help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
-    panel=LOOK,
+    panel=SUBJECT,
     metavar="TOK",
 )
 FROM = option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK")
@@ -60,9 +60,9 @@ UNKNOWN = option(
     panel=TEXT,
     rare=True,
 )
-LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="L")
-HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="H")
-ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=LOOK, metavar="L", least=0)
+LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, metavar="L")
+HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, metavar="H")
+ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=SUBJECT, metavar="L", least=0)
 ONE_HEAD = number("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H", least=0)
 
 MODEL_ARGUMENT = typer.Argument(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FORM = "dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK"
 LARGEST = 10**6
-TOLD = (
+HASHING_NOTE = (
     "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within neighbouring "
     "chunks, sorted by bucket"
 )
@@ -73,4 +73,4 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
     blocks = tuple(
         replace(block, attention=replace(block.attention, hashing=rule, scale=1.0)) for block in model.spec.blocks
     )
-    return replace(model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, TOLD))
+    return replace(model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, HASHING_NOTE))

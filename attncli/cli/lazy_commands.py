@@ -11,21 +11,21 @@ class LazyCommands(MutableMapping[str, Any]):
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
         self._names, self._make = names, make
-        self._made: dict[str, Any] = {}
+        self._commands: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
+        if name not in self._commands:
             if name not in self._names:
                 raise KeyError(name)
-            self._made[name] = self._make(name)
-            self._made[name].name = name
-        return self._made[name]
+            self._commands[name] = self._make(name)
+            self._commands[name].name = name
+        return self._commands[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._made[name] = value
+        self._commands[name] = value
 
     def __delitem__(self, name: str) -> None:
-        del self._made[name]
+        del self._commands[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -140,9 +140,9 @@ def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: i
 
 def _positions(masks: list[Mask]) -> int:
     """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
-    from attncli.mechanism.mask import Given
+    from attncli.mechanism.mask import MatrixMask
 
-    sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, Given)}
+    sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
     if len(sizes) > 1:
         sizes_text = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
         raise InputError(f"the mask files have different numbers of keys: {sizes_text}", expected="one size")

@@ -12,9 +12,9 @@ import typer
 from attncli.cli.completion import Complete, offer, words
 from attncli.errors import UsageError
 
-LOOK, TEXT, MODEL, ATTENTION = "What to look at", "Text", "Model", "Attention"
+SUBJECT, TEXT, MODEL, ATTENTION = "What to look at", "Text", "Model", "Attention"
 ANALYSIS, COMPUTE, OUTPUT = "Analysis", "Compute", "Output"
-PANELS = (LOOK, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
+PANELS = (SUBJECT, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
 """The groups of a help page, in the order of use."""
 
 LARGEST = 1_000_000_000

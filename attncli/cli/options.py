@@ -9,15 +9,15 @@ from typing import Annotated
 from attncli.cli import declarations
 from attncli.cli.grouped_command import GroupedCommand, command_app
 from attncli.cli.offered_options import flat, meaning, only, without
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, number, option, redeclare
+from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, SUBJECT, TEXT, number, option, redeclare
 
 __all__ = [
     "ANALYSIS",
     "ATTENTION",
     "COMPUTE",
-    "LOOK",
     "MODEL",
     "OUTPUT",
+    "SUBJECT",
     "TEXT",
     "AttentionOptions",
     "ComputeOptions",

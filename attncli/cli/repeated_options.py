@@ -11,15 +11,15 @@ Group = TypeVar("Group")
 
 
 @dataclass(frozen=True)
-class Each:
+class RepeatedNames:
     """Beside `Repeated` in a command's annotation: which options of the group may be given once for each side."""
 
     names: tuple[str, ...]
 
 
-def repeat(*names: str) -> Each:
+def repeat(*names: str) -> RepeatedNames:
     """These options of a group may be repeated."""
-    return Each(names)
+    return RepeatedNames(names)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def once(hint: Any) -> Any:
 
 def repeated_names(hint: Any) -> tuple[str, ...]:
     """The options that an annotation lets repeat."""
-    return next((part.names for part in getattr(hint, "__metadata__", ()) if isinstance(part, Each)), ())
+    return next((part.names for part in getattr(hint, "__metadata__", ()) if isinstance(part, RepeatedNames)), ())
 
 
 def several(hint: Any) -> Any:

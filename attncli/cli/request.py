@@ -124,7 +124,7 @@ def _choice(what: str, count: int) -> str:
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     """The intersection of the masks that `--mask` names; files hold 0 or false where a key is hidden."""
-    from attncli.mechanism.mask import Given, both
+    from attncli.mechanism.mask import MatrixMask, both
     from attncli.mechanism.mask_spec import parse
 
     parts: list[Mask] = []
@@ -133,7 +133,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
         if spec.lower().endswith(MASK_FILES):
             from attncli.inputs.matrix import read_matrix
 
-            parts.append(Given(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
+            parts.append(MatrixMask(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
         else:
             parts.append(parse(spec, seed=seed))
     return both(*parts)

@@ -11,8 +11,8 @@ import typer
 from attncli.cli import declarations, delivery
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import (
-    LOOK,
     OUTPUT,
+    SUBJECT,
     ComputeOptions,
     OutputOptions,
     command_app,
@@ -196,7 +196,7 @@ def show(
         str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="HEAD")
     ] = None,
     metric: Annotated[
-        str | None, redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=LOOK)
+        str | None, redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT)
     ] = None,
     html: Annotated[Path | None, declarations.HTML] = None,
 ) -> None:

@@ -26,7 +26,7 @@ LINES = 30
 SMALL = 24
 """Cells across a map that has to be pooled."""
 GAP = 3
-NAMED = 9
+LABEL_WIDTH = 9
 """Cells of a token's name beside maps."""
 
 
@@ -107,7 +107,7 @@ def _axis(matrices: Sequence[NDArray], names: Sequence[str], view: View) -> Line
 
 def row_names(names: Sequence[str], view: View) -> Lines:
     """The names of a map's rows, below an empty caption, to stand beside it."""
-    labels = [cut(label(text, ascii=view.ascii), NAMED, ascii=view.ascii) for text in names]
+    labels = [cut(label(text, ascii=view.ascii), LABEL_WIDTH, ascii=view.ascii) for text in names]
     wide = max(cells(text) for text in labels)
     return Lines(((), *(((pad(text, wide, "right"), FAINT),) for text in labels)))
 

@@ -12,7 +12,7 @@ import numpy as np
 from attncli.analysis.metrics import Metric
 from attncli.analysis.visible_keys import Floats, Ints
 
-ONE = 1 << 24
+UNIT = 1 << 24
 """What 1 is as an integer."""
 SHARES, SIZES, SIDE = 1024, 1280, 1152
 """Bins of shares, of sizes, and of signed quantities on either side of 0."""
@@ -27,7 +27,7 @@ NEAREST = 1e-3
 
 def to_fixed(values: Floats) -> Ints:
     """Values in multiples of 2⁻²⁴, NaN as 0."""
-    integers: Ints = np.rint(np.nan_to_num(values) * ONE).astype(np.int64)
+    integers: Ints = np.rint(np.nan_to_num(values) * UNIT).astype(np.int64)
     return integers
 
 
@@ -44,7 +44,7 @@ def squares(values: Ints) -> Ints:
 
 def square_sum(parts: Floats) -> Floats:
     """What `squares` stand for, as float64. parts: [3, ...]."""
-    total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(ONE) ** 2
+    total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(UNIT) ** 2
     return total
 
 
@@ -60,7 +60,7 @@ def halves(values: Ints) -> Ints:
 
 def from_halves(parts: Floats) -> Floats:
     """What `halves` stand for, as float64. parts: [2, ...]."""
-    total: Floats = (parts[0] * 2.0**UPPER + parts[1]) / float(ONE)
+    total: Floats = (parts[0] * 2.0**UPPER + parts[1]) / float(UNIT)
     return total
 
 

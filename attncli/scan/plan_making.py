@@ -17,7 +17,7 @@ from attncli.analysis.repeat_scores import repeat_scores
 from attncli.arrays.selection import EVERY
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.inputs.digests import digest
-from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Given, Hashed, Mask, SameBucket
+from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import conditions, duplicates, intake, plan
@@ -259,7 +259,7 @@ def _depends_on_text(mask: Mask) -> bool:
         case AllOf(parts) | AnyOf(parts):
             return any(_depends_on_text(part) for part in parts)
         case _:
-            return isinstance(mask, Given | Hashed | SameBucket) and not isinstance(mask, Everywhere)
+            return isinstance(mask, MatrixMask | Hashed | SameBucket) and not isinstance(mask, Everywhere)
 
 
 def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:

@@ -30,7 +30,7 @@ from attncli.errors import AttnError, InputError
 from attncli.inputs.file_opening import read_regular
 from attncli.scan.engines.engine import ShardOutcome
 from attncli.scan.examples import NONE
-from attncli.scan.fixed_point import ONE, quantiles
+from attncli.scan.fixed_point import UNIT, quantiles
 from attncli.scan.plan import EXPECTED, ScanPlan
 from attncli.scan.shard_files import PLANNING, failure_reasons, synced_writer
 from attncli.scan.statistics import clusters, mean_interval, skewness, variance, wilson
@@ -307,7 +307,7 @@ class _Heads:
                     break
                 examples.append(
                     ScanExample(
-                        metric=name, value=value / ONE, shard=totals.shards[file, line], file=file, line=line,
+                        metric=name, value=value / UNIT, shard=totals.shards[file, line], file=file, line=line,
                         text=totals.texts[file, line], query=None if query < 0 else query, key=None if key < 0 else key,
                     )
                 )  # fmt: skip

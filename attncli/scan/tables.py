@@ -39,7 +39,7 @@ class TextPlace:
     line: int
 
 
-NAMED = ("text", "file", "line", "layer", "head", "tokens", "rows")
+KEY_COLUMNS = ("text", "file", "line", "layer", "head", "tokens", "rows")
 """What a row is about, before the numbers."""
 
 
@@ -95,8 +95,8 @@ def row_writer(
     """What takes the rows of a shard; they are its file when the block ends well. part: as of `synced_writer`."""
     arrow = library()
     kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
-    schema = arrow.schema(list(zip((*NAMED, *columns), kinds, strict=True)))
-    settings = {"compression": "zstd", "use_dictionary": list(NAMED), "use_byte_stream_split": list(columns)}
+    schema = arrow.schema(list(zip((*KEY_COLUMNS, *columns), kinds, strict=True)))
+    settings = {"compression": "zstd", "use_dictionary": list(KEY_COLUMNS), "use_byte_stream_split": list(columns)}
     with (
         synced_writer(path_of(folder, shard, "rows.parquet"), part) as stream,
         arrow.parquet.ParquetWriter(stream, schema, **settings) as writer,

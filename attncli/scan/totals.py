@@ -14,7 +14,7 @@ from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.errors import AttnError, InputError
 from attncli.scan.examples import FIELDS, NONE, Examples
-from attncli.scan.fixed_point import ONE, from_halves, square_sum
+from attncli.scan.fixed_point import UNIT, from_halves, square_sum
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.tallies import columns_of, tally_shapes
@@ -77,7 +77,7 @@ class Totals:
     def whole(self, name: str) -> Floats:
         """A total as float64; sums of values are divided by 2²⁴."""
         sums = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(1 << HALF)
-        return sums / ONE if name in VALUES else sums
+        return sums / UNIT if name in VALUES else sums
 
     def count_total(self, name: str) -> Ints:
         """A total of counts, which 64 bits hold."""

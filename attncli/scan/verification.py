@@ -11,7 +11,7 @@ from attncli import __version__
 from attncli.analysis.documents.scan_verify import ScanVerifyDocument, VerifiedShard
 from attncli.errors import InputError
 from attncli.mechanism.random_streams import integers
-from attncli.scan.fixed_point import ONE
+from attncli.scan.fixed_point import UNIT
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import ShardState, is_done
 from attncli.scan.totals import read_committed
@@ -63,7 +63,7 @@ def _compare_shard(shard: int, committed_state: ShardState, again: ShardState) -
         np.array_equal(array, again.arrays[name]) for name, array in committed_state.arrays.items()
     )
     texts = np.maximum(committed_state.arrays["texts"], 1)
-    means = [state.arrays["value"].astype(np.float64) / ONE / texts for state in (committed_state, again)]
+    means = [state.arrays["value"].astype(np.float64) / UNIT / texts for state in (committed_state, again)]
     apart = np.abs(means[0] - means[1]) / (1 + np.abs(means[0]))
     return VerifiedShard(
         shard=shard,

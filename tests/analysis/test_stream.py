@@ -19,7 +19,7 @@ from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
 from attncli.mechanism.attend import RowBlock, Rule, attend
-from attncli.mechanism.mask import AllOf, Causal, Everywhere, Given, Global, Hashed, Mask, Window
+from attncli.mechanism.mask import AllOf, Causal, Everywhere, Global, Hashed, Mask, MatrixMask, Window
 from attncli.mechanism.position import alibi
 from attncli.mechanism.streaming import BLOCK, rows_within, stream
 
@@ -35,10 +35,10 @@ MASKS: dict[str, Mask] = {
     "window": AllOf((Causal(), Window(4, 0))),
     "behind": Window(6, -2),
     "global": AllOf((Causal(), Global((0, 13)))),
-    "gaps": Given(GAPS),
+    "gaps": MatrixMask(GAPS),
 }
 BY_HEAD = RNG.random((HEADS, N, N)) < 0.6
-MASKS["gaps by head"] = Given(BY_HEAD)
+MASKS["gaps by head"] = MatrixMask(BY_HEAD)
 BACKENDS: list[Backend] = [NumpyBackend("float64"), TorchBackend("float64")]
 
 
@@ -169,7 +169,7 @@ def test_what_differs_by_head_is_cut_to_the_heads_of_a_block(backend: Backend) -
         Rule(0.4, bias=backend.array(RNG.standard_normal((HEADS, N, N)))),
         Rule(0.4, visibility=backend.keep(BY_HEAD)),
         Rule(0.4, mask=Hashed(4, 2, 3).bind(backend, q, k)),
-        Rule(0.4, mask=AllOf((Causal(), Given(BY_HEAD)))),
+        Rule(0.4, mask=AllOf((Causal(), MatrixMask(BY_HEAD)))),
     ):
         dense = attend(backend, q, k, v, rule)
         found = stream(backend, q, k, v, rule, rows=5, keep=(), on_block=lambda block: None)

@@ -11,7 +11,7 @@ from attncli.analysis import visibility
 from attncli.analysis.mask import gallery_document, mask_document, named_bias
 from attncli.analysis.visibility import bound, count, mask_part, pairs_of, visible_rows
 from attncli.errors import InputError, LimitError
-from attncli.mechanism.mask import AllOf, Causal, Given, Mask, Window
+from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import KINDS, parse
 
 mask_part = telling(mask_part)
@@ -97,7 +97,7 @@ def test_intersections_are_told_apart_and_together() -> None:
 
 
 def test_a_file_must_fit() -> None:
-    mask: Mask = Given(np.ones((4, 4), bool), "m.npy")
+    mask: Mask = MatrixMask(np.ones((4, 4), bool), "m.npy")
     assert mask_part(mask, 4, 4, 0)["pairs"] == 16
     with pytest.raises(InputError):
         mask_part(mask, 5, 5, 0)

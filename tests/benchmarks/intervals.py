@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.scan.statistics import clusters, mean_interval, reach
-from attncli.scan.tables import NAMED
+from attncli.scan.tables import KEY_COLUMNS
 from attncli.scan.tallies import least_deviation, scale_named
 from attncli.scan.text_hash import REPLICATES
 
@@ -26,7 +26,7 @@ CLUSTER = 8
 def values_of(folder: Path) -> tuple[list[str], Floats]:
     """The columns of a scan's rows, and their numbers [text, column, head]; offsets are left out, as they repeat."""
     tables = [parquet.read_table(path) for path in sorted(folder.glob("shards/*/*.rows.parquet"))]
-    names = [name for name in tables[0].column_names if name not in NAMED and not name.startswith("offset")]
+    names = [name for name in tables[0].column_names if name not in KEY_COLUMNS and not name.startswith("offset")]
     heads = len({*zip(*(tables[0].column(name).to_pylist() for name in ("layer", "head")), strict=True)})
     parts = [
         np.stack([np.asarray(table.column(name), np.float64).reshape((-1, heads)) for name in names], 1)

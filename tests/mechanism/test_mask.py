@@ -17,8 +17,8 @@ from attncli.mechanism.mask import (
     Causal,
     Documents,
     Everywhere,
-    Given,
     Hashed,
+    MatrixMask,
     Padding,
     SameBucket,
     Window,
@@ -69,7 +69,7 @@ def test_part_of_the_rows_and_columns(backend):
 def test_positions_before_and_after_the_keys(backend):
     n = 7
     for mask, sees in pairs(n):
-        if "Given" in repr(mask):
+        if "MatrixMask" in repr(mask):
             continue  # lists rows, not positions
         wanted = np.array([[sees(i, j) for j in range(n)] for i in range(-3, 11)])
         assert np.array_equal(shown(mask, -3, 11, 0, n, n, backend), wanted), mask
@@ -78,7 +78,7 @@ def test_positions_before_and_after_the_keys(backend):
 @pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
 def test_masks_that_list_queries_go_by_row_not_by_position(backend):
     table = np.random.default_rng(0).random((3, 5)) < 0.5
-    assert np.array_equal(shown(Given(table), 4, 7, 0, 5, 5, backend, row=backend.arange(0, 3)[:, None]), table)
+    assert np.array_equal(shown(MatrixMask(table), 4, 7, 0, 5, 5, backend, row=backend.arange(0, 3)[:, None]), table)
     query, key = np.array([[[0, 1, 1]]]), np.array([[[1, 0, 1, 2, 0]]])
     bound = SameBucket(backend.keep(query), backend.keep(key), Hashed(4))
     wanted = query[0, 0][:, None] == key[0, 0][None, :]
@@ -92,7 +92,7 @@ def test_a_mask_by_head():
     table = np.random.default_rng(0).random((2, 3, 5)) < 0.5
     for backend in BACKENDS:
         i, j = backend.arange(0, 3)[:, None], backend.arange(0, 5)[None, :]
-        assert np.array_equal(backend.numpy(visible(Given(table), i, j, keys=5, backend=backend)), table)
+        assert np.array_equal(backend.numpy(visible(MatrixMask(table), i, j, keys=5, backend=backend)), table)
 
 
 def test_hashed_must_be_bound():
@@ -123,12 +123,12 @@ def test_both_flattens_and_drops_what_shows_everything():
 
 
 def test_masks_that_list_positions_must_fit():
-    AnyOf((Given(np.ones((3, 5), bool)), Documents((0,) * 5))).check_size(3, 5)
-    Given(np.ones(5, bool)).check_size(3, 5)
+    AnyOf((MatrixMask(np.ones((3, 5), bool)), Documents((0,) * 5))).check_size(3, 5)
+    MatrixMask(np.ones(5, bool)).check_size(3, 5)
     for mask, found, wanted in (
-        (Given(np.ones((3, 4), bool), "m.npy"), r"\[3, 4\]", "[3, 5]"),
-        (Given(np.ones((2, 5), bool)), r"\[2, 5\]", "[3, 5]"),
-        (AllOf((Causal(), Given(np.ones(4, bool)))), r"\[4\]", "[5]"),
+        (MatrixMask(np.ones((3, 4), bool), "m.npy"), r"\[3, 4\]", "[3, 5]"),
+        (MatrixMask(np.ones((2, 5), bool)), r"\[2, 5\]", "[3, 5]"),
+        (AllOf((Causal(), MatrixMask(np.ones(4, bool)))), r"\[4\]", "[5]"),
         (Documents((0, 1)), "2 document ids for 5 tokens", "one id per token"),
     ):
         with pytest.raises(InputError, match=found) as caught:

@@ -13,7 +13,7 @@ import attncli
 from attncli.arrays.backend import choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import BigBird, Causal, Given, Hashed, Mask, Padding, Window, both
+from attncli.mechanism.mask import BigBird, Causal, Hashed, Mask, MatrixMask, Padding, Window, both
 from attncli.mechanism.trace import shapes_of
 from attncli.models.batch import take_text
 from attncli.models.model import Model
@@ -106,11 +106,11 @@ def test_every_stage_has_a_batch_axis_first() -> None:
 
 
 def test_what_a_batch_cannot_carry_is_refused() -> None:
-    for mask in (BigBird(2, 1), Padding(1), Given(np.ones((11, 11), bool)), Hashed(4), both(Causal(), Hashed(4))):
+    for mask in (BigBird(2, 1), Padding(1), MatrixMask(np.ones((11, 11), bool)), Hashed(4), both(Causal(), Hashed(4))):
         with pytest.raises(UnsupportedError, match=r"mask"):
             list(model(Settings(d_model=8, mask=mask)).trace_batch(TEXTS))
     same = ["a b c", "d e f"]
-    assert compare(model(Settings(d_model=8, mask=Given(np.tri(3, dtype=bool)))), same) < 1e-12
+    assert compare(model(Settings(d_model=8, mask=MatrixMask(np.tri(3, dtype=bool)))), same) < 1e-12
     with pytest.raises(UsageError, match="no texts"):
         list(model().trace_batch([]))
     with pytest.raises(InputError, match="no tokens"):

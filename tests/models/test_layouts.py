@@ -14,7 +14,7 @@ from torch import nn
 from attncli.arrays.backend import choose
 from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import Causal, Everywhere, Given
+from attncli.mechanism.mask import Causal, Everywhere, MatrixMask
 from attncli.models.layouts.layout import LayoutRequest
 from attncli.models.one_layer import Settings
 from attncli.models.weight_file import load_weights
@@ -58,7 +58,7 @@ MASKS = {
     "all": (Everywhere(), None),
     "causal": (Causal(), np.tril(np.ones((TOKENS, TOKENS), bool))),
     "given": (
-        Given(np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)),
+        MatrixMask(np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)),
         np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0),
     ),
 }

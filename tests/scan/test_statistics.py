@@ -12,7 +12,17 @@ import pytest
 from attncli.analysis.measure import metric_of
 from attncli.scan import fixed_point
 from attncli.scan.examples import NONE, Examples
-from attncli.scan.fixed_point import ONE, Scale, from_halves, halves, quantiles, scale_of, square_sum, squares, to_fixed
+from attncli.scan.fixed_point import (
+    UNIT,
+    Scale,
+    from_halves,
+    halves,
+    quantiles,
+    scale_of,
+    square_sum,
+    squares,
+    to_fixed,
+)
 from attncli.scan.plan_making import metric_version
 from attncli.scan.statistics import (
     benjamini_hochberg,
@@ -38,8 +48,8 @@ def test_fixed_point_sums_do_not_depend_on_order():
     values = np.random.default_rng(0).random(5000) * 7
     whole = to_fixed(values).sum()
     assert whole == to_fixed(values[::-1]).sum() == sum(int(one) for one in to_fixed(values))
-    assert abs(whole / ONE - values.sum()) < 5000 / ONE
-    assert to_fixed(np.array([np.nan, 0.5])).tolist() == [0, ONE // 2]
+    assert abs(whole / UNIT - values.sum()) < 5000 / UNIT
+    assert to_fixed(np.array([np.nan, 0.5])).tolist() == [0, UNIT // 2]
 
 
 SIZES = np.geomspace(1e-5, 131_072, 4001)
@@ -198,9 +208,11 @@ def test_squares_of_small_and_of_large_values_add_up_exactly():
         whole = to_fixed(drawn.normal(middle, spread, (400, 1, 1)))
         parts = squares(whole).astype(float)
         exact = [int(one) for one in whole.ravel()]
-        assert float(square_sum(parts)[0, 0]) == pytest.approx(sum(one * one for one in exact) / ONE**2, rel=1e-14)
-        wanted = statistics.variance(one / ONE for one in exact)
-        assert variance(np.float64(400), np.float64(sum(exact) / ONE), square_sum(parts)[0, 0]) == pytest.approx(wanted)
+        assert float(square_sum(parts)[0, 0]) == pytest.approx(sum(one * one for one in exact) / UNIT**2, rel=1e-14)
+        wanted = statistics.variance(one / UNIT for one in exact)
+        assert variance(np.float64(400), np.float64(sum(exact) / UNIT), square_sum(parts)[0, 0]) == pytest.approx(
+            wanted
+        )
 
 
 def test_sums_over_the_rows_of_long_texts_add_up_exactly():

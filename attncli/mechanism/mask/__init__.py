@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.mask.absolute import Blocks, Chunk, Documents, Global, Padding, Prefix
-from attncli.mechanism.mask.by_content import Given, Hashed, SameBucket
+from attncli.mechanism.mask.by_content import Hashed, MatrixMask, SameBucket
 from attncli.mechanism.mask.joined import AllOf, AnyOf, both
 from attncli.mechanism.mask.kind import Mask, Pairs
 from attncli.mechanism.mask.relative import Causal, Dilated, Everywhere, Window
 from attncli.mechanism.mask.sparse import BigBird, Streaming
 
 __all__ = [
-    "AllOf", "AnyOf", "BigBird", "Blocks", "Causal", "Chunk", "Dilated", "Documents", "Everywhere", "Given", "Global",
-    "Hashed", "Mask", "Padding", "Pairs", "Prefix", "SameBucket", "Streaming", "Window", "both", "shows_all", "visible",
+    "AllOf", "AnyOf", "BigBird", "Blocks", "Causal", "Chunk", "Dilated", "Documents", "Everywhere", "Global", "Hashed",
+    "Mask", "MatrixMask", "Padding", "Pairs", "Prefix", "SameBucket", "Streaming", "Window", "both", "shows_all",
+    "visible",
 ]  # fmt: skip
 
 

@@ -98,7 +98,7 @@ class SameBucket(Mask, frozen=True, eq=False):
 
 
 @final
-class Given(Mask, frozen=True, eq=False):
+class MatrixMask(Mask, frozen=True, eq=False):
     """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head, query, key]."""
 
     values: np.ndarray[Any, Any]
@@ -132,7 +132,7 @@ class Given(Mask, frozen=True, eq=False):
         return self.values.ndim > 2
 
     def of_heads(self, heads: slice) -> Mask:
-        return Given(self.values[heads], self.name) if self.by_head() and len(self.values) > 1 else self
+        return MatrixMask(self.values[heads], self.name) if self.by_head() and len(self.values) > 1 else self
 
     def check_size(self, queries: int, keys: int) -> None:
         values = self.values

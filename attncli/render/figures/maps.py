@@ -12,7 +12,7 @@ from attncli.render.figures.drawing import Drawing, shorten_to_fit, width
 from attncli.render.figures.titles import Say
 from attncli.render.palette import LEVELS, Palette, normalise
 
-NAMED = 40
+MOST_LABELS = 40
 """Words along an edge that are still written."""
 CELL, SMALL, SIZE = 13.0, 58.0, 8.5
 ROOTS = "root"
@@ -119,7 +119,7 @@ def _draw(
 
 def _shows_words(figure_map: FigureMap, *, with_words: bool) -> bool:
     """Whether a map's words are written at its edges."""
-    return with_words and max(figure_map.values.shape) <= NAMED
+    return with_words and max(figure_map.values.shape) <= MOST_LABELS
 
 
 def _cell(figure_map: FigureMap, *, with_words: bool) -> float:

@@ -24,7 +24,7 @@ from attncli.render.safe import safe, safe_html
 EFFECT = "effect"
 SHOWN = 3
 """Examples of each head and metric."""
-Look = tuple[int, np.ndarray[Any, Any]]
+TokenWeights = tuple[int, np.ndarray[Any, Any]]
 """Which token looks, and what each token of the text gets of its look, from 0 to 1."""
 
 SKELETON = """<!doctype html>
@@ -94,7 +94,7 @@ def examples_of(document: ScanDocument, head: ScanHead) -> dict[str, list[ScanEx
 def scan_page(
     document: ScanDocument,
     tokens: Mapping[tuple[int, int], Sequence[Token]],
-    looks: Mapping[tuple[int, int, int, int], Look],
+    looks: Mapping[tuple[int, int, int, int], TokenWeights],
     *,
     lang: str,
 ) -> bytes:
@@ -151,7 +151,7 @@ class _Texts:
 
 
 def _head(
-    document: ScanDocument, head: ScanHead, texts: _Texts, looks: Mapping[tuple[int, int, int, int], Look]
+    document: ScanDocument, head: ScanHead, texts: _Texts, looks: Mapping[tuple[int, int, int, int], TokenWeights]
 ) -> dict[str, Any]:
     numbers = []
     for name in metrics_of(document):

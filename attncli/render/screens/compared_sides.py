@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DIFFERS = 0.6
 """The tint of words that differ."""
-NAMED = 8
+MOST_NAMES = 8
 """Words that only one side has that are named."""
 
 
@@ -75,7 +75,9 @@ def _alignment_notes(document: CompareDocument, view: View) -> list[Lines]:
     for letter in "ab":
         if places := getattr(only, letter):
             tokens = getattr(document, letter).tokens
-            token_names = [quoted_token(tokens, index, view) for index in places[: len(places) if view.full else NAMED]]
+            token_names = [
+                quoted_token(tokens, index, view) for index in places[: len(places) if view.full else MOST_NAMES]
+            ]
             more = len(places) - len(token_names)
             token_names += [f"… (+{more})"] if more else []
             notes.append(fact(f"only in {letter.upper()}", [" ".join(token_names)], view, is_ours=False))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.weights import WeightsDocument
 
 
-NAMED = 5
+MOST_NAMES = 5
 """Aliases that are named in a sentence."""
 
 
@@ -82,7 +82,7 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
         return Lines()
     combined, count = document.combined, f"{document.n**2:,}"
     answer_sentences = []
-    for part in document.masks if combined is None or len(document.masks) <= NAMED else ():
+    for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
         spec = safe(part.spec, ascii=view.ascii)
         answer_sentences.append(say(view, "answer.mask", spec, f"{part.pairs:,}", count, percent(part.share, 1)))
     if combined is not None:
@@ -170,7 +170,7 @@ def models_answer(document: ModelsDocument, view: View) -> Lines:
     """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
     local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
     answer_sentences = [say(view, "answer.models", len(document.families))]
-    alias_names = say(view, "list").join(local_names[:NAMED])
+    alias_names = say(view, "list").join(local_names[:MOST_NAMES])
     answer_sentences.append(
         say(view, "answer.models.here", len(local_names), len(document.aliases), alias_names) if local_names else ""
     )

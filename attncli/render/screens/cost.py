@@ -27,7 +27,7 @@ PARTS = PARTS_OF["cost"]
 ROOMY = 76
 """Cells from which on large numbers are written out."""
 
-NAMED = ("full", "causal", "lsh", "rnn")
+ATTENTION_NAMES = ("full", "causal", "lsh", "rnn")
 """Kinds of attention with a name in every language; others are told as masks are spelt."""
 
 
@@ -134,7 +134,7 @@ def _name(variant: Variant, view: View) -> str:
 
 def variant_name(name: str, view: View) -> str:
     """A kind of attention by the name that the view's language has for it."""
-    return say(view, f"cost.name.{name}") if name in NAMED else name
+    return say(view, f"cost.name.{name}") if name in ATTENTION_NAMES else name
 
 
 def _saved_factor(variant: Variant, view: View) -> str:

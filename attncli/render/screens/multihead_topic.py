@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.layer_topics import MultiheadTopic
 
 
-NAMED = 4
+MOST_HEADS = 4
 """Heads of which the answer tells that they look elsewhere than their average."""
 SAME, LESS, CLOSE = 5e-3, 5e-3, 1e-4
 """Weights that differ by less are told as the same; entropies, in nats, that differ by less are not told; and how near
@@ -118,11 +118,13 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
     if heads_elsewhere:
         heads_elsewhere.sort(key=lambda index: float(average[int(np.argmax(rows[index]))] - rows[index].max()))
         parts = []
-        for index in heads_elsewhere[:NAMED]:
+        for index in heads_elsewhere[:MOST_HEADS]:
             key = int(np.argmax(rows[index]))
             numbers = format_fixed(float(rows[index][key]), 2), format_fixed(float(average[key]), 2)
             parts.append(say(view, "multihead.elsewhere", heads[index].head, name(key), *numbers))
-        more = say(view, "multihead.more", len(heads_elsewhere) - NAMED) if len(heads_elsewhere) > NAMED else ""
+        more = (
+            say(view, "multihead.more", len(heads_elsewhere) - MOST_HEADS) if len(heads_elsewhere) > MOST_HEADS else ""
+        )
         head_list = say(view, "multihead.and").join(parts) + more
         answer_sentences.append(say(view, "multihead.loses", len(heads_elsewhere), len(heads), head_list))
     else:

@@ -8,11 +8,11 @@ import pytest
 from attncli.analysis.effects.places import may_ask_some, may_start_late
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import AllOf, Causal, Given, Mask
+from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask
 from attncli.mechanism.mask_spec import parse
 from attncli.models.one_layer import Settings, seeded_model
 
-TABLE = Given(np.tril(np.ones((4, 4), bool)))
+TABLE = MatrixMask(np.tril(np.ones((4, 4), bool)))
 
 
 @pytest.mark.parametrize(

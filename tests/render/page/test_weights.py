@@ -22,7 +22,7 @@ from attncli.analysis.words import merged_words
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.selection import EVERY
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import Causal, Everywhere, Given, Mask, Window
+from attncli.mechanism.mask import Causal, Everywhere, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import parse
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
@@ -90,7 +90,7 @@ MASKS = {
     "sinks and recent": parse("sinks:2,5"),
     "blocks": parse("block:7"),
     "rows without keys": Window(-2, 5),
-    "by head": Given(np.random.default_rng(1).random((3, 41, 41)) > 0.4),
+    "by head": MatrixMask(np.random.default_rng(1).random((3, 41, 41)) > 0.4),
     "hashed": parse("lsh:4"),
 }
 
