@@ -14,8 +14,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "attncli"
 UNTOLD = frozenset(
-    {"says", "axes", "Meta", "compile", "ValueError", "TypeError", "RuntimeError", "KeyError", "AssertionError",
-    "NotImplementedError", "OSError", "IndexError", "get", "at"}
+    {"describe", "axes", "index_of", "Meta", "compile", "ValueError", "TypeError", "RuntimeError", "KeyError",
+    "AssertionError", "NotImplementedError", "OSError", "IndexError", "get"}
 )  # fmt: skip
 """Calls whose texts no person is told."""
 ELSEWHERE = ("render/phrases",)

@@ -14,7 +14,7 @@ from attncli.cli.help_language import TAIL
 from attncli.render.notices import note_line
 from attncli.render.phrases import translation, zh
 from attncli.render.phrases.head_labels import CHINESE, label_name
-from attncli.render.phrases.translation import has, known, translate
+from attncli.render.phrases.translation import has, translate
 from attncli.render.phrases.zh_screens import SCREENS
 from attncli.render.view import View
 
@@ -82,7 +82,8 @@ def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None
 def test_places_are_filled_with_what_stood_there() -> None:
     assert translate("12 heads", "zh") == "12 个头"
     assert translate("layer 3 head 1", "zh") == "第 3 层第 1 头"
-    assert not known("a sentence that nobody has translated")
+    unknown = "a sentence that nobody has translated"
+    assert translate(unknown, "zh") == unknown
     for text, phrase in SCREENS.items():
         assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", phrase)), text
 

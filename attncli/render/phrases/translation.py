@@ -40,11 +40,6 @@ def translate(text: str, lang: str) -> str:
     return _translation_of(text) or _translate_parts(text) or text
 
 
-def known(text: str) -> bool:
-    """Whether the catalogue has this sentence, as a whole or in parts."""
-    return _translation_of(text) is not None or _translate_parts(text) is not None
-
-
 def has(template: str) -> bool:
     """Whether the catalogue has exactly this sentence with its places, or all of its parts that have words."""
     catalogue = _ordered_templates()
