@@ -82,7 +82,7 @@ def test_an_unknown_family_is_told(
 
 def test_a_family_that_nobody_knows_is_refused_without_importing_a_library(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text('{"model_type": "un\\ud800heard"}')
+    (tmp_path / "config.json").write_text('{"model_type": "unheard"}')
     script = (
         "import sys, attncli\n"
         f"try: attncli.load({str(tmp_path)!r})\n"
