@@ -17,10 +17,10 @@ def bar_class(watch: Watch, file: str) -> type:
     class ProgressBar(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
         monitor_interval = 0  # nothing is drawn that a thread would have to refresh
 
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "disable": False, "file": StringIO()})
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **{**settings, "disable": False, "file": StringIO()})
 
-        def display(self, *args: Any, **kwargs: Any) -> bool:
+        def display(self, *args: Any, **settings: Any) -> bool:
             return True
 
         def update(self, n: float | None = 1) -> bool | None:
