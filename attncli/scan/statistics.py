@@ -22,7 +22,7 @@ ROUNDING = 1e-14
 def mean_interval(
     mean: Floats, deviation: Floats, skew: Floats, units: Floats, *, share: bool, least: float = 0.0
 ) -> Floats:
-    """95 % intervals of means [2, ...]: Student's t, bent by the skewness; NaN of fewer than `LEAST_TEXTS` units.
+    """95% intervals of means [2, ...]: Student's t, bent by the skewness; NaN of fewer than `LEAST_TEXTS` units.
 
     mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether values lie from 0 to 1.
     least: the deviation below which there is no interval: units that hardly differ do not tell of rare ones.
