@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,19 @@ def test_what_is_no_document_is_refused(change, told: str, tmp_path: Path) -> No
     assert answer.code == 3
     assert told in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_a_contradiction_is_told_by_the_names_of_the_json(tmp_path: Path) -> None:
+    """Where a member's name is no name for Python, its field has another; a file's reader knows the member alone."""
+    path = tmp_path / "changed.json"
+    for command, member, value in ((COMMANDS["find"], "from", 999), (("explain", "softmax", "1", "2"), "given", [1.0])):
+        document = ask(*command, "--json").json
+        document[member] = value
+        path.write_text(json.dumps(document))
+        answer = ask("view", str(path))
+        assert answer.code == 3
+        assert re.search(rf"\b{member}\b", answer.err), answer.err
+        assert not re.search(r"\b(query|numbers)\b", answer.err), answer.err
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
