@@ -154,7 +154,7 @@ def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
     counted = _Counter(made, every)
     counted.tell = shares.append
     counted.add(3)
-    assert re.fullmatch(rf"3 of {made.texts} texts · [\d.,]+ texts/s", counted.said())
+    assert re.fullmatch(rf"3 of {made.texts} texts · [\d.,]+ texts/s", counted.progress_text())
     counted.on_shard(ShardOutcome(0, texts=made.shards[0][0].count))
     counted.on_shard(ShardOutcome(1, "it broke"))
     assert counted.progress_text().endswith("texts/s · failed shards: 1")
