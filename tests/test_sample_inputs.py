@@ -21,9 +21,9 @@ def sample(name: str) -> str:
     return str(SAMPLES / name)
 
 
-def output(*arguments: str) -> np.ndarray:
+def output(*arguments: str, embeddings: str = "embeddings.npy") -> np.ndarray:
     """The layer's output for `humpty dumpty sat on` with the sample embeddings."""
-    found = ask("run", HUMPTY, "--json", "--embeddings", sample("embeddings.npy"), *arguments)
+    found = ask("run", HUMPTY, "--json", "--embeddings", sample(embeddings), *arguments)
     assert found.code == 0, found.err
     return np.array(found.json["layers"][0]["output"])
 
@@ -85,9 +85,7 @@ def test_weight_files_give_what_their_class_gives(name: str, module: torch.nn.Mo
 
 
 def test_embeddings_read_the_same_from_either_format() -> None:
-    assert np.array_equal(
-        output("--d-model", "16"), output("--d-model", "16", "--embeddings", sample("embeddings.csv"))
-    )
+    assert np.array_equal(output("--d-model", "16"), output("--d-model", "16", embeddings="embeddings.csv"))
 
 
 @pytest.mark.parametrize("name", ["mask.json", "mask.csv", "mask.npy"])

@@ -38,7 +38,7 @@ from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
-sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
+sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)
 """
 WATCHED = """
 import os, time
@@ -54,7 +54,7 @@ if "attncli.scan.engines.process" in " ".join(__import__("sys").orig_argv):
     worker.Worker.compute = noted
     if os.environ.get("IN_PLACE"):
         @contextmanager
-        def written(path, part):
+        def write_in_place(path, part):
             import io
             held = io.BytesIO()
             yield held
@@ -64,7 +64,7 @@ if "attncli.scan.engines.process" in " ".join(__import__("sys").orig_argv):
                 for at in range(0, len(held.getvalue()), piece):
                     stream.write(held.getvalue()[at : at + piece])
                     time.sleep(0.004)
-        shard_files.written = written
+        shard_files.synced_writer = write_in_place
 """
 
 

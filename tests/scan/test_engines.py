@@ -68,7 +68,7 @@ from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
-sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
+sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)
 """
 
 

@@ -36,8 +36,8 @@ from attncli.scan.engines.ray_cluster import RayCluster
 from attncli.scan.run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], RayCluster(sys.argv[3], 0))
-print(outcome.failed, flush=True)
-sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
+print(outcome.failed_shards, flush=True)
+sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)
 """
 SLOW = """
 import os, time
