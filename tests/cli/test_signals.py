@@ -105,9 +105,9 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attncli.cli.output import Environment
-from attncli.cli.signals import heeded
+from attncli.cli.signals import handle_signals
 from attncli.inputs.atomic import atomic_writer, together
-with heeded(Environment.of_process()), together(), atomic_writer(Path(sys.argv[1], "out")) as stream:
+with handle_signals(Environment.of_process()), together(), atomic_writer(Path(sys.argv[1], "out")) as stream:
     stream.write(b"half")
     import stopped_in_here
 """
@@ -134,7 +134,7 @@ import signal, sys
 from pathlib import Path
 from attncli.cli import border
 from attncli.cli.output import Environment
-from attncli.cli.signals import heeded
+from attncli.cli.signals import handle_signals
 from attncli.inputs.atomic import atomic_writer
 class Falling:
     def __del__(self):
@@ -153,7 +153,7 @@ def answer(arguments, environment):
                 pass
     return 0
 border._answer = answer
-sys.exit(border.guarded([], Environment.of_process(), heeded))
+sys.exit(border.run_guarded([], Environment.of_process(), handle_signals))
 """
 
 
