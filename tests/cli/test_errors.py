@@ -124,6 +124,7 @@ READS = {
     "scan compare a": ("scan", "compare", "FILE", "{t}/text"),
     "scan compare b": ("scan", "compare", "{t}/text", "FILE"),
     "scan verify out": ("scan", "verify", "FILE"),
+    "scan verify texts": ("scan", "verify", "{t}/scan", "FILE"),
 }
 """A command line for everything that names a file to read: what all commands mean alike by its option alone."""
 TEXTS = {
@@ -138,6 +139,9 @@ WRITES = ("--csv", "--output", "--figure", "--html", "--save")
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Path) -> None:
     small_gpt2(tmp_path / "gpt2")
     (tmp_path / "text").write_text("a b\n")
+    if "{t}/scan" in READS[reads]:
+        scan = ask("scan", str(tmp_path / "gpt2"), str(tmp_path / "text"), "--out", str(tmp_path / "scan"), "--quiet")
+        assert scan.code == 0, scan.err
 
     def waited(*_: object) -> None:
         raise AssertionError("it waits")

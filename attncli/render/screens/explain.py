@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import UNSET
+
 from attncli.analysis.documents.derivation import AttentionTopic, Products, Scores, SoftmaxRow
 from attncli.analysis.documents.explain import ExplainDocument
 from attncli.render.headings import remark
@@ -45,13 +47,22 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 
-def _is_part_shown(part: str, view: View) -> bool:
-    """Whether a part is shown: those named, or of a full view all, else the five steps."""
+def _is_part_shown(part: str, document: AttentionTopic, view: View) -> bool:
+    """Whether a part is shown: those named, or of a full view all, else the five steps, and what was asked to follow
+    them."""
     if view.brief:
         return part == "answer"
     if view.show is not None:
         return part in view.show or any(part in TWICE[name] for name in TWICE if name in view.show)
-    return view.full or part in DEFAULT
+    # a checkpoint always has a residual; of weights of one layer somebody asked for it
+    follows = part == "residual" and document.model.source != "checkpoint" and _has_residual(document)
+    return view.full or part in DEFAULT or follows
+
+
+def _has_residual(document: AttentionTopic) -> bool:
+    """Whether the input is added to the output, or the sum is normalized."""
+    after = document.after
+    return after is not UNSET and not (after.sum is UNSET and after.norm is UNSET)
 
 
 def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
@@ -61,7 +72,7 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
     derivation_parts = derivation.Derivation(document, view, keys, compact, leads=True, code=code)
     blocks: list[Lines] = []
     for part in PARTS:
-        if not _is_part_shown(part, view):
+        if not _is_part_shown(part, document, view):
             continue
         match part:
             case _ if part in PROJECTIONS:
