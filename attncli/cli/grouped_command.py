@@ -40,6 +40,10 @@ class GroupedCommand(TyperCommand):
             from attncli.cli.usage_errors import too_many
 
             raise too_many(ctx.command_path, ctx.params, extra)
+        if ctx.obj is not None and not ctx.resilient_parsing:
+            from attncli.cli.output_conflicts import check_inputs
+
+            check_inputs(self.params, ctx.params, ctx.obj)
         return extra
 
     def _refuse_values(self, ctx: Any, args: list[str]) -> None:

@@ -1,20 +1,31 @@
-"""Which output options do not go together: two files in one place, looks where nothing is drawn, rows that are cut and
-shown whole. Nothing that is asked for is dropped without a word."""
+"""Which output options do not go together: two files in one place, an output in place of what is read, looks where
+nothing is drawn, rows that are cut and shown whole. Nothing that is asked for is dropped without a word."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from attncli.cli.options import OutputOptions
-from attncli.cli.output import Environment
-from attncli.errors import UsageError
+from attncli.cli.option import OUTPUT
+from attncli.errors import AttnError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from attncli.cli.options import OutputOptions
+    from attncli.cli.output import Environment
 
 LOOKS = ("show", "code", "brief", "full", "precision", "top", "ascii", "scale_colors")
 """The options about how a screen looks, by name."""
+MODEL_FILES = (
+    ".safetensors", ".bin", ".pt", ".pth", ".index.json", ".model", "config.json", "tokenizer.json", "vocab.json",
+    "vocab.txt", "merges.txt", "added_tokens.json", "special_tokens_map.json",
+)  # fmt: skip
+"""How the names of a model's own files end."""
+SCAN_FILES = ("plan.json", "scan.json", "shards", "corpus", "duplicates-")
+"""How the names of a scan's own files and folders begin, in its folder."""
+SPECS = (".npy", ".npz", ".json", ".csv", ".tsv", ".safetensors", ".pt", ".pth")
+"""How a file's name ends where words of another meaning may stand in its place."""
 
 
 def refuse_looks(
@@ -65,3 +76,143 @@ def check_files(options: OutputOptions, environment: Environment, written: Mappi
         if first_name != name:
             raise UsageError(f"{first_name} and {name} are the same file", where=str(path), expected="a file for each")
         check_writable(path)
+
+
+def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environment: Environment) -> None:
+    """Raise UsageError where a command line names one file to be read and to be written: the answer would take its
+    place. Nothing is opened.
+
+    Parameters are known by what they declare: those of the group Output with a FILE, and a NEW file, are written; all
+    others that name a FILE, a PATH, a folder or a CORPUS are read.
+
+    Args:
+        parameters: The command's, as Typer has them.
+        values: What was given for each, by name.
+        environment: Its settings may name a model, and are themselves a file; its standard input may be one.
+    """
+    from attncli.inputs.atomic import place_of
+
+    outputs = [
+        (_name(parameter), path, place_of(path))
+        for parameter in parameters
+        if _is_output(parameter) and values.get(parameter.name) is not None
+        for path in _files_of_output(parameter, Path(values[parameter.name]))
+    ]
+    if not outputs:
+        return
+    for parameter in parameters:
+        if _is_output(parameter) or not (metavar := parameter.metavar):
+            continue
+        value, source = values.get(parameter.name), _name(parameter)
+        if value is None and parameter.name == "model" and "model" in environment.settings:
+            value, source = environment.settings["model"].value, environment.settings["model"].origin
+        for word in value if isinstance(value, list | tuple) else [value]:
+            for name, path, place in outputs:
+                if word is not None and _reads(metavar, word, path, place, environment):
+                    _refuse_replacement(name, source, path)
+    from attncli.cli.settings import settings_file
+
+    settings = settings_file(environment.variables)
+    for name, path, place in outputs:
+        if settings is not None and place_of(settings) == place:
+            _refuse_replacement(name, "ATTN_CONFIG", path)
+
+
+def _is_output(parameter: Any) -> bool:
+    panel = getattr(parameter, "rich_help_panel", None)
+    return parameter.metavar == "NEW" or (panel == OUTPUT and parameter.metavar in ("FILE", "OUT"))
+
+
+def _files_of_output(parameter: Any, path: Path) -> list[Path]:
+    """The files that an output would replace, of a scan's folder those that hold its plan and numbers.
+
+    A terminal or a pipe loses nothing. A file that is not there yet loses nothing either, but in a scan's folder it
+    would be taken for the scan's own.
+    """
+    if parameter.metavar == "OUT":
+        return [path / name for name in SCAN_FILES if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
+    is_new = path.name.startswith(SCAN_FILES) and not os.path.lexists(path)
+    return [path] if str(path) != "-" and (is_new or os.path.isfile(path)) else []  # noqa: PTH113 - which never fails
+
+
+def _name(parameter: Any) -> str:
+    """What a parameter is called on a command line."""
+    is_option = parameter.param_type_name == "option"
+    return str(parameter.opts[0] if is_option else parameter.metavar.strip("[].").removesuffix("]..."))
+
+
+def _refuse_replacement(output: str, source: str, path: Path) -> None:
+    raise UsageError(
+        f"{output} would replace what {source} reads", where=str(path), expected="another file for the answer"
+    )
+
+
+def _reads(metavar: str, word: Any, path: Path, place: str, environment: Environment) -> bool:
+    """Whether what is given for a parameter reads the file of an output. place: the one that path names."""
+    kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
+    if str(word) == "-":
+        return bool({"FILE", "TEXT", "CORPUS"} & kinds) and _is_standard_input(environment, path)
+    if "OUT" in kinds:
+        return place in _places_of_scan(Path(word)) or _is_in_scan(Path(word), place)
+    if "CORPUS" in kinds:
+        return _is_of_corpus(str(word), place)
+    if not kinds & {"FILE", "PATH", "DIR"}:
+        return False
+    return place in _places(str(word), certain=kinds == {"FILE"}, folder_alone="DIR" in kinds)
+
+
+def _places(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
+    """The places of files that a word names: its own, a model's in a folder, and of masks those that intersect.
+
+    certain: whether it is always a file's name. folder_alone: whether it names folders only.
+    """
+    from attncli.inputs.atomic import place_of
+
+    for part in (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&")))):
+        try:
+            entries = sorted(Path(part).iterdir()) if Path(part).is_dir() else []
+        except (OSError, ValueError):  # a text may be no possible name at all
+            continue
+        yield from (place_of(entry) for entry in entries if entry.name.endswith(MODEL_FILES))
+        if certain or (not folder_alone and part.lower().endswith(SPECS)):
+            yield place_of(Path(part))
+
+
+def _places_of_scan(folder: Path) -> Iterator[str]:
+    """The places of the files that a scan's plan names: its corpus and its model."""
+    from attncli.inputs.atomic import place_of
+    from attncli.scan import plan
+
+    try:
+        scan_plan = plan.read(folder)
+    except AttnError:  # told by who reads it
+        return
+    yield from (place_of(folder / file.path) for file in scan_plan.files)
+    yield from (place_of(Path(file.path)) for file in scan_plan.files)
+    yield from _places(scan_plan.model.name, certain=False, folder_alone=True)
+
+
+def _is_in_scan(folder: Path, place: str) -> bool:
+    """Whether a place is that of a scan's own file, there or not yet."""
+    from attncli.inputs.atomic import place_of
+
+    inside = Path(place).is_relative_to(place_of(folder)) and Path(place).relative_to(place_of(folder)).parts
+    return bool(inside) and inside[0].startswith(SCAN_FILES)
+
+
+def _is_of_corpus(word: str, place: str) -> bool:
+    """Whether a file, folder or pattern of a corpus holds the file of a place."""
+    from attncli.inputs.atomic import place_of
+    from attncli.scan.corpus import find
+
+    try:
+        return any(place_of(Path(name)) == place for name in find([word]))
+    except (AttnError, OSError, ValueError):
+        return False
+
+
+def _is_standard_input(environment: Environment, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(environment.stdin.fileno()), path.stat())
+    except (OSError, ValueError):
+        return False

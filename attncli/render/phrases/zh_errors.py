@@ -20,6 +20,7 @@ ERRORS: dict[str, str] = {
     "one argument too many: {0}": "多了一个参数：{0}", "{0} arguments too many: {1}": "多了 {0} 个参数：{1}", "No such command {0}": "没有命令 {0}",
     "{0} contradict each other": "{0} 互相矛盾", "--quiet and --verbose contradict each other": "--quiet 与 --verbose 互相矛盾",
     "one of them": "其中之一", "{0} and {1} are the same file": "{0} 和 {1} 是同一个文件", "a file for each": "各用一个文件",
+    "{0} would replace what {1} reads": "{0} 会覆盖 {1} 要读取的内容", "another file for the answer": "为结果另选一个文件",
     "en or zh": "en 或 zh", "--show {0} is no part of this screen": "这个屏幕没有 --show {0} 这一部分",
     "--show names no parts": "--show 没有指定任何部分",
     "a file ending in .svg": "以 .svg 结尾的文件", "a file ending in .svg, .png or .pdf": "以 .svg、.png 或 .pdf 结尾的文件",
