@@ -18,7 +18,6 @@ from attncli.explore.tour import STOPS, at_stop, begin_tour, stop_in_sight
 from attncli.explore.walk import Question, Walk
 from attncli.explore.why import STEPS
 from attncli.explore.work import Work
-from attncli.inputs.text import SAMPLE
 from attncli.render.phrases import say
 
 INTERRUPT = 2
@@ -42,7 +41,7 @@ def back(walk: Walk) -> None:
     if walk.stop():
         walk.notice = Notice(say(walk.view, "explore.stopped"))
     elif walk.tour is not None:
-        walk.tour = None
+        _leave_tour(walk)
     elif walk.state.sight != "matrix":
         walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
 
@@ -67,20 +66,29 @@ def tour(walk: Walk) -> None:
             assert walk.loaded_run is not None
             walk.tour, walk.state = 0, at_stop(begin_tour(walk.state, walk.loaded_run), 0)
 
-        if source.text != SAMPLE or source.words:
-            walk.run(replace(source.with_text(SAMPLE), words=False), then=begin)
+        walk.has_merged_words = source.words
+        if source.words:  # the steps are told of tokens
+            runs.words(walk, then=begin)
         else:
             begin()
         return
-    walk.tour = walk.tour + 1 if walk.tour + 1 < len(STOPS) else None
-    if walk.tour is None:
+    if walk.tour + 1 == len(STOPS):
+        _leave_tour(walk)
         walk.state = walk.state.sees("matrix")
         return
+    walk.tour += 1
     walk.state = at_stop(walk.state, walk.tour)
     if STOPS[walk.tour].sight == "effects":
         weight.effect(walk)
     else:
         walk.follow()
+
+
+def _leave_tour(walk: Walk) -> None:
+    """End the tour; words that it took apart are merged again."""
+    walk.tour = None
+    if walk.has_merged_words and not live(walk.source, "").words:
+        runs.words(walk)
 
 
 def search(walk: Walk) -> None:

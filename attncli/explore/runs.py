@@ -48,18 +48,20 @@ def choose(walk: Walk) -> None:
     walk.over, walk.state = "models", replace(walk.state, row=0)
 
 
-def words(walk: Walk) -> None:
-    """Merge pieces to words, or take words apart again."""
+def words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
+    """Merge pieces to words, or take words apart again. then: what follows at the same words."""
     source = live(walk.source, say(walk.view, "explore.type.saved"))
     before = walk.loaded_run
     assert before is not None
     state = walk.state  # the run may have fewer words than this one has
-    walk.run(
-        replace(source, words=not source.words),
-        then=lambda: _move_to(
+
+    def finish() -> None:
+        _move_to(
             walk, lambda now, loaded_run: same_words(replace(now, query=state.query, key=state.key), before, loaded_run)
-        ),
-    )
+        )
+        then()
+
+    walk.run(replace(source, words=not source.words), then=finish)
 
 
 def longer(walk: Walk) -> None:

@@ -41,10 +41,10 @@ STOPS = (
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
-    """Where the tour begins: at the sample's own link, in the head that has most of it; else where one is."""
+    """Where the tour begins: at the sample's own link, in the head that has most of it; in another text where one is."""
     texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
     if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
-        return state
+        return replace(state, is_turned=False)
     query, key = texts[0].index(FROM), texts[1].index(TO)
     matches = loaded_run.search(query, key)
     layer, head = matches[0][1] if matches else (state.layer, state.head)

@@ -77,6 +77,7 @@ class Walk:
         self.effects: HeadEffects | None = None
         self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}
         self.tour: int | None = None
+        self.has_merged_words = False  # before the tour, which is about tokens
         self.is_placed, self._about = start is not None, about
         self.models, self.load = models, load
         self.refused_name: str | None = None  # the name of a file that was refused: asked for again, it is written over

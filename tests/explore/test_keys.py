@@ -12,6 +12,7 @@ from walking import SENTENCE, decoder, lines, pressed, shown
 from attncli.explore.grid import MEASURES
 from attncli.explore.keys import ACTIONS, KEYS
 from attncli.explore.state import SCALES, State
+from attncli.inputs.text import SAMPLE
 from attncli.render.view import View
 
 START = State(layer=0, head=3, query=1, key=2)
@@ -230,13 +231,29 @@ def test_help_tells_of_the_screen_in_view_and_of_every_key() -> None:
 
 
 def test_the_tour_goes_along_the_five_steps_of_the_sample() -> None:
-    app, text = pressed(SENTENCE, "t", start=START)
+    app, text = pressed(SAMPLE, "t", start=START)
     assert "cross the street" in "".join(text)
     seen = [(state.sight, state.step) for state in passed("t", *["enter"] * 10)[1:]]
     steps = [("why", step) for step in range(6)]
     assert seen == [*steps, ("search", 0), ("effects", 0), ("matrix", 0), ("matrix", 0)]
     app, text = pressed(SENTENCE, "t", "t", "escape", start=START)
     assert app.walk.tour is None
+
+
+def test_the_tour_takes_the_readers_own_sentence_and_leaves_it_in_place() -> None:
+    for keys in (("t",), ("t", "escape"), ("t", "enter", "escape", "escape"), ("t", *["enter"] * 10)):
+        app, text = pressed(SENTENCE, *keys, start=START)
+        assert (app.walk.source.text, app.walk.state.query, app.walk.state.key) == (SENTENCE, 1, 2), keys
+        assert "dumpty" in "".join(text)
+    assert app.walk.tour is None
+
+
+def test_the_tour_takes_words_apart_and_merges_them_again() -> None:
+    split = []
+    app, _ = pressed(SENTENCE, "w", "t", "escape", start=START, each=lambda app: split.append(app.walk.source.words))
+    assert split == [True, False, True]
+    app, _ = pressed(SENTENCE, "w", "t", *["enter"] * 10, start=START)
+    assert (app.walk.source.words, app.walk.tour) == (True, None)
 
 
 def test_the_tour_has_one_numbering_and_its_words_follow_the_arrows() -> None:
@@ -255,7 +272,7 @@ def test_the_tour_has_one_numbering_and_its_words_follow_the_arrows() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (60, 24), (120, 40)])
 @pytest.mark.parametrize(("step", "last"), [(1, "10 tired"), (4, "sum "), (5, "o  ")])
 def test_the_tour_points_at_nothing_that_is_hidden(size: tuple[int, int], step: int, last: str) -> None:
-    _, text = pressed(SENTENCE, "t", *["enter"] * step, start=START, size=size)
+    _, text = pressed(SAMPLE, "t", *["enter"] * step, start=START, size=size)
     assert not [line for line in text if "more line" in line]
     assert [line for line in text if f" {last}" in line or "keys shown" in line or "largest weights" in line]
 

@@ -35,6 +35,8 @@ MOST_WEIGHTS = 1 << 24
 """Weights of a layer that are held until its end, in case q·k does not give them closely enough."""
 SMALL = 1 << 14
 """Weights of a head that are kept as they are where q·k does not give them."""
+HIDDEN = -1.0
+"""Stands for the weight of a link that the mask hides."""
 METRICS = (*DEFAULT, "special", "normalised_entropy")
 
 
@@ -44,7 +46,7 @@ StoredMatrix: TypeAlias = FixedPoint | Floats
 class HeadRecord(Struct, frozen=True, eq=False):
     """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
 
-    columns: keys and learned keys.
+    columns: keys and learned keys. links: query, key and weight; `HIDDEN` for one that was asked for and is hidden.
     visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
     hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are kept otherwise, None
     where q·k does not give the scores.

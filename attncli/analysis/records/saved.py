@@ -25,7 +25,7 @@ from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.captured import numbered_tokens
 from attncli.analysis.records.feeding import arithmetic, feed_whole
-from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
+from attncli.analysis.records.head import HIDDEN, METRICS, HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recipe import Absent
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.records.whole_numbers import Floats
@@ -183,7 +183,7 @@ def _links_record(
     labels: Sequence[str] = ()
     match document:
         case FindDocument():
-            links = [(document.query, document.key, head.weight)]
+            links = [(document.query, document.key, HIDDEN if head.rank is None else head.weight)]
         case AblateDocument():
             links = _looks(document, head)
         case _:
@@ -192,7 +192,7 @@ def _links_record(
         links = [] if head.top_link is None else [(head.top_link.query, head.top_link.key, head.top_link.weight)]
         metrics |= {name: metric.value for name in METRICS if (metric := head.metrics.get(name)) is not None}
         labels = head.labels or ()
-    strongest = max((weight for *_, weight in links), default=0.0)
+    strongest = max((weight for *_, weight in links if weight != HIDDEN), default=0.0)
     map_values = np.full((1, 1), strongest, np.float32) if small is None else small
     return HeadRecord(
         layer, head.head, len(sides.keys), map_values, metrics, labels, links, None, Absent(), None, 0.0, 0

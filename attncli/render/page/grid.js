@@ -3,7 +3,7 @@ import { at, button, make, set } from "./dom.js";
 import { abs, clamp, max, min } from "./numbers.js";
 import { picture, shade, signedShade } from "./shades.js";
 import { bare, choose, head, run, state } from "./state.js";
-import { headName, labelName } from "./words.js";
+import { headName, labelName, say } from "./words.js";
 
 /** Tiles in a row, at most. */
 const ACROSS = 16;
@@ -66,14 +66,15 @@ export function label() {
   const { heads, metrics } = run();
   const metric = metrics.indexOf(state.sort);
   const mapless = bare && run().tile[0] === 1;
-  const values = laid ?? heads.map(({ m, k }) => m[metric] ?? (mapless && k.length ? k[0][2] : null));
+  const hidden = heads.map(({ k }) => mapless && k.length > 0 && k[0][2] < 0);
+  const values = laid ?? heads.map(({ m, k }, place) => m[metric] ?? (mapless && k.length && !hidden[place] ? k[0][2] : null));
   const high = max(...values.map((value) => abs(value ?? 0)), 1e-9);
   const signed = values.some((value) => value !== null && value < 0);
   heads.forEach((one, place) => {
     const tile = at(`h${place}`);
     if (!tile) return;
     const value = values[place];
-    const number = value === null ? "" : value.toFixed(2).replace("-0.00", "0.00");
+    const number = value === null ? (hidden[place] ? say("weight.hidden") : "") : value.toFixed(2).replace("-0.00", "0.00");
     const [map, name, over] = tile.children;
     if (mapless) paint(/** @type {HTMLCanvasElement} */ (map), value === null ? null : (signed ? signedShade : shade)(value / high));
     name.textContent = metric < 0 ? String(one.h) : `${one.l}.${one.h}`;

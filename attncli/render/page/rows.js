@@ -1,5 +1,5 @@
 import { fill, make, ranking } from "./dom.js";
-import { largest } from "./numbers.js";
+import { largest, max } from "./numbers.js";
 import { choose, head, keys, queries, state } from "./state.js";
 import { headName, linkName, nameOf, say, told } from "./words.js";
 
@@ -19,7 +19,7 @@ export function showRows(weights) {
   if (!weights && !head().k.length) return fill("rows");
   if (!weights)
     return fill("rows", make("section", make("h3", say("rows.label")), ranking(head().k.map(([query, key, weight]) =>
-      ({ name: linkName(asking[query], words[key]), share: weight, number: told(weight), act: () => choose({ query, key }) })))));
+      ({ name: linkName(asking[query], words[key]), share: max(weight, 0), number: weight < 0 ? say("weight.hidden") : told(weight), act: () => choose({ query, key }) })))));
   const row = weights.row(state.query);
   fill("rows",
     strongest(say("looks", nameOf(state.query, asking)), row, words, "key", ""),

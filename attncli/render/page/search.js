@@ -17,8 +17,9 @@ const without = ({ r }) => r === "absent" || r === "none";
 const search = (query, key) =>
   Promise.all(run().heads.map(async (one, place) => {
     const row = (await weightsOf(state.run, place))?.row(query);
-    const weight = row ? row[key] : one.k.find(([q, k]) => q === query && k === key)?.[2] ?? -1;
-    return { place, one, weight, rank: row ? row.filter((other) => other > weight).length + 1 : 0 };
+    const held = row ? row[key] : one.k.find(([q, k]) => q === query && k === key)?.[2];
+    const weight = held ?? -1;
+    return { place, one, weight, unheld: held === undefined && without(one), rank: row ? row.filter((other) => other > weight).length + 1 : 0 };
   }));
 
 /** Search for the pair that is named, and rank the heads. */
@@ -38,7 +39,7 @@ async function find() {
     name: headName(one), share: weight, number: told(weight), rank: rank ? say("search.rank", rank) : "",
     act: () => choose({ head: place, query, key, out: true }),
   }))));
-  const unknown = found.filter(({ weight, one }) => weight < 0 && without(one)).length;
+  const unknown = found.filter(({ unheld }) => unheld).length;
   const says = ranked.length
     ? say("search.says", queries()[query][0], keys()[key][0], headName(ranked[0].one), told(ranked[0].weight))
     : unknown < found.length ? say("search.hidden") : "";

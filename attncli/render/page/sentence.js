@@ -65,7 +65,7 @@ export function shadeWords(weights) {
   at("sentence").classList.toggle("in", !state.out);
   set(at(two ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
   if (weights) fill("direction", say(state.out ? "looks" : "looked", nameOf(chosen(), chooses())));
-  else fill("direction", link ? say("pair", nameOf(link[0], queries()), nameOf(link[1], keys()), told(link[2])) : "");
+  else fill("direction", link ? say(link[2] < 0 ? "pair.hidden" : "pair", nameOf(link[0], queries()), nameOf(link[1], keys()), told(link[2])) : "");
 }
 
 /** The word under the pointer as a choice; null where there is none. @param {Event} event */
