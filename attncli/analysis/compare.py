@@ -97,8 +97,14 @@ def compare_document(
         summary=_summary(heads),
         links_leave_out=list(leave_out) or UNSET,
         moved=largest_moves(heads, pairs, rows, count_mask, top),
-        warnings=[*a.warnings, *(warning for warning in b.warnings if warning not in a.warnings)],
+        warnings=_warnings(a.warnings, b.warnings),
     )
+
+
+def _warnings(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """The warnings of two sides: those that are of one alone begin with its name."""
+    own = [f"A: {warning}" if warning not in b else warning for warning in a]
+    return own + [f"B: {warning}" for warning in b if warning not in a]
 
 
 def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:

@@ -16,7 +16,7 @@ from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.links import LinkCollector, kinds_left_out
 from attncli.analysis.visible_keys import Floats
-from attncli.analysis.words import unknown_notes
+from attncli.analysis.words import unknown_notes_of_two
 from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.errors import InputError, UnsupportedError
@@ -158,8 +158,9 @@ def cross_document(
                 (
                     *model.warnings,
                     *((SHIFTED,) if model.spec.decoder is not None else ()),
-                    *unknown_notes(texts.query, texts.queries),
-                    *unknown_notes(texts.key, texts.keys),
+                    *unknown_notes_of_two(
+                        ("query text", texts.query, texts.queries), ("key text", texts.key, texts.keys)
+                    ),
                 )
             )
         ),

@@ -8,7 +8,7 @@ from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.patch import PatchDocument, PatchRow
 from attncli.analysis.effects.patching import PatchRequest, patch
 from attncli.analysis.target import target_token
-from attncli.analysis.words import unknown_notes
+from attncli.analysis.words import unknown_notes_of_two
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -48,5 +48,8 @@ def patch_document(
             PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
             for place, share in sorted(result.recovered_shares, key=lambda item: -item[1])
         ],
-        warnings=list(dict.fromkeys([*notes(model, *clean), *unknown_notes(*corrupt)])),
+        warnings=[
+            *notes(model, clean[0], ()),  # nothing of the words: that is told of both texts
+            *unknown_notes_of_two(("clean text", *clean), ("corrupt text", *corrupt)),
+        ],
     )

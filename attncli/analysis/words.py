@@ -116,6 +116,23 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
     return sum(word.unknown for word in word_tokens), len(word_tokens)
 
 
+def unknown_notes_of_two(first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]) -> list[str]:
+    """The warnings of `unknown_notes` for two texts that one document is about, each with what its text is called; one
+    for both where they are the same.
+
+    Args:
+        first: What a text is called, the text and its tokens.
+        second: The same of the other.
+
+    Returns:
+        The warnings, at most two.
+    """
+    notes = [unknown_notes(text, tokens) for _, text, tokens in (first, second)]
+    if notes[0] == notes[1]:
+        return notes[0]
+    return [f"{name}: {note}" for (name, *_), texts in zip((first, second), notes, strict=True) for note in texts]
+
+
 def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
     """The warning that a text has words which the model does not know; none where it knows all."""
     unknown_count, count = unknown_words(text, tokens)

@@ -259,3 +259,22 @@ def test_texts_with_different_counts_are_named() -> None:
     assert f'In "{TEXT}": 7 of 9 words are unknown' in ask(*line, width=200).out
     assert 'In "她吃苹果，他喝香水": 6 of 9 words are unknown' in ask(*line, width=200).out
     assert f"“{TEXT}”：9 个词中有 7 个" in ask(*line, "--lang", "zh", width=200).out
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (("compare", TEXT, "她吃苹果，他喝香水"), ("A", "B")),
+        (("cross", TEXT, "她吃苹果，他喝香水"), ("query text", "key text")),
+        (("patch", TEXT, "她吃苹果，他喝香水"), ("clean text", "corrupt text")),
+    ],
+)
+def test_warnings_of_two_texts_say_which(line: tuple[str, ...], names: tuple[str, str], folder: Path) -> None:
+    reads = ("--tokenizer", str(folder / "tokenizer.json")) if line[0] == "cross" else MODEL
+    counted = [warning for warning in ask(*line, *reads, "--json").json["warnings"] if "are unknown" in warning]
+    assert counted == [f"{names[0]}: {COUNT}", f"{names[1]}: {COUNT.replace('7', '6', 1)}"]
+    chinese = ask(*line, *reads, "--lang", "zh", width=200).out
+    assert "9 个词中有 6 个是这个模型不认识的" in chinese
+    assert "words are unknown" not in chinese
+    same = ask(line[0], TEXT, "她吃香蕉，他吃苹果", *reads, "--json").json["warnings"]
+    assert [text for text in same if "are unknown" in text] == [COUNT]

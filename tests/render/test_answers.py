@@ -58,6 +58,9 @@ def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
         shown = [int(number) for line in grid.splitlines() if line.startswith("    ") for number in line.split()]
         assert sorted(shown) == list(range(12))
     largest = sorted(effects, key=lambda row: -abs(row["recovered"]))[:10]
+    shares = re.findall(r"^L\d+ H\d+ +(\S+)", ask(*asked, "--show", "heads", "--lang", "en").out, re.MULTILINE)
+    assert len(shares) == 10
+    assert {len(share.lstrip("-")) for share in shares} == {5}
     listed = ask(*asked, "--show", "heads").out
     assert all(f"L{row['layer']} H{row['head']} " in listed for row in largest)
     assert f"{len(effects) - 10} more heads" in listed

@@ -14,7 +14,7 @@ from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recording import Recording
-from attncli.analysis.words import Words, identities, merged_words, unknown_notes
+from attncli.analysis.words import Words, identities, merged_words, unknown_notes_of_two
 from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
@@ -136,7 +136,8 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
             yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
 
     attention = attention_part(side, side.computing(len(texts.queries)))
-    warnings = [*model.warnings, *unknown_notes(texts.query, texts.queries), *unknown_notes(texts.key, texts.keys)]
+    sides_of_text = (("query text", texts.query, texts.queries), ("key text", texts.key, texts.keys))
+    warnings = [*model.warnings, *unknown_notes_of_two(*sides_of_text)]
     return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from attncli.render.bars import bar
 from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
-from attncli.render.numbers import percent
+from attncli.render.numbers import percent, writer
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.effect_answer import capitalize, head_phrase, number
+from attncli.render.screens.effect_answer import capitalize, head_phrase
 from attncli.render.screens.effect_parts import draw_parts, grids, more_heads_note, short_name
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import not_learned_note
@@ -31,6 +31,8 @@ LONGEST, SHORTEST = 30, 4
 """Cells of the longest and shortest bar."""
 DIFFERS = 0.6
 """The tint of words that differ."""
+DIGITS = 3
+"""Digits after the point of a share."""
 LITTLE = 0.1
 """A head that recovers no more than this share carries little of the difference."""
 
@@ -62,7 +64,8 @@ def _heads(document: PatchDocument, view: View) -> Lines:
     effects_shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
     largest_size = max((abs(effect.recovered) for effect in effects_shown), default=0.0)
     names = [short_name(effect) for effect in effects_shown]
-    values = [number(effect.recovered) for effect in effects_shown]
+    write = writer([effect.recovered for effect in effects_shown], DIGITS)
+    values = [write(effect.recovered) for effect in effects_shown]
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
     length = min(max(room, SHORTEST), LONGEST)
     bars = [
