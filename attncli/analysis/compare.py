@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from attncli import __version__
 from attncli.analysis.alignment import Alignment, align
-from attncli.analysis.document import tokens_of
+from attncli.analysis.document import tokens_of, warnings_of_sides
 from attncli.analysis.documents.compare import (
     BothCounts,
     BothNumbers,
@@ -97,14 +97,8 @@ def compare_document(
         summary=_summary(heads),
         links_leave_out=list(leave_out) or UNSET,
         moved=largest_moves(heads, pairs, rows, count_mask, top),
-        warnings=_warnings(a.warnings, b.warnings),
+        warnings=warnings_of_sides(a.warnings, b.warnings),
     )
-
-
-def _warnings(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """The warnings of two sides: those that are of one alone begin with its name."""
-    own = [f"A: {warning}" if warning not in b else warning for warning in a]
-    return own + [f"B: {warning}" for warning in b if warning not in a]
 
 
 def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:

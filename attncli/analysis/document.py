@@ -110,6 +110,20 @@ def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
     ]
 
 
+def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """The warnings of two sides that are compared: those that are of one alone begin with its name, A or B.
+
+    Args:
+        a: The warnings of one side.
+        b: Those of the other.
+
+    Returns:
+        A's, then those of B that A lacks.
+    """
+    own = [warning if warning in b else f"A: {warning}" for warning in dict.fromkeys(a)]
+    return own + [f"B: {warning}" for warning in dict.fromkeys(b) if warning not in a]
+
+
 def model_part(model: Model) -> ModelPart:
     """Which weights ran and their sizes; heads and widths are those of layer 0."""
     first, identity = model.spec.blocks[0].attention, model.identity

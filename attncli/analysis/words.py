@@ -116,7 +116,9 @@ def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
     return sum(word.unknown for word in word_tokens), len(word_tokens)
 
 
-def unknown_notes_of_two(first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]) -> list[str]:
+def unknown_notes_of_two(
+    first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
+) -> list[str]:
     """The warnings of `unknown_notes` for two texts that one document is about, each with what its text is called; one
     for both where they are the same.
 

@@ -96,8 +96,11 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
     except (ValueError, RecursionError) as error:
         where = re.search(r"at line (\d+)", str(error))
         line = where[1] if where else "1"
+        is_deep = isinstance(error, RecursionError)
         raise UsageError(
-            f"the settings are no TOML: {str(error).partition(' (at')[0]}",
+            "the settings are nested too deeply"
+            if is_deep
+            else f"the settings are no TOML: {str(error).partition(' (at')[0]}",
             where=f"{path}:{line}",
             expected="key = value",
         ) from error

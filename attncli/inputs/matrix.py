@@ -12,6 +12,7 @@ import numpy as np
 
 from attncli.errors import InputError
 from attncli.inputs.file_opening import SIZE_LIMIT, read_regular
+from attncli.inputs.strict_json import nesting_error
 from attncli.inputs.tensors import read_tensors
 
 # Numbers written out take many times their bytes in memory.
@@ -78,6 +79,8 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
     try:
         rows = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
+        if error.msg.startswith(("Recursion limit", "depth limit")):
+            raise nesting_error(where, "a list of rows of finite numbers") from error
         place = f"line {error.lineno}, column {error.colno}"
         raise InputError(
             f"this is not JSON at {place}: {error.msg}", where=where, expected="a list of rows of finite numbers"

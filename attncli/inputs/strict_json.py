@@ -43,6 +43,12 @@ def read_object(
     return parse_object(raw, str(path), what, most=most, with_tags=with_tags)
 
 
+def nesting_error(where: str, what: str) -> InputError:
+    """The error for JSON whose lists and objects stand in one another deeper than any reader here goes; how deep that
+    is depends on the reader and on Python. what: what was expected."""
+    return InputError("this JSON is nested too deeply", where=where, expected=what)
+
+
 def finite(word: str) -> float:
     """The number that a JSON text writes with a point or an exponent; raises ValueError where no float can hold it."""
     number = float(word)
@@ -86,9 +92,10 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
         value = json.loads(
             raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant, parse_float=parse_float
         )
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"this is not valid JSON: {reason}", where=where, expected=what) from error
+    except RecursionError as error:
+        raise nesting_error(where, what) from error
+    except ValueError as error:
+        raise InputError(f"this is not valid JSON: {error}", where=where, expected=what) from error
     if not isinstance(value, dict):
         raise InputError(f"this JSON is a {type(value).__name__}, not an object", where=where, expected=what)
     if SURROGATE.search(raw):  # few have one, and looking at every text takes long

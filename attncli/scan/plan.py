@@ -17,6 +17,7 @@ import msgspec
 
 from attncli.errors import AttnError, InputError, LimitError, UsageError
 from attncli.inputs.file_opening import read_regular
+from attncli.inputs.strict_json import nesting_error
 from attncli.scan.duplicates import name_of
 from attncli.scan.intake import File
 from attncli.scan.ranges import Range
@@ -229,7 +230,9 @@ def _read_plan(folder: Path) -> ScanPlan:
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
         plan = msgspec.json.decode(raw, type=ScanPlan)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError as error:
+        raise nesting_error(str(path), EXPECTED) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"this is no plan of a scan: {error}", where=str(path)) from error
     if (layers := plan.model.layers) != (count := len(plan.model.heads)):
         reason = f"{layers} layers with heads of {count}"

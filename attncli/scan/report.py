@@ -28,6 +28,7 @@ from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import AttnError, InputError
 from attncli.inputs.file_opening import read_regular
+from attncli.inputs.strict_json import nesting_error
 from attncli.scan.engines.engine import ShardOutcome
 from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import UNIT, quantiles
@@ -109,7 +110,9 @@ def read(folder: Path) -> ScanDocument:
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
         document = json.decode(raw, type=ScanDocument)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise nesting_error(str(path), EXPECTED) from error
+    except ValueError as error:
         raise InputError(f"this is no document of a scan: {error}", where=str(path)) from error
     check(document, str(path))
     return document

@@ -40,6 +40,7 @@ WRONG = [
     ("precision = 3\ncolr = 'x'\n", ":2", "no key 'colr'"),
     ("\n\nprecision = 'much'\n", ":3", "precision"),
     ("precision = 18\n", ":1", "--precision is 18"),
+    (f"precision = {'[' * 5000}", ":1", "the settings are nested too deeply"),
     ("precision = true\n", ":1", "precision"),
     ("lang = 'fr'\n", ":1", "--lang is 'fr'"),
     ("lang = ''\n", ":1", "lang"),

@@ -80,7 +80,7 @@ def test_text_formats(tmp_path, name, content, expected):
         ("m.json", "[[1, NaN]]", "not JSON at line 1, column"),
         ("m.json", "[[1, 0],\n", "not JSON at line"),
         ("m.json", "[[1, 1e999]]", "not JSON|is inf"),
-        ("m.json", "[" * 100_000, "not JSON"),
+        ("m.json", "[" * 100_000, "this JSON is nested too deeply"),
         ("m.json", '{"a": 1}', "not a list of rows"),
         ("m.json", "[1, 2]", "not a list of rows"),
         ("m.json", "[]", r"shape \[0, 0\]"),

@@ -69,6 +69,7 @@ def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
 NUMBER = re.compile(r"(?<![A-Za-z0-9_.:#])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
 """A number as a sentence writes it; not one inside a name, such as `window:2`."""
 SAID = "the cat sat on the mat"
+RESIDUAL = ("--num-heads", "3", "--d-model", "24", "--residual")
 ASKED = {
     "run": ("run", SAID),
     "run query": ("run", SAID, "--num-heads", "2", "--query", "cat"),
@@ -97,6 +98,8 @@ ASKED = {
     "logits": ("logits", SAID, "--model", "{tmp}/gpt2"),
     "scan": ("scan", "show", "{tmp}/scan"),
     "view": ("view", "{tmp}/run.json"),
+    "ablate texts": ("ablate", "--file", "{tmp}/texts", "--lines", *RESIDUAL),
+    "compare effects": ("compare", "{tmp}/effects-a.json", "{tmp}/effects-b.json"),
     "explain": ("explain", SAID),
     "explain model": ("explain", SAID, "--model", "minilm", "--query", "sat"),
     "explain softmax": ("explain", "softmax", "1", "2", "3"),
@@ -173,6 +176,12 @@ def derived(document: Any) -> Iterator[float]:
             yield from (*sums.values(), rest)
         case "attn.models/1":
             yield sum(bool(alias["here"]) for alias in document["aliases"])
+        case "attn.difference/1":
+            ends = [(head["low"], head["high"]) for head in document["heads"] if head["low"] is not None]
+            yield from (sum(low > 0 or high < 0 for low, high in ends), 0.05 * len(ends))
+            yield 0.95  # of the interval
+        case "attn.effects/1":
+            yield 0.95  # of the interval
         case "attn.scan/1":
             yield sum(bool(head.get("labels")) for head in document["heads"])
             yield 30  # the fewest texts that have intervals
@@ -237,6 +246,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert ask("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--quiet").code == 0
     saved = ("run", SAID, "--num-heads", "2", "--json", "--output", str(place / "run.json"))
     assert ask(*saved).code == 0
+    for side, seed in (("a", "0"), ("b", "1")):
+        effects = ("ablate", "--file", str(place / "texts"), "--lines", *RESIDUAL, "--seed", seed)
+        assert ask(*effects, "--json", "--output", str(place / f"effects-{side}.json")).code == 0
     return place
 
 

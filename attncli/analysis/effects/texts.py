@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 
 from attncli import __version__
-from attncli.analysis.document import tokens_of
+from attncli.analysis.document import tokens_of, warnings_of_sides
 from attncli.analysis.documents.ablate import AblateDocument, EffectRow, reading_of
 from attncli.analysis.documents.difference import DifferenceDocument, DifferenceSide, DifferentHead
 from attncli.analysis.documents.effects import (
@@ -138,7 +138,7 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
         b=DifferenceSide(name=names[1], texts=b.texts, model=b.model.name),
         measure=name,
         heads=heads,
-        warnings=list(dict.fromkeys((*a.warnings, *b.warnings))),
+        warnings=warnings_of_sides(a.warnings, b.warnings),
     )
 
 

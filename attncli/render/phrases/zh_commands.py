@@ -217,6 +217,7 @@ COMMANDS: dict[str, str] = {
     "cannot read the settings: {0}": "无法读取设置：{0}",
     "the settings are longer than {0} bytes": "设置文件超过 {0} 字节",
     "a few lines": "几行",
+    "the settings are nested too deeply": "设置嵌套过深",
     "the settings are no TOML: {0}": "设置不是 TOML：{0}",
     "the settings have no key {0}": "设置中没有 {0} 这一项",
     "a whole number": "整数",

@@ -144,7 +144,7 @@ INPUTS: dict[str, str] = {
     "this JSON holds about {0} names and values": "这个 JSON 含约 {0} 个名称和值",
     "{0}, at most {1} of them": "{0}，至多 {1} 个",
     "the key {0} stands there twice": "键 {0} 出现了两次",
-    "nested too deeply": "嵌套过深",
+    "this JSON is nested too deeply": "这份 JSON 嵌套过深",
     "this is not valid JSON: {0}": "这不是有效的 JSON：{0}",
     "this JSON is a {0}, not an object": "这个 JSON 是 {0}，不是对象",
     "a tensor file: .safetensors, .npz, .npy, .pt or .pth": "张量文件：.safetensors、.npz、.npy、.pt 或 .pth",

@@ -88,6 +88,16 @@ def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened
     window.clean()
 
 
+def test_a_link_that_the_mask_hides_is_said_to_be_hidden(window: Opened, tmp_path: Path) -> None:
+    hidden = ("find", "the cat sat on the mat", "--num-heads", "4", "--mask", "causal", "--from", "cat", "--to", "mat")
+    window.go(saved_page(tmp_path, *hidden))
+    assert window.until("() => document.querySelector('#view .note')?.textContent") == "No head sees this pair."
+    assert [tile[1] for tile in window.value(TILES)] == ["hidden"] * 4
+    assert window.value(SENTENCE) == "cat does not see mat"
+    assert "0.00" not in window.value("() => document.body.innerText")
+    window.clean()
+
+
 def test_a_search_for_what_a_document_does_not_hold_says_so(window: Opened, tmp_path: Path) -> None:
     window.go(saved_page(tmp_path, "find", TEXT, "--from", "it", "--to", "animal", *FULL, "--layer", "5"))
     window.until("() => document.querySelectorAll('#view .found li').length")
