@@ -41,7 +41,7 @@ STOPS = (
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
-    """Where the tour begins: at the sample's own link, in the head that has most of it; in another text where one is."""
+    """Where the tour begins: at the sample's own link, in the head with most of it; elsewhere where one is."""
     texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
     if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
         return replace(state, is_turned=False)

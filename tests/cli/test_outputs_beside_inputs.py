@@ -1,4 +1,4 @@
-"""An output never takes the place of what the same command reads: the command line is refused, and the file is whole."""
+"""An output never takes the place of what the same command reads: the line is refused, and the file is whole."""
 
 from __future__ import annotations
 
