@@ -196,8 +196,8 @@ def _is_in_scan(folder: Path, place: str) -> bool:
     """Whether a place is that of a scan's own file, there or not yet."""
     from attncli.inputs.atomic import place_of
 
-    inside = Path(place).is_relative_to(place_of(folder)) and Path(place).relative_to(place_of(folder)).parts
-    return bool(inside) and inside[0].startswith(SCAN_FILES)
+    root = Path(place_of(folder))
+    return Path(place).is_relative_to(root) and Path(place).relative_to(root).as_posix().startswith(SCAN_FILES)
 
 
 def _is_of_corpus(word: str, place: str) -> bool:
