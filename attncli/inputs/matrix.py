@@ -79,7 +79,7 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
     try:
         rows = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
-        if error.msg.startswith(("Recursion limit", "depth limit")):
+        if error.msg.partition(" ")[0] in ("Recursion", "depth"):  # limit …
             raise nesting_error(where, "a list of rows of finite numbers") from error
         place = f"line {error.lineno}, column {error.colno}"
         raise InputError(

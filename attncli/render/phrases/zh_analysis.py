@@ -31,6 +31,7 @@ ANALYSIS: dict[str, str] = {
     "numbers that can be written out": "能够写出来的数",
     "{0} of {1} words are unknown to this model: it cannot tell them apart": "{1} 个词中有 {0} 个是这个模型不认识的：它分不清这些词",
     "A: {0}": "A：{0}", "B: {0}": "B：{0}", "query text: {0}": "查询文本：{0}", "key text: {0}": "键文本：{0}",
+    "query text": "查询文本", "key text": "键文本", "clean text": "原文本", "corrupt text": "改动后的文本",
     "clean text: {0}": "原文本：{0}", "corrupt text: {0}": "改动后的文本：{0}",
     "{0} of {1} texts hold words that are unknown to this model": "{1} 个文本中有 {0} 个含有这个模型不认识的词",
     "1 of {0} words is unknown to this model: any other unknown word would be the same to it": "{0} 个词中有 1 个是这个模型不认识的：换成别的不认识的词，对它来说都一样",
