@@ -80,7 +80,7 @@ class AcrossHeads:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
             document = replace(document, rollout=rollout)
         if "flow" in self._names:
-            flow = Flow(weights=attention_flow.flow(self._means, range(len(self._means[0]))))
+            flow = Flow(weights=attention_flow.max_flow(self._means, range(len(self._means[0]))))
             document = replace(document, flow=flow)
         if "similarity" in self._names:
             document = replace(document, similarity=self._similarity())

@@ -32,7 +32,7 @@ def check_size(count: int, layers: int, queries: int) -> None:
         )
 
 
-def flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
+def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
     """The maximum flow from each query's position after the last layer to each input token, [query, key].
 
     layers: mean weights of each layer [query, key], first layer first. Rows are scaled to sum to 1 for

@@ -25,7 +25,7 @@ from attncli.analysis.documents.parts import EmptyRow, LeftOutKind
 from attncli.analysis.exclusion import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
 from attncli.analysis.links import LinkCollector, kinds_left_out
-from attncli.analysis.long_run import SIDE
+from attncli.analysis.long_run import CELLS
 from attncli.analysis.measure import Measured, Tally, metric_of
 from attncli.analysis.metrics import DEFAULT
 from attncli.analysis.pairs import TokenPairs
@@ -164,7 +164,7 @@ def heads_document(
     pairs = TokenPairs(identities(tokens, words))
     layers = model.spec.attending(request.layers)
     across = AcrossHeads(request.across, len(row_tokens), len(layers)) if request.across else None
-    side = SIDE if rows is not None and request.maps else None
+    side = CELLS if rows is not None and request.maps else None
     tallies: dict[int, _LayerTally] = {}
 
     def layer_of(layer: int) -> _LayerTally:

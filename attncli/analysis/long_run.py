@@ -16,7 +16,7 @@ from attncli.arrays.selection import EVERY, Selection, numbers_of
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 
-SIDE = 64
+CELLS = 64
 """Cells along a pooled map: more would not fit a terminal."""
 STAGES = ("masked", "weights")
 
@@ -58,7 +58,7 @@ class BlockCollector:
             return
         if layer != self._layer:
             heads = self.select_heads(layer)
-            self._maps = PooledMaps(len(heads), self._count, self._count, side=SIDE)
+            self._maps = PooledMaps(len(heads), self._count, self._count, side=CELLS)
             consumers = (self._links.consumer(layer, heads), self._maps)
             self._feeder = RowFeeder(self._model.backend, consumers, TokenFacts(), self._count, heads=heads)
             self._layer, self._row = layer, {}

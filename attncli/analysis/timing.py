@@ -97,14 +97,14 @@ def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Call
     yield "streamed", stream_mask(Everywhere())
     yield "causal", stream_mask(Causal())
     yield "window", stream_mask(Window(sizes.window - 1, 0))
-    yield "rnn", _recurrent(backend, sizes, seed)
+    yield "rnn", _time_recurrent(backend, sizes, seed)
     if backend.name == "torch":
         from attncli.arrays.torch_backend import fused_attention
 
         yield "fused", lambda: fused_attention(q, k, v, scale=sizes.d_k**-0.5)
 
 
-def _recurrent(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
+def _time_recurrent(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
     """h = tanh(W·x + U·h) over the tokens, one after the other."""
     width = sizes.d_model
     x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))

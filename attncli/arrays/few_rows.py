@@ -15,7 +15,7 @@ import numpy as np
 
 NDArray = np.ndarray[Any, Any]
 FEW_ROWS = 16
-LARGE = 2**22
+LARGE_MATRIX = 2**22
 """Numbers from which a weight does not fit the processor's caches."""
 SMALL_PRODUCT = 900_000
 """Multiply-adds of one block: OpenBLAS takes its small-matrix kernel up to a million."""
@@ -29,7 +29,7 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
 
     a: [rows, in]. b: [in, out], the transposed view of a weight [out, in] in row-major order.
     """
-    if a.ndim != 2 or b.ndim != 2 or not 1 < len(a) <= FEW_ROWS or b.size < LARGE or a.dtype != b.dtype:
+    if a.ndim != 2 or b.ndim != 2 or not 1 < len(a) <= FEW_ROWS or b.size < LARGE_MATRIX or a.dtype != b.dtype:
         return None
     if not b.T.flags.c_contiguous or (os.cpu_count() or 1) > FEW_CORES:
         return None

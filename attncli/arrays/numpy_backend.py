@@ -91,7 +91,7 @@ class NumpyBackend:
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
         if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
-            if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= threads.LARGE and threads.cores() > 1:
+            if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= threads.LARGE_PRODUCT and threads.cores() > 1:
                 return _threaded_product(a, b)
             return _product(a, b)
         narrow = min(a.dtype, b.dtype, key=_width)

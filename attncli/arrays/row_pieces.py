@@ -15,7 +15,7 @@ from attncli.arrays.backend import Array
 
 PIECE = 2**16
 """Numbers in a piece: 256 kB of float32."""
-LARGE = 2**19
+LARGE_ARRAY = 2**19
 """Fewer numbers than this are done before a thread would have begun."""
 
 
@@ -25,7 +25,7 @@ def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
     All of them are [..., row, width], of one shape and type, and so is the result. Large ones are worked on piece by
     piece, [row, width].
     """
-    if not isinstance(first, np.ndarray) or first.size < LARGE or first.dtype.itemsize < 4:
+    if not isinstance(first, np.ndarray) or first.size < LARGE_ARRAY or first.dtype.itemsize < 4:
         return work(first, *others)
     arrays = [np.asarray(array) for array in (first, *others)]
     if not all(array.flags.c_contiguous for array in arrays):

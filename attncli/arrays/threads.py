@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 MANY = 1024
 """More threads than there are cores."""
-LARGE = 50_000_000
+LARGE_PRODUCT = 50_000_000
 """Multiply-adds from which a product repays a second thread: about two milliseconds of one."""
 
 

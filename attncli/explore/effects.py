@@ -45,7 +45,7 @@ def values(head_effects: HeadEffects | None) -> dict[Pair, float | None] | None:
     return {(row.layer, row.head): cosine_of(row) for row in head_effects.every.effects if row.attention == "self"}
 
 
-def rows(head_effects: HeadEffects | None) -> list[RankingRow]:
+def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
     """The ranking of all heads, the largest effect first."""
     if head_effects is None or head_effects.every is None:
         return []
@@ -79,7 +79,7 @@ def effects(
     text_lines = _effects_text(
         replace(state, query=head_effects.query, key=head_effects.key), loaded_run, head_effects, close
     )
-    ranking_rows = rows(head_effects)
+    ranking_rows = effect_rows(head_effects)
     if not ranking_rows:
         return fit_pane(Pane.of(text_lines), width, height, ascii=view.ascii)
     above = Pane.of(stack((text_lines, Lines(((),)))))

@@ -28,7 +28,7 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
     return find_token(loaded_run.queries, parts[0]).index, find_token(loaded_run.keys, parts[1]).index
 
 
-def rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
+def search_rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
     """Every head by the weight of the chosen link."""
     weights = loaded_run.search(state.query, state.key)
     return [RankingRow(layer, head, weight, f"{weight:.3f}") for weight, (layer, head) in weights]
@@ -36,7 +36,7 @@ def rows(state: State, loaded_run: LoadedRun) -> list[RankingRow]:
 
 def search(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
     """The ranking; each row's head is chosen as one moves along it."""
-    ranking_rows = rows(state, loaded_run)
+    ranking_rows = search_rows(state, loaded_run)
     if not ranking_rows:
         return Pane.of(remark(say(view, "explore.search.none"), replace(view, width=width)))
     return ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, height)

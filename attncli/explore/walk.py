@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.errors import AttnError
 from attncli.explore.effects import HeadEffects
-from attncli.explore.effects import rows as heads_ranked
+from attncli.explore.effects import effect_rows as heads_ranked
 from attncli.explore.frame import Notice
 from attncli.explore.held import LoadedRun
-from attncli.explore.search import rows as heads_found
+from attncli.explore.search import search_rows as heads_found
 from attncli.explore.source import Source
 from attncli.explore.starting_place import strongest_place
 from attncli.explore.state import State, at_head, at_pair

@@ -66,10 +66,10 @@ def _weights(hub: Remote, commit: str) -> None:
         return
     if not torch_is_installed():
         raise _no_weights(hub)
-    index = hub.file(pickled_files.INDEX, commit)
+    index = hub.file(pickled_files.PICKLED_INDEX, commit)
     if index is not None:
         _shards(hub, commit, pickled_files.pickled_shards(index))
-    elif hub.file(pickled_files.WHOLE, commit) is None:
+    elif hub.file(pickled_files.PICKLED_SINGLE, commit) is None:
         raise _no_weights(hub)
 
 
@@ -104,7 +104,7 @@ def _no_weights(hub: Remote) -> UnsupportedError:
     return UnsupportedError(
         f"{hub.hub_id} has no {SINGLE}",
         where=hub.endpoint,
-        expected=f"weights as safetensors, or as {pickled_files.WHOLE} with torch to read it",
+        expected=f"weights as safetensors, or as {pickled_files.PICKLED_SINGLE} with torch to read it",
         hint=CONVERT,
     )
 

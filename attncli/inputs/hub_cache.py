@@ -119,7 +119,7 @@ def _weights(folder: Path) -> list[str]:
     """The names of the weight files that a model needs, safetensors before what torch pickled."""
     for whole, index, shards in (
         (SINGLE, INDEX, shard_names),
-        (pickled_files.WHOLE, pickled_files.INDEX, pickled_files.pickled_shards),
+        (pickled_files.PICKLED_SINGLE, pickled_files.PICKLED_INDEX, pickled_files.pickled_shards),
     ):
         if (folder / whole).exists():
             return [whole]

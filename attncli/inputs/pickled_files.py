@@ -9,9 +9,9 @@ from attncli.errors import InputError
 from attncli.inputs.shards import INDEX_LIMIT
 from attncli.inputs.strict_json import read_object
 
-WHOLE = "pytorch_model.bin"
-INDEX = "pytorch_model.bin.index.json"
-PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
+PICKLED_SINGLE = "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
+PLAIN_PICKLED_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
 """What an index may name."""
 
 
@@ -30,4 +30,4 @@ def pickled_shards(index: Path) -> list[str]:
 
 
 def _plain(name: object) -> bool:
-    return isinstance(name, str) and PLAIN_NAME.fullmatch(name) is not None
+    return isinstance(name, str) and PLAIN_PICKLED_NAME.fullmatch(name) is not None

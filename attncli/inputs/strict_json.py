@@ -12,7 +12,7 @@ from typing import Any
 from attncli.errors import InputError, LimitError
 from attncli.inputs.file_opening import read_regular
 
-SIZE_LIMIT = 16 * 2**20
+JSON_LIMIT = 16 * 2**20
 MOST = 2**21
 """Names, lists and values in one file: many times what the largest model needs, and parsed in seconds."""
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -28,7 +28,7 @@ def read_object(
     path: Path,
     *,
     what: str,
-    limit: int = SIZE_LIMIT,
+    limit: int = JSON_LIMIT,
     most: int = MOST,
     with_tags: bool = False,
 ) -> dict[str, Any]:

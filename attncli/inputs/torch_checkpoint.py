@@ -20,7 +20,7 @@ from attncli.inputs.archive import check_torch_zip
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.dtypes import dtype_of_name
 from attncli.inputs.file_opening import is_there, open_regular
-from attncli.inputs.pickled_files import INDEX, WHOLE, pickled_shards
+from attncli.inputs.pickled_files import PICKLED_INDEX, PICKLED_SINGLE, pickled_shards
 from attncli.inputs.positioned_file import LARGEST_FILE
 from attncli.inputs.shards import TensorInfo, guarded_path
 from attncli.inputs.widening import convert
@@ -75,7 +75,7 @@ class TorchCheckpoint(Checkpoint):
 
 def is_pickled(folder: Path) -> bool:
     """Whether a folder's weights are pickled files of torch."""
-    return any(is_there(guarded_path(folder, name)) for name in (WHOLE, INDEX))
+    return any(is_there(guarded_path(folder, name)) for name in (PICKLED_SINGLE, PICKLED_INDEX))
 
 
 def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
@@ -86,7 +86,7 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     """
     if not torch_is_installed():
         raise UnsupportedError(
-            f"{WHOLE} is read with torch, which is not installed", where=str(folder), hint="pip install torch"
+            f"{PICKLED_SINGLE} is read with torch, which is not installed", where=str(folder), hint="pip install torch"
         )
     from attncli.arrays.torch_backend import map_state_dict
 
@@ -107,11 +107,11 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    if is_there(guarded_path(folder, WHOLE)):
-        yield guarded_path(folder, WHOLE)
+    if is_there(guarded_path(folder, PICKLED_SINGLE)):
+        yield guarded_path(folder, PICKLED_SINGLE)
         return
-    for name in pickled_shards(guarded_path(folder, INDEX)):
+    for name in pickled_shards(guarded_path(folder, PICKLED_INDEX)):
         path = guarded_path(folder, name)
         if not is_there(path):
-            raise InputError(f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {INDEX}")
+            raise InputError(f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {PICKLED_INDEX}")
         yield path

@@ -51,9 +51,9 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     if inner_config.get("model_type") in MODEL_TYPES and all(key in inner_config for key in NEEDED):
         return _tie_embeddings(config, inner_config)
     kind = config.get("model_type")
-    if not isinstance(kind, str) or not library.names(kind):
+    if not isinstance(kind, str) or not library.knows_family(kind):
         return None
-    transformers = library.transformers()
+    transformers = library.import_transformers()
     try:
         settings = transformers.CONFIG_MAPPING[kind].from_dict(dict(config)).get_text_config()
         whole: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))

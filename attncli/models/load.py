@@ -146,13 +146,13 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
 def foreign_family(checkpoint: Checkpoint) -> str | None:
     """The family of a checkpoint that only transformers can run, if the one installed knows it; else None."""
     kind = checkpoint.config.get("model_type")
-    return kind if isinstance(kind, str) and kind not in MODEL_TYPES and library.names(kind) else None
+    return kind if isinstance(kind, str) and kind not in MODEL_TYPES and library.knows_family(kind) else None
 
 
 def _foreign(kind: str, where: str) -> UnsupportedError:
     """The refusal of a family that has no file here, by what asked for its Spec."""
     native = ", ".join(MODEL_TYPES)
-    if library.names(kind):
+    if library.knows_family(kind):
         return UnsupportedError(
             f"models of the family {kind!r} run through transformers, which keeps what their layers do to itself",
             where=where,

@@ -63,7 +63,7 @@ weights [head, query, key] where it gives them."""
 
 def register() -> None:
     """Make the library know `ENGINE`."""
-    transformers = library.transformers()
+    transformers = library.import_transformers()
     transformers.AttentionInterface.register(ENGINE, _outside)
     masks: Any = import_module("transformers.masking_utils")
     masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)

@@ -13,7 +13,7 @@ LEAST = (5, 23)
 """The oldest version; pyproject.toml asks for the same."""
 
 
-def transformers() -> Any:
+def import_transformers() -> Any:
     """The imported module, quiet. Raises UnsupportedError where it is missing or too old."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -34,7 +34,7 @@ def transformers() -> Any:
     return library
 
 
-def names(family: str) -> bool:
+def knows_family(family: str) -> bool:
     """Whether the installed library's own lists name this `model_type`; False where it is not installed.
 
     Reads their text and imports nothing, which would take seconds.

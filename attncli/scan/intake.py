@@ -63,7 +63,7 @@ def take_in(
             groups = row_groups.groups_of(path, kind, cluster)
             ranges.count(sum(rows for rows, _ in groups))
             for range_size in ranges.sizes:
-                cuts = row_groups.cuts(groups, range_size)
+                cuts = row_groups.cut_groups(groups, range_size)
                 ranges.add(
                     range_size,
                     [Range(file_number, first, rows, 0, 0, rows_digest) for first, rows, rows_digest in cuts],
@@ -225,7 +225,7 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
             if not Path(path).is_file() or Path(path).stat().st_size != file.size:
                 raise changed_error(file)
             if (
-                row_groups.digest_of(path, file_range.first, file_range.count, file.format, cluster)
+                row_groups.digest_of_groups(path, file_range.first, file_range.count, file.format, cluster)
                 != file_range.sha256
             ):
                 raise changed_error(file)

@@ -19,7 +19,7 @@ def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
     return list(_digests(path, range(parquet(path).num_row_groups), format, cluster))
 
 
-def cuts(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
+def cut_groups(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
     """Pieces of `size` rows each: (first row, rows, sha256 over the digests of the row groups that hold them)."""
     starts = list(accumulate((rows for rows, _ in groups), initial=0))
     pieces = []
@@ -29,7 +29,7 @@ def cuts(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
     return pieces
 
 
-def digest_of(path: str, first: int, count: int, format: Format, cluster: str) -> str:
+def digest_of_groups(path: str, first: int, count: int, format: Format, cluster: str) -> str:
     """What `cuts` tells of rows first..first+count-1, read anew."""
     meta = parquet(path).metadata
     starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))

@@ -9,7 +9,7 @@ import numpy as np
 import oracles_metrics as oracle
 import pytest
 
-from attncli.analysis.attention_flow import check_size, flow
+from attncli.analysis.attention_flow import check_size, max_flow
 from attncli.analysis.circuits import HeadMatrices, composition, compositions, copying, norms, random_composition
 from attncli.analysis.rollout import AttentionRollout, residual
 from attncli.analysis.similarity import distances, jensen_shannon, order, tree
@@ -75,11 +75,11 @@ def test_flow_is_the_minimum_cut() -> None:
     layers = list(some(3, 3, 3, seed=4))
     steps = [residual(layer) for layer in reversed(layers)]
     expected = np.array([[cut(steps, query, key) for key in range(3)] for query in range(3)])
-    np.testing.assert_allclose(flow(layers, range(3)), expected / expected.sum(-1, keepdims=True), atol=1e-8)
+    np.testing.assert_allclose(max_flow(layers, range(3)), expected / expected.sum(-1, keepdims=True), atol=1e-8)
 
 
 def test_flow_through_one_layer_is_that_layer() -> None:
-    np.testing.assert_allclose(flow([G], [3]), residual(G)[3:], atol=1e-8)
+    np.testing.assert_allclose(max_flow([G], [3]), residual(G)[3:], atol=1e-8)
 
 
 def test_flow_refuses_what_would_take_long() -> None:

@@ -17,7 +17,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.errors import AttnError, InputError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.torch_checkpoint import INDEX, NOTE, WHOLE
+from attncli.inputs.torch_checkpoint import PICKLED_INDEX, NOTE, PICKLED_SINGLE
 
 IDS = (7, 3, 50, 11, 28)
 
@@ -47,7 +47,7 @@ def test_the_same_numbers_as_from_safetensors(safe: Path, bare: Path, zipped: bo
     old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
            for name, tensor in load_file(safe / "model.safetensors").items()}  # fmt: skip
     old["bert.embeddings.position_ids"] = torch.arange(29)[None]
-    torch.save(old, bare / WHOLE, _use_new_zipfile_serialization=zipped)
+    torch.save(old, bare / PICKLED_SINGLE, _use_new_zipfile_serialization=zipped)
     assert np.array_equal(weights(bare, backend=library), weights(safe, backend=library))
     assert attncli.load(bare).warnings == (NOTE,)
 
@@ -59,11 +59,11 @@ def test_shards_and_low_precision(safe: Path, bare: Path) -> None:
     for file, held in parts.items():
         torch.save({name: tensors[name] for name in held}, bare / file)
     places = {name: file for file, held in parts.items() for name in held}
-    (bare / INDEX).write_text(json.dumps({"weight_map": places}))
+    (bare / PICKLED_INDEX).write_text(json.dumps({"weight_map": places}))
     whole = bare / "whole"
     whole.mkdir()
     shutil.copy(bare / "config.json", whole)
-    torch.save(tensors, whole / WHOLE)
+    torch.save(tensors, whole / PICKLED_SINGLE)
     assert np.array_equal(weights(bare), weights(whole))
     with Checkpoint.open(bare) as checkpoint:
         assert {info.dtype for info in checkpoint.names().values()} == {"bfloat16"}
@@ -75,7 +75,7 @@ def test_shards_and_low_precision(safe: Path, bare: Path) -> None:
     (bare / "pytorch_model-00002-of-00002.bin").unlink()
     with pytest.raises(InputError, match=r"00002\.bin' is missing"):
         attncli.load(bare)
-    (bare / INDEX).write_text(json.dumps({"weight_map": {"a": "../elsewhere.bin"}}))
+    (bare / PICKLED_INDEX).write_text(json.dumps({"weight_map": {"a": "../elsewhere.bin"}}))
     with pytest.raises(InputError, match="does not say which files"):
         attncli.load(bare)
 
@@ -91,7 +91,7 @@ class Runs:
 
 
 def test_nothing_that_the_file_names_is_run(bare: Path) -> None:
-    torch.save({"a": Runs(bare / "it ran")}, bare / WHOLE)
+    torch.save({"a": Runs(bare / "it ran")}, bare / PICKLED_SINGLE)
     with pytest.raises(InputError, match=f"this torch file names '{os.name}.system', which is not run"):
         attncli.load(bare)
     assert not (bare / "it ran").exists()
@@ -99,7 +99,7 @@ def test_nothing_that_the_file_names_is_run(bare: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x02", b"not a pickle"])
 def test_damaged_files(content: bytes, bare: Path) -> None:
-    (bare / WHOLE).write_bytes(content)
+    (bare / PICKLED_SINGLE).write_bytes(content)
     with pytest.raises(AttnError) as error:
         attncli.load(bare)
     assert error.value.exit_code in (3, 4)
@@ -108,12 +108,12 @@ def test_damaged_files(content: bytes, bare: Path) -> None:
 def test_numbers_that_are_not_finite(safe: Path, bare: Path) -> None:
     tensors = load_file(safe / "model.safetensors")
     tensors["bert.encoder.layer.1.attention.self.query.weight"][0, 0] = torch.nan
-    torch.save(tensors, bare / WHOLE)
+    torch.save(tensors, bare / PICKLED_SINGLE)
     with pytest.raises(InputError, match="not finite"):
         weights(bare)
 
 
 def test_safetensors_beside_a_pickle_are_what_counts(safe: Path, tmp_path: Path) -> None:
     shutil.copytree(safe, tmp_path, dirs_exist_ok=True)
-    os.mkfifo(tmp_path / WHOLE)
+    os.mkfifo(tmp_path / PICKLED_SINGLE)
     assert attncli.load(tmp_path).warnings == ()

@@ -96,5 +96,5 @@ def test_a_family_that_nobody_knows_is_refused_without_importing_a_library(tmp_p
 
 def test_the_names_that_transformers_has() -> None:
     pytest.importorskip("transformers")
-    assert load.library.names("mamba")
-    assert not load.library.names("unheard")
+    assert load.library.knows_family("mamba")
+    assert not load.library.knows_family("unheard")

@@ -97,7 +97,7 @@ def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[Do
         case Part():
             yield from _part(value, lengths, place)
         case np.ndarray():
-            yield from _array(value, sizes, lengths, place)
+            yield from _array_errors(value, sizes, lengths, place)
         case list():
             if sizes.axes is not None and (wrong := lengths.length_error(sizes.axes[0], len(value), place)):
                 yield place, wrong
@@ -116,7 +116,7 @@ def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[Do
             pass
 
 
-def _array(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+def _array_errors(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
     if sizes.axes is None:
         return
     if array.ndim != len(sizes.axes):

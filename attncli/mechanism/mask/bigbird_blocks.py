@@ -15,7 +15,7 @@ MOST_BLOCKS = 4096
 
 
 @lru_cache(maxsize=4)
-def blocks(count: int, random: int, seed: int) -> np.ndarray[Any, Any]:
+def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]:
     """Which blocks see which, [query block, key block] booleans, for `count` blocks; not to be written to.
 
     The first and last block see all and are seen by all; the others see their neighbours and

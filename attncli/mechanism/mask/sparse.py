@@ -106,7 +106,7 @@ class BigBird(Mask, frozen=True):
     def sees(self, pairs: Pairs) -> Array:
         if pairs.keys <= self._whole:
             return pairs.all
-        blocks = bigbird_blocks.blocks(-(-pairs.keys // self.size), self.random, self.seed)
+        blocks = bigbird_blocks.block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
         inside = (pairs.i >= 0) & (pairs.i < pairs.keys)
         query_block = pairs.backend.where(inside, pairs.i, 0) // self.size
         return inside & pairs.backend.array(blocks)[query_block, pairs.j // self.size]

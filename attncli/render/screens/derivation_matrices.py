@@ -18,7 +18,7 @@ from attncli.render.phrases import say
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-NAME = 14
+MATRIX_NAME = 14
 """Cells of a name."""
 
 
@@ -29,7 +29,7 @@ def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: Vi
     mark = spell("▸", ascii=view.ascii)
     rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
     # as many digits as let every key have its column, so that the worked row can be found again
-    slot = (view.width - NAME - 4) // max(len(names), 1)
+    slot = (view.width - MATRIX_NAME - 4) // max(len(names), 1)
     close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
     blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.difference import DifferenceDocument, DifferentHead
 
 
-PARTS = PARTS_OF["difference"]
+DIFFERENCE_PARTS = PARTS_OF["difference"]
 """Every part, in the order of the screen."""
 
 
 def difference_screen(document: DifferenceDocument, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
-    return draw_parts(dict(zip(PARTS, (_header, _heads, _answer), strict=True)), document, view)
+    return draw_parts(dict(zip(DIFFERENCE_PARTS, (_difference_header, _difference_heads, _answer), strict=True)), document, view)
 
 
 def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
@@ -36,17 +36,17 @@ def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
         yield (head.attention, head.layer, head.head, head.a, head.b, head.difference, head.low, head.high)
 
 
-def _header(document: DifferenceDocument, view: View) -> Lines:
+def _difference_header(document: DifferenceDocument, view: View) -> Lines:
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "difference.texts", document.a.texts, document.b.texts)
     top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
     return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
 
 
-def _heads(document: DifferenceDocument, view: View) -> Lines:
+def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     heads_shown = document.heads if view.full else document.heads[: view.top]
     rows = [
-        [short_name(head), number(head.a), number(head.b), number(head.difference), _ends(head)] for head in heads_shown
+        [short_name(head), number(head.a), number(head.b), number(head.difference), _difference_ends(head)] for head in heads_shown
     ]
     body = table(
         [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],
@@ -58,7 +58,7 @@ def _heads(document: DifferenceDocument, view: View) -> Lines:
     return stack((body, more_heads_note(document.heads, heads_shown, view)))
 
 
-def _ends(head: DifferentHead) -> str:
+def _difference_ends(head: DifferentHead) -> str:
     return "-" if head.low is None or head.high is None else f"{number(head.low)} … {number(head.high)}"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST_HEADS = 4
 """Heads of which the answer tells that they look elsewhere than their average."""
-SAME, LESS, CLOSE = 5e-3, 5e-3, 1e-4
+SAME, LESS, CLOSE_HEADS = 5e-3, 5e-3, 1e-4
 """Weights that differ by less are told as the same; entropies, in nats, that differ by less are not told; and how near
 one head must be to attention without heads to be called it."""
 
@@ -71,7 +71,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         lead,
         *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
         _projected_sum(document, names, view),
-        _answer(document, view),
+        _multihead_answer(document, view),
     )
 
 
@@ -152,11 +152,11 @@ def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -
     return stack((body, remark(say(view, "agrees", f"{document.agreement:.1e}"), view)))
 
 
-def _answer(document: MultiheadTopic, view: View) -> Lines:
+def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
     """What averaging the heads loses; of one head, that it is single-head attention."""
     query_text = quoted_token(document.tokens, document.query, view)
     answer_sentences = _loss_sentences(document, view)
-    if document.single is not UNSET and document.single.agreement <= CLOSE:
+    if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:
         difference = document.single.agreement
         answer_sentences = [
             say(view, "multihead.single.answer", query_text, f"{difference:.1e}" if difference else "0")

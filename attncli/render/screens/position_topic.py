@@ -60,7 +60,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     )
     lead = stack((heading(say(view, "position.title"), "", view), remark(say(view, "position.lead"), view, style="")))
     tables = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
-    return (header(document, view), stack((lead, way_table)), *tables, rows, _answer(document, query, view))
+    return (header(document, view), stack((lead, way_table)), *tables, rows, _position_answer(document, query, view))
 
 
 def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
@@ -72,7 +72,7 @@ def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
     return vectors(way.table, texts, view, title=title, note=note)
 
 
-def _answer(document: PositionTopic, query: str, view: View) -> Lines:
+def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
     """The sentence, tinted by how far each word's weight moves where it moves most; which way that is; whether the
     weights are learned."""
     query_text = say(view, "quoted", query)

@@ -46,7 +46,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
         lead,
         stack((sum_block, facts)),
         _norm(document, view),
-        _answer(document, query, view),
+        _residual_answer(document, query, view),
     )
 
 
@@ -79,7 +79,7 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
     return stack((body, *(remark(note, view) for note in (norm_sentence, plain, agrees))))
 
 
-def _answer(document: ResidualTopic, query: str, view: View) -> Lines:
+def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
     """The sentence, tinted by where the word looks; whether its vector still points where it did."""
     query_text = say(view, "quoted", query)
     kind = "kept" if document.cosine >= MOSTLY else "turned"

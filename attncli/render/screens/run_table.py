@@ -26,11 +26,11 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
         return
     yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
     positions = document.queries or range(len(texts))
-    for layer, head, matrix in head_weights:
-        keys = key_names(texts, matrix)
+    for layer, head, head_rows in head_weights:
+        keys = key_names(texts, head_rows)
         # words have no scores
-        rows = [[None] * len(keys)] * len(matrix) if head.scores is UNSET else head.scores
-        for query, scores, weights in zip(positions, rows, matrix, strict=True):
+        rows = [[None] * len(keys)] * len(head_rows) if head.scores is UNSET else head.scores
+        for query, scores, weights in zip(positions, rows, head_rows, strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
 

@@ -20,7 +20,7 @@ FALSE_RATE = 0.05
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     """The whole screen: the largest effects, and how many are news."""
     if view.brief:
-        return clip_lines(_answer(document, view), view.width, ascii=view.ascii)
+        return clip_lines(_comparison_answer(document, view), view.width, ascii=view.ascii)
     differences = document.differences if view.full else document.differences[: view.top]
     columns = {
         "head": [f"L{difference.layer} H{difference.head}" for difference in differences],
@@ -50,7 +50,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     total = len(document.differences)
     if len(differences) < total:
         notes.append(remark(say(view, "scan.compare.more", f"{len(differences):,}", f"{total:,}", total), view))
-    return clip_lines(stack_spaced((body, *notes, _answer(document, view))), view.width, ascii=view.ascii)
+    return clip_lines(stack_spaced((body, *notes, _comparison_answer(document, view))), view.width, ascii=view.ascii)
 
 
 def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
@@ -73,7 +73,7 @@ def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object
         )  # fmt: skip
 
 
-def _answer(document: ScanCompareDocument, view: View) -> Lines:
+def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
     news = sum(difference.q is not None and difference.q < FALSE_RATE for difference in document.differences)
     answer_sentences = [say(view, "scan.compare.answer", f"{news:,}", f"{len(document.differences):,}")]
     first = document.differences[0] if document.differences else None

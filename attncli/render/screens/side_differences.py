@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-DIFFERS = {
+SIDES_DIFFER = {
     "text": "the text",
     "tokens": "how the text is split into tokens",
     "weights": "the weights",
@@ -26,5 +26,5 @@ UNTOLD = ("mask_says",)
 
 def difference_names(names: Sequence[str]) -> list[str]:
     """The differences that a comparison names by its document's keys, each once; that there is none, where none is."""
-    differences = list(dict.fromkeys(DIFFERS.get(name, name) for name in names if name not in UNTOLD))
+    differences = list(dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD))
     return differences or ["nothing that was asked for"]
