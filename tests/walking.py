@@ -12,7 +12,7 @@ from unittest.mock import patch
 import induction_model
 
 from attncli.explore.actions import act
-from attncli.explore.app import Explorer
+from attncli.explore.explorer import Explorer
 from attncli.explore.source import LiveSource, Source
 from attncli.explore.state import State
 from attncli.models.load import load

@@ -24,7 +24,7 @@ from attncli.analysis.documents.heads import Rollout as RolloutPart
 from attncli.analysis.rollout import AttentionRollout
 from attncli.analysis.similarity import distances, order, tree
 from attncli.analysis.visible_keys import Bools, Floats
-from attncli.arrays.selection import Selection, numbers_of
+from attncli.arrays.backend import Selection, numbers_of
 from attncli.errors import UnsupportedError, UsageError
 from attncli.models.model import Model
 

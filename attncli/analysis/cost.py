@@ -18,7 +18,7 @@ from attncli.analysis.documents.cost import CostDocument, GrowthRow, LayerCost, 
 from attncli.analysis.visibility import pairs_of
 from attncli.arrays.backend import ITEM
 from attncli.errors import UsageError
-from attncli.mechanism.key_range import span
+from attncli.mechanism.attend import span
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
 from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.spec import Attention

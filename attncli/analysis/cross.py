@@ -17,8 +17,7 @@ from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.links import LinkCollector, kinds_left_out
 from attncli.analysis.visible_keys import Floats
 from attncli.analysis.words import unknown_notes_of_two
-from attncli.arrays.backend import SCORE_ITEM, Backend
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attend

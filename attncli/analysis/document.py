@@ -16,8 +16,8 @@ from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.mask_spec import describe, spec_text
-from attncli.mechanism.position_spec import ADDED
 from attncli.mechanism.spec import (
+    ADDED,
     Alibi,
     Attention,
     Disentangled,

@@ -17,12 +17,12 @@ from attncli.analysis.effects.measures import MeasureRequest
 from attncli.analysis.effects.places import HeadSelection, everything
 from attncli.analysis.row_consumers import share
 from attncli.analysis.words import Words
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
-from attncli.models.row_blocks import rows_for
+from attncli.models.run import rows_for
 
 if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it

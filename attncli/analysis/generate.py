@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
 from attncli.analysis.visible_keys import Floats
-from attncli.arrays.backend import SCORE_ITEM, Array
-from attncli.arrays.selection import EVERY, Selection, is_selected, numbers_of
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Array, Selection, is_selected, numbers_of
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
-from attncli.mechanism.key_range import span
+from attncli.mechanism.attend import span
 from attncli.mechanism.random_streams import integers
 from attncli.models.estimate import estimate
 from attncli.models.model import Model

@@ -37,7 +37,7 @@ from attncli.analysis.similarity import row_entropy
 from attncli.analysis.value_norms import shares, sizes_by_query
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.analysis.words import Words, identities, merged_words
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace

@@ -12,7 +12,7 @@ from attncli.analysis.links import LinkCollector
 from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.row_consumers import RowFeeder, share
 from attncli.analysis.row_facts import TokenFacts
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 

@@ -25,9 +25,8 @@ from attncli.analysis.documents.model_parts import (
 from attncli.analysis.documents.models import AliasRow, CachedModel, ModelsDocument
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.hub import ModelLocation
-from attncli.inputs.hub_cache import TOKENIZER, HubId, all_cached, find_snapshot
-from attncli.inputs.strict_json import read_object
+from attncli.inputs.file_opening import read_object
+from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
 from attncli.mechanism.mask_spec import describe, spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.random_repeats import LENGTH, RepeatScores, scores
-from attncli.arrays.selection import Selection
+from attncli.arrays.backend import Selection
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.random_streams import integers

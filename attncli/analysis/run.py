@@ -17,16 +17,13 @@ from attncli.analysis.links import LinkCollector, kinds_left_out
 from attncli.analysis.long_run import STAGES, BlockCollector
 from attncli.analysis.run_layers import between_words, of_query, rows_of, single_rows
 from attncli.analysis.words import join_words, merged_words
-from attncli.arrays.backend import SCORE_ITEM, Backend
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
-from attncli.mechanism.position_spec import ADDED
-from attncli.mechanism.spec import Attention, Spec
+from attncli.mechanism.spec import ADDED, Attention, Spec
 from attncli.mechanism.trace import SQUARE, LayerTrace
-from attncli.models.batch import take_text
 from attncli.models.estimate import CostEstimate, StoredSizes, estimate
-from attncli.models.model import Model
+from attncli.models.model import Model, take_text
 
 if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it

@@ -21,7 +21,7 @@ from attncli.analysis.measure import measure
 from attncli.analysis.metrics import DEFAULT
 from attncli.analysis.words import identities, unknown_notes
 from attncli.errors import InputError
-from attncli.inputs.strict_json import parse_object
+from attncli.inputs.file_opening import parse_object
 from attncli.inputs.token import Token
 from attncli.mechanism.trace import STAGES, Shape, shapes_of
 

@@ -20,13 +20,13 @@ from attncli.analysis.documents.tensors import BatchEntry, CapturedHead, Capture
 from attncli.analysis.heads import numbers
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
-from attncli.mechanism.arguments import check_arguments
 from attncli.mechanism.attend import RowBlock, Rule, attend
+from attncli.mechanism.attention import check_arguments
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
-from attncli.models.layouts.named_tensors import listing
-from attncli.models.row_blocks import LONG
+from attncli.models.layouts.layout import listing
+from attncli.models.run import LONG
 
 SAME = 1e-2
 """Difference of two weights up to which low precision may account for it."""

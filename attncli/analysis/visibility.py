@@ -11,7 +11,7 @@ from msgspec import Struct
 from attncli.analysis.documents.mask import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import LimitError
-from attncli.mechanism.key_range import span
+from attncli.mechanism.attend import span
 from attncli.mechanism.mask import Mask, shows_all, visible
 from attncli.mechanism.mask_spec import describe, spec_text
 from attncli.mechanism.random_streams import normal

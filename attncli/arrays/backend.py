@@ -1,4 +1,4 @@
-"""The `Backend` protocol: about twenty operations, the same on NumPy and torch.
+"""The `Backend` protocol: about twenty operations, the same on NumPy and torch; and which layers or heads are meant.
 
 Arithmetic operators, comparisons, slicing, `.shape`, `.ndim` and `.reshape` work alike
 on both kinds of array and are used directly; a method exists only where the two differ.
@@ -7,9 +7,10 @@ Axes are counted from the end, so that any number of leading axes passes through
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from attncli.errors import UnsupportedError, UsageError
 
@@ -269,3 +270,28 @@ def backend_of(*arrays: Array) -> Backend:
     from attncli.arrays.numpy_backend import float_dtype
 
     return numpy_backend(float_dtype(arrays[0]))
+
+
+# Which layers or heads are meant: some by number, or every one there is.
+
+
+class Every(Enum):
+    """All there are, however many that be."""
+
+    EVERY = "every"
+
+
+EVERY: Final = Every.EVERY
+"""All of them, where a selection is asked for."""
+Selection: TypeAlias = Collection[int] | Literal[Every.EVERY]
+"""Numbers from 0, or `EVERY`."""
+
+
+def numbers_of(selection: Selection, count: int) -> list[int]:
+    """The numbers of a selection among so many, in its order; of `EVERY` 0 to count − 1."""
+    return list(range(count) if selection is EVERY else selection)
+
+
+def is_selected(selection: Selection, number: int) -> bool:
+    """Whether a selection has this number."""
+    return selection is EVERY or number in selection

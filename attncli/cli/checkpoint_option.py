@@ -68,7 +68,7 @@ def checkpoint(
         environment, load_checkpoint(environment, name, compute, ignore=tuple(options.ignore_config or ()))
     )
     if options.global_tokens is not None:
-        from attncli.models.global_tokens import seeing_all
+        from attncli.models.token_visibility import seeing_all
 
         tokens = request.whole_numbers(options.global_tokens, "--global-tokens")
         model = replace(model, spec=seeing_all(model.spec, tokens))
@@ -83,7 +83,7 @@ def checkpoint(
     if options.source_states is not None:
         if options.source is not None:
             raise UsageError("--source and --source-states name two sources", expected="one or the other")
-        from attncli.inputs.matrix import read_matrix
+        from attncli.inputs.matrix_file import read_matrix
 
         states = read_matrix(options.source_states, "states")
         model = model.reading(states)

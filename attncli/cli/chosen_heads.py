@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import request
 from attncli.cli.options import ModelOptions
 from attncli.errors import UsageError

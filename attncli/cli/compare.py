@@ -146,7 +146,7 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
     Raises InputError for a token that A lacks.
     """
     from attncli.analysis.document import tokens_of
-    from attncli.inputs.token_name import find_span
+    from attncli.inputs.token import find_span
 
     tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
     try:

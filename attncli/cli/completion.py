@@ -83,7 +83,7 @@ def masks(ctx: typer.Context, incomplete: str) -> list[str]:
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
     """The aliases, and the checkpoints in the hub's cache."""
     del incomplete
-    from attncli.inputs.hub_cache import all_cached, cache_folder
+    from attncli.inputs.hub import all_cached, cache_folder
     from attncli.models.aliases import ALIASES
 
     names = [entry.name for entry in all_cached(cache_folder(_variables(ctx)))]

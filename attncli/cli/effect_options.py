@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attncli.arrays.selection import numbers_of
+from attncli.arrays.backend import numbers_of
 from attncli.cli import chosen_heads, completion, declarations, request
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option, redeclare
 from attncli.cli.output import Environment
@@ -136,6 +136,6 @@ def foretell(
 def memory(compute: ComputeOptions) -> int:
     """Bytes that the command may take: `--max-memory`, or what is free."""
     from attncli.cli.delivery import parse_size
-    from attncli.models.machine_limits import free_memory
+    from attncli.models.estimate import free_memory
 
     return free_memory().bytes if compute.max_memory is None else parse_size(compute.max_memory, "--max-memory")

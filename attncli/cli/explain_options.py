@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import declarations, request
 from attncli.cli.offered_options import without
 from attncli.cli.options import ComputeOptions, ModelOptions, OutputOptions

@@ -51,7 +51,7 @@ def explore(
     environment: Environment = ctx.obj
     view = delivery.validate_options(output, environment)
     _refuse_elsewhere(environment)
-    from attncli.explore.terminal import Terminal, keyboard
+    from attncli.explore.explorer import Terminal, keyboard
 
     source, about = _open_source(environment, text, model, attention, compute, query)
     if not keyboard():
@@ -61,7 +61,7 @@ def explore(
         )
     from dataclasses import replace
 
-    from attncli.explore.app import Explorer
+    from attncli.explore.explorer import Explorer
 
     quiet = replace(environment, quiet=True)  # notes and bars would be written across the screen
     environment.layers = silent
@@ -85,7 +85,7 @@ def explore(
 def _models(environment: Environment) -> list[str]:
     """The names of the models on this machine: aliases, and what the hub's cache holds whole."""
     from attncli.analysis.models import models_document
-    from attncli.inputs.hub_cache import cache_folder
+    from attncli.inputs.hub import cache_folder
 
     document = models_document(cache_folder(environment.variables))
     here = [alias.name for alias in document.aliases if alias.here is not None]
@@ -117,7 +117,7 @@ def _open_source(
     """What is explored, and the word that it begins with, if that was said."""
     from attncli.analysis.run import RunRequest
     from attncli.explore.source import LiveSource
-    from attncli.models.row_blocks import rows_for
+    from attncli.models.run import rows_for
 
     if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
         return _saved_source(Path(text.text)), None

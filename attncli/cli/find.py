@@ -135,7 +135,7 @@ def _document(
     from attncli.analysis.run import RunRequest, cost
     from attncli.analysis.words import join_words, merged_words
     from attncli.cli.progress import foretell_text, foretell_work, progress
-    from attncli.models.row_blocks import rows_for
+    from attncli.models.run import rows_for
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)

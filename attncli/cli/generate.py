@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from attncli.arrays.selection import EVERY
+from attncli.arrays.backend import EVERY
 from attncli.cli import delivery, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.option import LARGEST_SEED

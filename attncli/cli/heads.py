@@ -224,7 +224,7 @@ def _document(
     from attncli.analysis.run import RunRequest, cost
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
-    from attncli.models.row_blocks import LONG, rows_for
+    from attncli.models.run import LONG, rows_for
     from attncli.render.encoding import NUMBER_BYTES
 
     foretell_text(environment, len(text.text))

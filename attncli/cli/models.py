@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.arrays.selection import EVERY
+from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, delivery, request
 from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import Environment
@@ -29,7 +29,7 @@ def list_(ctx: typer.Context, output: TableOutput) -> None:
     environment: Environment = ctx.obj
     view = delivery.validate_options(output, environment)
     from attncli.analysis.models import models_document
-    from attncli.inputs.hub_cache import cache_folder
+    from attncli.inputs.hub import cache_folder
 
     document = models_document(cache_folder(environment.variables))
     delivery.write_documents([document], output, environment, view)
@@ -64,8 +64,7 @@ def show(
     from attncli.errors import UsageError
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.bind import bind
-    from attncli.models.container import text_model
-    from attncli.models.load import read_spec
+    from attncli.models.load import read_spec, text_model
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError(
@@ -149,7 +148,7 @@ def _text_of(environment: Environment, text: str) -> str:
 def _locate(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> ModelLocation:
     from attncli.cli.progress import downloads
     from attncli.inputs.checkpoint import Checkpoint
-    from attncli.inputs.fetching import Fetch, Parts
+    from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
     from attncli.models.load import read_spec
 
@@ -175,8 +174,7 @@ def _estimate(
     from attncli.errors import InputError
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
-    from attncli.models.row_blocks import LONG, rows_for
-    from attncli.models.run import check_length
+    from attncli.models.run import LONG, check_length, rows_for
 
     if checkpoint.tokenizer_path is None:
         raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(resolved.folder))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from attncli.arrays.selection import Selection
+from attncli.arrays.backend import Selection
 from attncli.cli import declarations, delivery, request
 from attncli.cli.options import OUTPUT, option
 from attncli.errors import UsageError

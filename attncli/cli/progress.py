@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from attncli.inputs.download_bar import Watch
+    from attncli.inputs.hub import Watch
     from attncli.models.model import Model
 
 PATIENCE = 1.0
@@ -91,7 +91,7 @@ def layers_told(environment: Environment, model: Model) -> Model:
         return model
     from msgspec.structs import replace
 
-    from attncli.models.layer_progress import ProgressStore
+    from attncli.models.run import ProgressStore
 
     stack = ExitStack()
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection
 from attncli.cli.option import LARGEST, LARGEST_SEED, whole
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
@@ -131,7 +131,7 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     # documents and screens write an intersection with " & "
     for spec in (part for argument in specs or () for part in argument.split(" & ")):
         if spec.lower().endswith(MASK_FILES):
-            from attncli.inputs.matrix import read_matrix
+            from attncli.inputs.matrix_file import read_matrix
 
             parts.append(MatrixMask(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
         else:
@@ -204,7 +204,7 @@ def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Liter
     """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error."""
     text = options.seed or "0"
     if text == "random":
-        from attncli.inputs.seeded import draw_seed
+        from attncli.mechanism.random_streams import draw_seed
 
         drawn_seed = draw_seed()
         environment.note(f"seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})")
@@ -219,14 +219,14 @@ def embeddings(options: ModelOptions) -> NDArray | None:
     """The matrix that `--embeddings` names, None without it."""
     if options.embeddings is None:
         return None
-    from attncli.inputs.matrix import read_matrix
+    from attncli.inputs.matrix_file import read_matrix
 
     return read_matrix(options.embeddings, "embeddings")
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
     """The token that a reference names; says so when it occurs more than once and none was chosen."""
-    from attncli.inputs.token_name import find_token
+    from attncli.inputs.token import find_token
 
     match = find_token(tokens, reference)
     if reference.startswith("#-"):  # counted from the end, where encoders have a special token
@@ -244,7 +244,7 @@ def query_span(
 ) -> tuple[int, int]:
     """The tokens [first, stop) in a row that a reference names; says what becomes of several, and of a choice. unknown:
     whether they may be tokens that the model does not know; else raises InputError for such."""
-    from attncli.inputs.token_name import find_span, refuse_unknown
+    from attncli.inputs.token import find_span, refuse_unknown
 
     match = find_span(tokens, reference)
     if not unknown:
@@ -284,7 +284,7 @@ def refuse_run(
 def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
     """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process may still take."""
     from attncli.cli.delivery import parse_size
-    from attncli.models.machine_limits import Free, free_memory
+    from attncli.models.estimate import Free, free_memory
 
     limit = (
         free_memory()

@@ -20,7 +20,7 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
     from msgspec import UNSET
 
     from attncli.analysis.documents.parts import Resources
-    from attncli.models.machine_limits import peak_memory
+    from attncli.models.estimate import peak_memory
 
     return Resources(
         bytes_read=model.store.bytes_read() - before,
@@ -32,7 +32,7 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
 def effort(models: Sequence[Model], start_time: float) -> str:
     """Weights read or drawn, backend, peak memory and seconds, in one line. start_time: of `perf_counter`, when the
     command began."""
-    from attncli.models.machine_limits import peak_memory
+    from attncli.models.estimate import peak_memory
     from attncli.render.numbers import size_words
 
     parts = []

@@ -255,7 +255,7 @@ def _plan(
     """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is
     short; and whether matrices are for the answer, not for a picture alone."""
     from attncli.analysis.run import RunRequest
-    from attncli.models.row_blocks import LONG, rows_for
+    from attncli.models.run import LONG, rows_for
 
     layers, heads = layers_and_heads(model, which)
     named_tokens = tokens

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from attncli.scan.engines.engine import ShardOutcome
     from attncli.scan.plan import ScanPlan
     from attncli.scan.plan_making import ScanRequest
-    from attncli.scan.run import Outcome
+    from attncli.scan.shard_run import Outcome
 
 START = "start"
 """The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first argument."""
@@ -79,7 +79,7 @@ def start(
     view = delivery.validate_options(output, environment, "scan")
     from attncli.cli.checkpoint_option import load_checkpoint
     from attncli.scan import plan, plan_making, report
-    from attncli.scan.run import ScanPart, missing, parse_part, run
+    from attncli.scan.shard_run import ScanPart, missing, parse_part, run
     from attncli.scan.totals import total
 
     _check(measure)
@@ -155,7 +155,7 @@ def _check(measure: MeasureOptions) -> None:
     if measure.words and measure.find:
         raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
     if measure.rows or measure.find:
-        from attncli.scan.tables import library
+        from attncli.scan.shard_files import library
 
         library()
 
@@ -163,7 +163,7 @@ def _check(measure: MeasureOptions) -> None:
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> ScanRequest:
     from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
-    from attncli.scan.effects import check_effects
+    from attncli.scan.layers import check_effects
     from attncli.scan.plan_making import ScanRequest
 
     names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
@@ -210,8 +210,7 @@ def show(
     from attncli.render.screens.scan import scan_screen
     from attncli.scan import plan, report
     from attncli.scan.conditions import parse_heads
-    from attncli.scan.tallies import EFFECT
-    from attncli.scan.totals import total
+    from attncli.scan.totals import EFFECT, total
 
     view = delivery.validate_options(output, environment, "scan", files={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
@@ -274,7 +273,7 @@ def verify(
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
     from attncli.scan.plan_making import locate_files
-    from attncli.scan.verification import verify_document
+    from attncli.scan.shard_run import verify_document
     from attncli.scan.worker import Worker
 
     scan_plan = read(out)

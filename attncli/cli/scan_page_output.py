@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.scan import ScanDocument
     from attncli.cli.output import Environment
     from attncli.scan.plan import ScanPlan
-    from attncli.scan.shading import Shading
+    from attncli.scan.report import Shading
 
 
 def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file: Path, lang: str) -> None:
@@ -35,7 +35,7 @@ def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -
     from attncli.cli.options import ComputeOptions
     from attncli.render.scan_page.writer import examples_of
     from attncli.scan.plan_making import check, digest_of
-    from attncli.scan.shading import shading
+    from attncli.scan.report import shading
 
     loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
     check(loaded_model)

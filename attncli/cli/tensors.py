@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.arrays.selection import numbers_of
+from attncli.arrays.backend import numbers_of
 from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli.option import LARGEST
 from attncli.cli.options import ATTENTION, ComputeOptions, OutputOptions, command_app, number, option

@@ -164,14 +164,14 @@ def open_document(file: Path, top: int = 10) -> Document:
     """
     if file.suffix.lower() in TENSOR_FILES:
         from attncli.analysis.saved_run import run_of_tensors
-        from attncli.inputs.strict_json import refuse_half_characters
+        from attncli.inputs.file_opening import refuse_half_characters
         from attncli.inputs.tensors import tensor_file
 
         tensors = tensor_file(file)
         refuse_half_characters(tensors.metadata, str(file))
         return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
     from attncli.analysis.documents.reading import document_of
-    from attncli.inputs.strict_json import read_object
+    from attncli.inputs.file_opening import read_object
 
     fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
     return document_of(fields, str(file))

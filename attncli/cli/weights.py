@@ -109,7 +109,7 @@ def init(
         output_projection=output_projection,
     )
     refuse_sizes(settings, ComputeOptions())
-    from attncli.models.weight_writer import seeded_file, write_weight_file
+    from attncli.models.weight_file import seeded_file, write_weight_file
 
     words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
     write_weight_file(file, *seeded_file(settings, seed_number, words), layout=layout)
@@ -148,7 +148,7 @@ def convert(
     from attncli.inputs.tensors import check_writable_format
     from attncli.models.layouts.layout import LayoutRequest
     from attncli.models.layouts.recognise import read_weight_file
-    from attncli.models.weight_writer import recognised_file, write_weight_file
+    from attncli.models.weight_file import recognised_file, write_weight_file
 
     check_writable_format(to)
     view = delivery.validate_options(output, environment, files={"NEW": to})

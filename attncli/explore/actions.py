@@ -1,4 +1,4 @@
-"""Actions: what keys do that is more than a move."""
+"""What keys do: moves, other runs, the derivation and effects of the chosen weight, saving."""
 
 from __future__ import annotations
 
@@ -8,17 +8,201 @@ from pathlib import Path
 from typing import assert_never
 
 from attncli.errors import AttnError
-from attncli.explore import runs, saving, weight
+from attncli.explore import saving
 from attncli.explore.frame import Notice
-from attncli.explore.key_moves import MOVES, PAGE
-from attncli.explore.search import find_pair, link_name
-from attncli.explore.source import live
-from attncli.explore.state import at_pair
-from attncli.explore.tour import STOPS, at_stop, begin_tour, stop_in_sight
-from attncli.explore.walk import Question, Walk
-from attncli.explore.why import STEPS
-from attncli.explore.work import Work
+from attncli.explore.head_grid import next_measure
+from attncli.explore.loaded_run import LoadedRun, pair_in_head, same_words, strongest_place
+from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
+from attncli.explore.source import LiveSource, live
+from attncli.explore.state import Extent, State, at_pair, by_head, by_word, next_scale
+from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, stop_in_sight
 from attncli.render.phrases import say
+
+# Of the chosen weight: its derivation, and what it changes.
+
+
+def why(walk: Walk) -> None:
+    """Derive the chosen weight."""
+    before = walk.state
+    walk.state = replace(walk.state.sees("why"), focus="words")
+    try:
+        walk.follow()
+    except AttnError:
+        walk.state = before
+        raise
+
+
+def effect(walk: Walk) -> None:
+    """Take the chosen head away and cut the chosen link; asked again, take every head away."""
+    source = live(walk.source, say(walk.view, "explore.effects.saved"))
+    state, before = walk.state, walk.effects
+    place = (state.layer, state.head)
+    new_effects = HeadEffects(place, state.query, state.key)
+    again = state.sight == "effects" and before is not None and before.query == state.query
+    earlier_effects = before.every if before is not None and before.query == state.query else None
+    walk.state = state.sees("effects")
+
+    def job(work: Work) -> Callable[[], None]:
+        head = source.effects(state.query, place, None, work.report)
+        try:
+            cut_document = source.effects(state.query, place, (state.query, state.key), work.report)
+        except AttnError:  # a link that the mask hides
+            cut_document = None
+        every = source.effects(state.query, None, None, work.report) if again else earlier_effects
+        filled_effects = replace(new_effects, head=head, cut_document=cut_document, every=every)
+
+        def take() -> None:
+            walk.effects = filled_effects
+            walk.follow()
+
+        return walk.when_done(take)
+
+    walk.begin("effects", job)
+
+
+# Other runs: another text, another model, words in place of pieces, a token more or less.
+
+
+def _move_to(walk: Walk, place: Callable[[State, LoadedRun], State]) -> None:
+    """Go to a place of the run that has just come."""
+    assert walk.loaded_run is not None
+    walk.state = place(walk.state, walk.loaded_run)
+
+
+def retype(walk: Walk, text: str) -> None:
+    """Run another text on the same model."""
+    new_source = live(walk.source, say(walk.view, "explore.type.saved")).with_text(text)
+    walk.run(new_source, then=lambda: _move_to(walk, pair_in_head))
+
+
+def switch(walk: Walk, name: str) -> None:
+    """Run the text on another model."""
+    source, load = live(walk.source, say(walk.view, "explore.type.saved")), walk.load
+    assert load is not None
+
+    def job(work: Work) -> Callable[[], None]:
+        new_source = LiveSource.of(load(name), source.text)
+        return lambda: walk.run(
+            new_source, then=lambda: _move_to(walk, lambda state, loaded_run: strongest_place(state, loaded_run, None))
+        )
+
+    walk.begin("load", job)
+
+
+def choose(walk: Walk) -> None:
+    """List the models there are."""
+    live(walk.source, say(walk.view, "explore.type.saved"))
+    walk.names = walk.models() if walk.load is not None else []
+    walk.over, walk.state = "models", replace(walk.state, row=0)
+
+
+def words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
+    """Merge pieces to words, or take words apart again. then: what follows at the same words."""
+    source = live(walk.source, say(walk.view, "explore.type.saved"))
+    before = walk.loaded_run
+    assert before is not None
+    state = walk.state  # the run may have fewer words than this one has
+
+    def finish() -> None:
+        _move_to(
+            walk, lambda now, loaded_run: same_words(replace(now, query=state.query, key=state.key), before, loaded_run)
+        )
+        then()
+
+    walk.run(replace(source, words=not source.words), then=finish)
+
+
+def longer(walk: Walk) -> None:
+    """Let the model add its likeliest token."""
+    source = live(walk.source, say(walk.view, "explore.next.saved"))
+
+    def job(work: Work) -> Callable[[], None]:
+        new_source = source.longer(work.report)
+        return lambda: walk.run(new_source, then=lambda: _at_last(walk))
+
+    walk.begin("next", job)
+
+
+def shorter(walk: Walk) -> None:
+    """Take the last generated token away."""
+    source = live(walk.source, say(walk.view, "explore.next.saved"))
+    if len(source.tokens) > source.typed_count:
+        walk.run(source.shorter, then=lambda: _at_last(walk))
+    else:
+        walk.notice = Notice(say(walk.view, "explore.previous.none"))
+
+
+def _at_last(walk: Walk) -> None:
+    assert walk.loaded_run is not None
+    last = len(walk.loaded_run.queries) - 1
+    walk.state = at_pair(walk.state, walk.loaded_run.extent, last, walk.state.key)
+
+
+# Moves: what the keys that need no work do to what is looked at.
+
+Move = Callable[[State, Extent], State]
+PAGE = 8
+"""How far a page is."""
+
+
+def _arrow(layers: int, heads: int) -> Move:
+    """An arrow: a head on, or a word on; in a long part, a line on."""
+
+    def move(state: State, extent: Extent) -> State:
+        if state.focus == "heads":
+            return by_head(state, extent, layers, heads)
+        if state.sight in ("search", "effects"):
+            return replace(state, row=max(state.row + layers + heads, 0))
+        if state.sight == "links":
+            return by_word(state, extent, layers + heads)
+        if state.sight == "why":
+            if heads:
+                return replace(state, step=max(state.step + heads, 0), top=0)
+            return replace(state, top=max(state.top + layers, 0))
+        return at_pair(state, extent, state.query + layers, state.key + heads)
+
+    return move
+
+
+def _ends(sign: int) -> Move:
+    """To the first or the last: head of the layer, word of the row."""
+
+    def move(state: State, extent: Extent) -> State:
+        far = sign * 1_000_000
+        if state.focus == "heads":
+            return by_head(state, extent, 0, far)
+        if state.sight == "why":
+            return replace(state, top=max(far, 0))
+        return at_pair(state, extent, state.query, far)
+
+    return move
+
+
+MOVES: Mapping[str, Move] = {
+    "left": _arrow(0, -1),
+    "right": _arrow(0, 1),
+    "up": _arrow(-1, 0),
+    "down": _arrow(1, 0),
+    "pageup": _arrow(-PAGE, 0),
+    "pagedown": _arrow(PAGE, 0),
+    "home": _ends(-1),
+    "end": _ends(1),
+    "focus": lambda state, extent: replace(state, focus="words" if state.focus == "heads" else "heads"),
+    "layer_before": lambda state, extent: by_head(state, extent, -1, 0),
+    "layer_after": lambda state, extent: by_head(state, extent, 1, 0),
+    "head_before": lambda state, extent: by_head(state, extent, 0, -1),
+    "head_after": lambda state, extent: by_head(state, extent, 0, 1),
+    "word_before": lambda state, extent: by_word(state, extent, -1),
+    "word_after": lambda state, extent: by_word(state, extent, 1),
+    "turn": lambda state, extent: replace(state, is_turned=not state.is_turned),
+    "scale": lambda state, extent: next_scale(state),
+    "measure": lambda state, extent: next_measure(state),
+    "near": lambda state, extent: replace(state, near=not state.near),
+    "matrix": lambda state, extent: state.sees("matrix"),
+    "links": lambda state, extent: state.sees("links"),
+}
+"""By action."""
+
 
 INTERRUPT = 2
 """The number of the signal that Ctrl-C stands for."""
@@ -33,7 +217,7 @@ def enter(walk: Walk) -> None:
     elif walk.state.sight == "why":
         walk.state = replace(walk.state, step=(walk.state.step + 1) % len(STEPS), top=0)
     else:
-        weight.why(walk)
+        why(walk)
 
 
 def back(walk: Walk) -> None:
@@ -68,7 +252,7 @@ def tour(walk: Walk) -> None:
 
         walk.has_merged_words = source.words
         if source.words:  # the steps are told of tokens
-            runs.words(walk, then=begin)
+            words(walk, then=begin)
         else:
             begin()
         return
@@ -79,7 +263,7 @@ def tour(walk: Walk) -> None:
     walk.tour += 1
     walk.state = at_stop(walk.state, walk.tour)
     if STOPS[walk.tour].sight == "effects":
-        weight.effect(walk)
+        effect(walk)
     else:
         walk.follow()
 
@@ -88,7 +272,7 @@ def _leave_tour(walk: Walk) -> None:
     """End the tour; words that it took apart are merged again."""
     walk.tour = None
     if walk.has_merged_words and not live(walk.source, "").words:
-        runs.words(walk)
+        words(walk)
 
 
 def search(walk: Walk) -> None:
@@ -131,7 +315,7 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
     try:
         match question:
             case "type":
-                runs.retype(walk, text)
+                retype(walk, text)
             case "search":
                 if text != link_name(walk.state, walk.loaded_run, walk.view):  # a word may be there more than once
                     walk.state = at_pair(walk.state, walk.loaded_run.extent, *find_pair(text, walk.loaded_run))
@@ -158,12 +342,12 @@ ACTIONS: Mapping[str, Callable[[Walk], None]] = {
     "type": ask_text,
     "save": ask_file,
     "help": show_help,
-    "why": weight.why,
-    "effects": weight.effect,
-    "words": runs.words,
-    "models": runs.choose,
-    "next": runs.longer,
-    "previous": runs.shorter,
+    "why": why,
+    "effects": effect,
+    "words": words,
+    "models": choose,
+    "next": longer,
+    "previous": shorter,
 }
 """By the names that keys have for them."""
 
@@ -200,7 +384,7 @@ def _over(walk: Walk, action: str) -> bool:
     else:
         walk.over, walk.state = None, replace(walk.state, top=0)
         if over == "models" and action == "enter" and walk.names:
-            runs.switch(walk, walk.names[walk.state.row])
+            switch(walk, walk.names[walk.state.row])
         return action not in ("help", "models", "back", "enter")
     return False
 

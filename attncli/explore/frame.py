@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from attncli.explore.grid import about, grid, slot
-from attncli.explore.held import LoadedRun, Pair
-from attncli.explore.keys import KEYS
-from attncli.explore.matrix import matrix
-from attncli.explore.painting import SHADES, accent, palette_of
-from attncli.explore.pane import KeySpot, Pane, Spot, beside, blank, fit_pane, stack_panes
-from attncli.explore.state import State
-from attncli.explore.words import answer, sentence
+from attncli.explore.head_grid import about, grid, slot
+from attncli.explore.loaded_run import LoadedRun, Pair
+from attncli.explore.painting import (
+    SHADES,
+    KeySpot,
+    Pane,
+    Spot,
+    accent,
+    beside,
+    blank,
+    fit_pane,
+    palette_of,
+    stack_panes,
+)
+from attncli.explore.state import KEYS, State
+from attncli.explore.weight_map import matrix
+from attncli.explore.word_links import answer, sentence
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Piece, line_width

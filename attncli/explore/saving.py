@@ -8,7 +8,7 @@ from typing import assert_never
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.run import RunDocument
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.explore.effects import HeadEffects
+from attncli.explore.panels import HeadEffects
 from attncli.explore.source import LiveSource, SavedSource, Source
 from attncli.explore.state import State
 

@@ -10,7 +10,7 @@ from attncli.analysis.documents.ablate import AblateDocument
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.records.run import RunRecord, run_record
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -82,7 +82,7 @@ class LiveSource:
         from attncli.analysis.effects.changes import CutLink
         from attncli.analysis.effects.measures import MeasureRequest
         from attncli.analysis.effects.places import HeadSelection, everything
-        from attncli.models.machine_limits import free_memory
+        from attncli.models.estimate import free_memory
 
         spec = self.model.spec
         heads = everything(spec) if place is None else HeadSelection((place[0],), (place[1],))

@@ -1,26 +1,89 @@
-"""The walk: what is explored and looked at, and what each key does to it. Knows no terminal and no Textual."""
+"""The walk: what is explored, what takes time in a thread of its own, and the tour. Knows no terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from threading import Event, Thread
 from typing import Literal, Protocol
 
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.errors import AttnError
-from attncli.explore.effects import HeadEffects
-from attncli.explore.effects import effect_rows as heads_ranked
 from attncli.explore.frame import Notice
-from attncli.explore.held import LoadedRun
-from attncli.explore.search import search_rows as heads_found
+from attncli.explore.loaded_run import LoadedRun, strongest_place
+from attncli.explore.panels import STEPS, HeadEffects, step_title
+from attncli.explore.panels import effect_rows as heads_ranked
+from attncli.explore.panels import search_rows as heads_found
 from attncli.explore.source import Source
-from attncli.explore.starting_place import strongest_place
-from attncli.explore.state import State, at_head, at_pair
-from attncli.explore.why import STEPS
-from attncli.explore.work import Work
+from attncli.explore.state import Focus, SightName, State, at_head, at_pair
+from attncli.inputs.text import SAMPLE
 from attncli.models.model import Model
 from attncli.render.phrases import say
 from attncli.render.view import View
+
+# Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
+# stopped.
+
+Post = Callable[[Callable[[], None]], None]
+"""Has a function called in the thread of the screen."""
+
+
+class WorkCancelled(BaseException):
+    """The work is no longer wanted; no Exception, so that nothing on the way takes it for a failure."""
+
+
+class Work:
+    """One piece of work. job: is given a function to be told the share done, which raises `WorkCancelled` where it is
+    to stop. on_error: is given what went wrong."""
+
+    def __init__(
+        self, post: Post, job: Callable[[Work], Callable[[], None]], *, name: str, on_error: Callable[[Exception], None]
+    ) -> None:
+        self.name, self.share = name, 0.0
+        self._post, self._job, self._on_error = post, job, on_error
+        self._stop = Event()
+        # a daemon: who leaves does not wait for what cannot be interrupted, such as the reading of a large file
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Work:
+        """Begin; returns itself."""
+        self._thread.start()
+        return self
+
+    def cancel(self) -> None:
+        """Stop it where it is next told of; nothing of it arrives any more."""
+        self._stop.set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it is to stop."""
+        return self._stop.is_set()
+
+    def report(self, share: float) -> None:
+        """How much is done, 0 to 1. Raises WorkCancelled where no more is wanted."""
+        if self.is_cancelled:
+            raise WorkCancelled
+        self.share = share
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Have something done in the thread of the screen, unless this work is stopped by then."""
+        self._post(lambda: None if self.is_cancelled else act())
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, at most so long."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            finish = self._job(self)
+        except WorkCancelled:
+            return
+        except Exception as error:
+            failure = error
+            self.post(lambda: self._on_error(failure))
+        else:
+            self.post(finish)
+
 
 Question = Literal["type", "search", "save"]
 """What is asked in the line at the bottom."""
@@ -214,3 +277,75 @@ class Walk:
             return self.when_done(lambda: self.derivations.update({place: derivation}))
 
         self.begin("why", job)
+
+
+# The tour: stops on the way from a sentence to one weight and what it changes, each with a place and some words.
+
+FROM, TO = "it", "animal"
+"""The link of the sample sentence that the tour is about."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One stop. name: of its phrase, `explore.tour.…`. step: of the derivation."""
+
+    name: str
+    sight: SightName
+    focus: Focus
+    step: int = 0
+
+
+STOPS = (
+    Stop("sentence", "matrix", "heads"),
+    Stop("similarity", "why", "words", 0),
+    Stop("scaled", "why", "words", 1),
+    Stop("masked", "why", "words", 2),
+    Stop("softmax", "why", "words", 3),
+    Stop("output", "why", "words", 4),
+    Stop("matrices", "why", "words", 5),
+    Stop("heads", "search", "words"),
+    Stop("effects", "effects", "words"),
+    Stop("end", "matrix", "heads"),
+)
+"""The five steps of attention, with what goes before and what follows."""
+
+
+def begin_tour(state: State, loaded_run: LoadedRun) -> State:
+    """Where the tour begins: at the sample's own link, in the head with most of it; elsewhere where one is."""
+    texts = [[token.text.strip().lower() for token in side] for side in (loaded_run.queries, loaded_run.keys)]
+    if loaded_run.record.text != SAMPLE or FROM not in texts[0] or TO not in texts[1]:
+        return replace(state, is_turned=False)
+    query, key = texts[0].index(FROM), texts[1].index(TO)
+    matches = loaded_run.search(query, key)
+    layer, head = matches[0][1] if matches else (state.layer, state.head)
+    return replace(state, query=query, key=key, layer=layer, head=head, is_turned=False)
+
+
+def at_stop(state: State, stop: int) -> State:
+    """The place of a stop."""
+    here = STOPS[stop]
+    return replace(state.sees(here.sight), focus=here.focus, step=here.step, top=0, row=0, subtracted_head=None)
+
+
+def stop_in_sight(state: State, stop: int) -> int | None:
+    """The stop that tells of what is looked at now; None where the tour has no words for it."""
+    same = [
+        number
+        for number, tour_stop in enumerate(STOPS)
+        if tour_stop.sight == state.sight and (tour_stop.step == state.step)
+    ]
+    return stop if stop in same else min(same, key=lambda number: abs(number - stop), default=None)
+
+
+def caption(state: State, stop: int, view: View) -> str:
+    """The words of a stop; a step of the derivation has the number that its title has. The colours of the heads and the
+    tint of the sentence are told as they are now."""
+    name = STOPS[stop].name
+    if name == "sentence":
+        side = "turned" if state.is_turned else "looks"
+        colour = f"explore.tour.colour.{side}" if state.measure == "word" else f"explore.measure.{state.measure}"
+        text = say(view, f"explore.tour.sentence.{side}", say(view, colour))
+    else:
+        text = say(view, f"explore.tour.{name}")
+    title = f"{step_title(state, view)} · " if STOPS[stop].sight == "why" else ""
+    return f"{title}{text}"

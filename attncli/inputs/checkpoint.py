@@ -1,9 +1,12 @@
-"""`Checkpoint`: a folder in Hugging Face layout, its tensors read only when they are asked for."""
+"""`Checkpoint`: a folder in Hugging Face layout, its tensors read when needed, into memory that is used again."""
 
 from __future__ import annotations
 
+import mmap
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -13,15 +16,50 @@ import numpy as np
 from attncli.arrays import backend as arrays
 from attncli.arrays import threads
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.array_pool import Pool
-from attncli.inputs.dtypes import dtype_of_name
-from attncli.inputs.file_opening import is_there
-from attncli.inputs.positioned_file import PositionedFile
-from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, Stretch
-from attncli.inputs.read_product import multiply_pieces, worth_it
+from attncli.inputs.dtypes import all_finite, convert, dtype_of_name
+from attncli.inputs.file_opening import PositionedFile, is_there, read_object
+from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, Stretch, multiply_pieces, worth_it
 from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded_path, no_tensor
-from attncli.inputs.strict_json import read_object
-from attncli.inputs.widening import all_finite, convert
+
+# Memory that large arrays leave behind, given to the next ones.
+#
+# Without this, each weight would be new memory that the system must find and clear page by page, which takes longer
+# than reading it.
+
+LARGE = 2**20
+"""Bytes from which an array is worth its own pages."""
+
+
+class Pool:
+    """Hands out uninitialised arrays; the memory of one comes back when nothing refers to it or to a view of it."""
+
+    def __init__(self) -> None:
+        self._free: list[mmap.mmap] = []
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An array of this shape and type, its content arbitrary."""
+        size = prod(shape) * dtype.itemsize
+        if size < LARGE:
+            return np.empty(shape, dtype)
+        memory = self._memory(size)
+        # the root is what every view refers to in the end: NumPy follows `base` down to the first array
+        root = np.frombuffer(memory, dtype, prod(shape))
+        weakref.finalize(root, self._free.append, memory).atexit = False
+        return root.reshape(shape)
+
+    def _memory(self, size: int) -> mmap.mmap:
+        fitting = [memory for memory in self._free if len(memory) >= size]
+        if fitting:
+            smallest = min(fitting, key=len)
+            self._free.remove(smallest)
+            return smallest
+        # all are too small: they must not add to what is needed now
+        self._free.clear()
+        memory = mmap.mmap(-1, size)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        return memory
+
 
 WORTH_HELP = 8 * 2**20
 """Bytes of converted numbers from which a second thread repays waiting for it."""

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from attncli.errors import AttnError, InputError
 from attncli.inputs.atomic import atomic_writer
-from attncli.inputs.file_opening import open_regular
-from attncli.inputs.strict_json import read_object
+from attncli.inputs.file_opening import open_regular, read_object
 
 MEMORY = "verified.json"
 MOST_REMEMBERED = 200

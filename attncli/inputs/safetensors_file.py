@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.dtypes import byte_count, dtype_of_name, unsupported_dtype
-from attncli.inputs.file_opening import read_exactly
-from attncli.inputs.strict_json import parse_object
+from attncli.inputs.file_opening import parse_object, read_exactly
 
 HEADER_LIMIT = 100_000_000
 EXPECTED = "a .safetensors file"

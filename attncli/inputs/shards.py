@@ -1,4 +1,4 @@
-"""Which files hold a checkpoint's weights, and where in them each tensor lies.
+"""Which files hold a checkpoint's weights, safetensors or pickled, and where in them each tensor lies.
 
 A folder in Hugging Face layout holds `model.safetensors`, or several shards named by
 `model.safetensors.index.json`. An index is data from elsewhere: it may name only files beside it.
@@ -15,10 +15,8 @@ from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.dtypes import unsupported_dtype
-from attncli.inputs.file_opening import is_there, open_regular
-from attncli.inputs.positioned_file import LARGEST_FILE
+from attncli.inputs.file_opening import LARGEST_FILE, is_there, open_regular, read_object
 from attncli.inputs.safetensors_file import DTYPES, SafetensorsHeader, read_header
-from attncli.inputs.strict_json import read_object
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -211,3 +209,29 @@ def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputErro
         where=str(folder),
         expected=", ".join(close) if close else f"one of its {len(names)} tensors",
     )
+
+
+# Files that hold a checkpoint's weights as torch pickled them: `pytorch_model.bin`, or several named by an index.
+
+PICKLED_SINGLE = "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
+PLAIN_PICKLED_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
+"""What an index may name."""
+
+
+def pickled_shards(index: Path) -> list[str]:
+    """The files that an index names, each once, by name. Raises InputError for one that is malformed or leads
+    elsewhere."""
+    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
+    names = set(places.values()) if isinstance(places, dict) and all(map(_plain, places.values())) else set()
+    if not names:
+        raise InputError(
+            "this index does not say which files hold the tensors",
+            where=str(index),
+            expected="a weight_map: tensor names, each with the plain name of a .bin file beside it",
+        )
+    return sorted(names)
+
+
+def _plain(name: object) -> bool:
+    return isinstance(name, str) and PLAIN_PICKLED_NAME.fullmatch(name) is not None

@@ -1,22 +1,282 @@
-"""Named tensors in files: .safetensors, .npz, .npy, and torch's .pt and .pth."""
+"""Named tensors in files: .safetensors, .npz, .npy, and torch's .pt and .pth; NumPy's formats read without trust."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import json
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from numpy.lib import format as npy_format
 
 from attncli.arrays.backend import torch_is_installed
-from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.inputs.archive import check_torch_zip, open_archive, write_npz
+from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.atomic import atomic_writer
-from attncli.inputs.dtypes import check_array
+from attncli.inputs.dtypes import NATIVE, byte_count, check_array, unsupported_dtype
 from attncli.inputs.file_opening import SIZE_LIMIT, is_there, open_regular
-from attncli.inputs.npy import NpyHeader, read_npy_data, read_npy_header
 from attncli.inputs.safetensors_file import SafetensorsHeader, read_entry, read_header, write_safetensors
+
+# One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes that are there.
+
+CHUNK = 2**22
+
+
+class NpyHeader(Struct, frozen=True):
+    """What the head of an array file says; `size` is the bytes of data that must follow."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    column_major: bool
+    size: int
+
+
+def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyHeader:
+    """The header of the array that starts at the stream's position and takes `total` bytes in all.
+
+    Raises InputError for a damaged header, or a shape that does not fit `total`; UnsupportedError for a data type
+    that is not numbers (objects, text, complex, records).
+    """
+    readers = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+    start = stream.tell()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers of Python 2, which are read all the same
+            version = npy_format.read_magic(stream)
+            if version not in readers:
+                raise UnsupportedError(
+                    f"{name!r} is in version {version} of the .npy format", where=where, expected="version 1.0 or 2.0"
+                )
+            shape, column_major, dtype = readers[version](stream)
+    except UnsupportedError:
+        raise
+    except Exception as error:  # the parser raises whatever its pieces do
+        raise InputError(
+            f"the array {name!r} has a damaged header", where=where, expected="an array written by numpy.save"
+        ) from error
+    if dtype.hasobject:
+        raise InputError(
+            f"the array {name!r} holds Python objects, which are never loaded",
+            where=where,
+            expected="an array of numbers",
+        )
+    if dtype.newbyteorder("=").name not in NATIVE:
+        raise unsupported_dtype(name, _dtype_text(dtype), where)
+    size = byte_count(name, dtype, shape, where)
+    data_size = total - (stream.tell() - start)
+    if size != data_size:
+        raise InputError(
+            f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, but {data_size:,} are there",
+            where=where,
+            expected="a whole array file",
+        )
+    return NpyHeader(dtype, shape, column_major, size)
+
+
+def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) -> np.ndarray[Any, Any]:
+    """The array that follows a header. Raises InputError where the data end early."""
+    flat = np.empty(header.size, np.uint8)
+    view = flat.data
+    position = 0
+    while position < header.size:
+        part = stream.read(min(CHUNK, header.size - position))
+        if not part:
+            raise InputError(
+                f"the array {name!r} ends after {position:,} of {header.size:,} bytes",
+                where=where,
+                expected="the whole file",
+            )
+        view[position : position + len(part)] = part
+        position += len(part)
+    return flat.view(header.dtype).reshape(header.shape, order="F" if header.column_major else "C")
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "V" and dtype.names is None:
+        return f"{dtype.itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)"
+    return "records" if dtype.names is not None else dtype.name
+
+
+# NumPy's archives (.npz): zip files of arrays, read without trusting the zip and written with the same bytes each
+# time.
+
+METADATA_MEMBER = "__metadata__.json"
+# The most that one read may ask for: a forged directory of a zip is refused before it fills the memory.
+READ_LIMIT = 8 * 2**20
+# Deflate cannot do better; a member that claims more lies about its size.
+DEFLATE_RATIO = 1032
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+EXPECTED = "an archive written by numpy.savez"
+
+
+class Archive:
+    """An open .npz file: its members' headers, and their data when asked for."""
+
+    def __init__(self, zip_file: zipfile.ZipFile, where: str, limit: int) -> None:
+        self._zip = zip_file
+        self._where = where
+        self._members = _check_members(zip_file, where, limit)
+        self.names = [name for name in self._members if name != METADATA_MEMBER]
+
+    def header(self, name: str) -> NpyHeader:
+        """What an array is, without its data. Raises InputError, UnsupportedError."""
+        with self._open_member(name) as (stream, size):
+            return read_npy_header(stream, name, self._where, size)
+
+    def array(self, name: str) -> np.ndarray[Any, Any]:
+        """One array, as stored. Raises InputError, UnsupportedError."""
+        with self._open_member(name) as (stream, size):
+            return read_npy_data(stream, read_npy_header(stream, name, self._where, size), name, self._where)
+
+    def metadata(self) -> dict[str, str]:
+        """The texts that `write_npz` put beside the arrays; {} in an archive of another writer. Raises InputError."""
+        if METADATA_MEMBER not in self._members:
+            return {}
+        with self._open_member(METADATA_MEMBER) as (stream, _):
+            raw = b"".join(iter(lambda: stream.read(CHUNK), b""))
+        try:
+            metadata = json.loads(raw.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{METADATA_MEMBER} is not JSON", where=self._where, expected=EXPECTED) from error
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise InputError(f"{METADATA_MEMBER} is not texts by name", where=self._where, expected=EXPECTED)
+        return metadata
+
+    @contextmanager
+    def _open_member(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+        member = self._members[name]
+        with _archive_errors(self._where), self._zip.open(member) as stream:
+            yield stream, member.file_size  # type: ignore[misc]
+
+
+@contextmanager
+def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
+    """The archive in a stream. Raises InputError for what is no zip of arrays (repeated names, encryption, unknown
+    compression, sizes that cannot be), LimitError for one that holds more than `limit` bytes uncompressed."""
+    with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
+        yield Archive(zip_file, where, limit)
+
+
+def write_npz(
+    stream: BinaryIO,
+    tensors: Mapping[str, np.ndarray[Any, Any]],
+    metadata: Mapping[str, str],
+    *,
+    deflate: bool = False,
+) -> None:
+    """Writes an archive in order of name and undated: the same content gives the same bytes. deflate: deflated.
+
+    bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the member
+    `__metadata__.json`. Raises UnsupportedError for data types without numbers.
+    """
+    kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", kind, compresslevel=1) as zip_file:
+        if metadata:
+            zip_file.writestr(zipfile.ZipInfo(METADATA_MEMBER, EARLIEST), json.dumps(dict(metadata), sort_keys=True))
+        for name in sorted(tensors):
+            tensor = tensors[name]
+            array = np.asarray(tensor.astype(np.float32) if tensor.dtype.name == "bfloat16" else tensor, order="C")
+            if array.dtype.name not in NATIVE:
+                raise unsupported_dtype(name, array.dtype.name, EXPECTED)
+            entry = zipfile.ZipInfo(f"{name}.npy", EARLIEST)
+            entry.compress_type = kind
+            with zip_file.open(entry, "w", force_zip64=True) as member:
+                npy_format.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
+    """Raises InputError for a torch file (a zip) with compressed members, which torch never writes, and LimitError for
+    one that holds more than `limit` bytes; a file of torch's older format, which is no zip, passes."""
+    if not zipfile.is_zipfile(stream):
+        return
+    with _archive_errors(where), zipfile.ZipFile(_BoundedStream(stream, where)) as zip_file:
+        members = zip_file.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise InputError("this torch file is compressed", where=where, expected="a file written by torch.save")
+    total = sum(member.file_size for member in members)
+    if total > limit:
+        raise LimitError(f"the file holds {total:,} bytes of tensors", where=where, expected=f"at most {limit:,} bytes")
+
+
+class _BoundedStream(io.RawIOBase):
+    """A stream that refuses to read much at once."""
+
+    def __init__(self, stream: BinaryIO, where: str) -> None:
+        self._stream = stream
+        self._where = where
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
+        if len(chunk) > READ_LIMIT:
+            raise LimitError(
+                "the archive's directory is too large", where=self._where, expected=f"at most {READ_LIMIT:,} bytes"
+            )
+        return chunk
+
+
+def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:
+    members: dict[str, zipfile.ZipInfo] = {}
+    for member in zip_file.infolist():
+        name = member.filename if member.filename == METADATA_MEMBER else member.filename.removesuffix(".npy")
+        if name in members:
+            raise InputError(f"the archive holds {name!r} twice", where=where, expected=EXPECTED)
+        if name == member.filename != METADATA_MEMBER:
+            raise InputError(f"the archive holds {name!r}, which is no array", where=where, expected=EXPECTED)
+        if member.flag_bits & 1:
+            raise InputError(f"{name!r} is encrypted", where=where, expected=EXPECTED)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(f"{name!r} is compressed in a way that NumPy never writes", where=where, expected=EXPECTED)
+        ratio = 1 if member.compress_type == zipfile.ZIP_STORED else DEFLATE_RATIO
+        if member.file_size > member.compress_size * ratio:
+            raise InputError(
+                f"{name!r} cannot have the {member.file_size:,} bytes that it claims", where=where, expected=EXPECTED
+            )
+        members[name] = member
+    total = sum(member.file_size for member in members.values())
+    if total > limit:
+        raise LimitError(
+            f"the archive holds {total:,} bytes of arrays", where=where, expected=f"at most {limit:,} bytes"
+        )
+    return members
+
+
+@contextmanager
+def _archive_errors(where: str) -> Iterator[None]:
+    try:
+        yield
+    except AttnError:
+        raise
+    # zipfile lets through whatever its parts raise on damaged bytes
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:
+        raise InputError("this archive is damaged", where=where, expected=EXPECTED) from error
+
 
 FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
 WRITTEN = (".safetensors", ".npz")

@@ -16,14 +16,11 @@ import numpy as np
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.archive import check_torch_zip
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.dtypes import dtype_of_name
-from attncli.inputs.file_opening import is_there, open_regular
-from attncli.inputs.pickled_files import PICKLED_INDEX, PICKLED_SINGLE, pickled_shards
-from attncli.inputs.positioned_file import LARGEST_FILE
-from attncli.inputs.shards import TensorInfo, guarded_path
-from attncli.inputs.widening import convert
+from attncli.inputs.dtypes import convert, dtype_of_name
+from attncli.inputs.file_opening import LARGEST_FILE, is_there, open_regular
+from attncli.inputs.shards import PICKLED_INDEX, PICKLED_SINGLE, TensorInfo, guarded_path, pickled_shards
+from attncli.inputs.tensors import check_torch_zip
 
 Array = np.ndarray[Any, Any]
 NOTE = (
@@ -113,5 +110,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for name in pickled_shards(guarded_path(folder, PICKLED_INDEX)):
         path = guarded_path(folder, name)
         if not is_there(path):
-            raise InputError(f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {PICKLED_INDEX}")
+            raise InputError(
+                f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {PICKLED_INDEX}"
+            )
         yield path

@@ -7,23 +7,111 @@ of the trained models (a soft cap after the mask would turn −inf into a finite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial, reduce
-from math import frexp
+from math import frexp, prod
 from operator import and_
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.mechanism.grouped_products import by_group, mix
-from attncli.mechanism.key_range import common_span, span
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
-from attncli.mechanism.separate_queries import Apart, apart_in
-from attncli.mechanism.softmax import softmax
 from attncli.mechanism.trace import SQUARE
-from attncli.mechanism.workspace import ScoreBuffer
+
+# Memory that blocks of query rows take turns to use: asking the system for it anew would cost as much as a product.
+
+
+class ScoreBuffer:
+    """Named flat arrays of one data type, each big enough for `size` numbers."""
+
+    def __init__(self, backend: Backend, dtype: str, size: int) -> None:
+        self._backend, self._dtype, self._size = backend, dtype, size
+        self._arrays: dict[str, Array] = {}
+
+    def take(self, name: str, shape: Sequence[int]) -> Array:
+        """The array of that name in this shape, with whatever was left in it."""
+        if name not in self._arrays:
+            self._arrays[name] = self._backend.full((self._size,), 0, self._dtype)
+        return self._arrays[name][: prod(shape)].reshape(tuple(shape))
+
+
+# The one softmax.
+
+LEAST = -800.0
+"""Below this, exp is 0 even in float64."""
+
+
+class SoftmaxResult(NamedTuple):
+    """weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see nothing. entropy: −Σ w ln w in nats.
+    peak: the largest weight, 0 in an empty row.
+
+    All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a sink takes part.
+    """
+
+    weights: Array
+    lse: Array
+    empty: Array
+    entropy: Array | None
+    peak: Array | None
+
+
+def softmax(
+    backend: Backend,
+    scores: Array,
+    visibility: Array | None,
+    sinks: Array | None,
+    *,
+    free: bool,
+    entropy: bool = False,
+    hidden: Sequence[slice] | None = None,
+    buffer: ScoreBuffer | None = None,
+) -> SoftmaxResult:
+    """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
+
+    visibility: visibility that broadcasts to the scores; None if every row sees something. sinks: a logit
+    per head that takes part and is dropped. free: whether the scores may be overwritten. hidden: the ranges of keys
+    among which some are hidden, None where that is not known. buffer: memory to work in.
+    """
+    highest = backend.max(scores, -1)
+    shape = (*scores.shape[:-1], 1)
+    empty = (
+        backend.full(shape, 0, "bool") if visibility is None else backend.broadcast(~backend.any(visibility, -1), shape)
+    )
+
+    def unless_empty(value: float, values: Array) -> Array:
+        return values if visibility is None else backend.where(empty, value, values)
+
+    highest = unless_empty(0.0, highest)
+    if sinks is not None:
+        sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
+        highest = backend.where(sink > highest, sink, highest)
+    if free:
+        scores -= highest
+    else:
+        scores = scores - highest
+    # Σ w ln w needs no logarithm of each weight while their exponents are at hand
+    if entropy:
+        weights = backend.exp(scores, out=None if buffer is None else buffer.take("weights", scores.shape))
+        for part in (slice(None),) if hidden is None else hidden:
+            backend.at_least(scores[..., part], LEAST)  # 0 · −inf is not 0
+    else:
+        weights = backend.exp_over(scores)
+    total = backend.sum(weights, -1)
+    if sinks is not None:
+        total = total + backend.exp(sink - highest)
+    total = unless_empty(1.0, total)
+    weights /= total
+    spread = backend.log(total)
+    entropies = None
+    if entropy:
+        mean_log_total = spread if sinks is None else spread * backend.sum(weights, -1)
+        entropies = mean_log_total - backend.dot_over(scores, weights)
+    # the highest score's exponential is 1
+    peak = unless_empty(0.0, 1.0 / total) if sinks is None else None
+    return SoftmaxResult(weights, unless_empty(-float("inf"), highest + spread), empty, entropies, peak)
+
 
 EVERY_STAGE = frozenset(SQUARE)
 
@@ -282,3 +370,98 @@ def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
     """The part of an array that broadcasts to [..., query, key] for these rows and columns."""
     rows = array if array.ndim < 2 or array.shape[-2] == 1 else array[..., start:stop, :]
     return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
+
+
+# Products between heads and the key-value heads that they share.
+
+
+def by_group(backend: Backend, a: Array, b: Array, buffer: ScoreBuffer | None = None) -> Array:
+    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b. buffer: where to put
+    it."""
+    heads, groups = a.shape[-3], b.shape[-3]
+    if heads == groups:
+        return backend.matmul(a, b, out=None if buffer is None else buffer.take("scores", (*a.shape[:-1], b.shape[-1])))
+    rows = a.reshape((*a.shape[:-3], groups, heads // groups * a.shape[-2], a.shape[-1]))
+    product = backend.matmul(
+        rows, b, out=None if buffer is None else buffer.take("scores", (*rows.shape[:-1], b.shape[-1]))
+    )
+    return product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
+
+
+def mix(backend: Backend, weights: Array, values: Array, visibility: Array | None) -> Array:
+    """weights·values, where a hidden value may be NaN or infinite without reaching the result.
+
+    weights: [..., head, rows, key]. values: [..., kv, key, v_dim]. visibility: booleans that broadcast
+    to the weights; None if all is visible.
+    """
+    if visibility is None:
+        return by_group(backend, weights, values)
+    finite = backend.isfinite(values)
+    if bool(finite.all()):
+        return by_group(backend, weights, values)
+    clean = by_group(backend, weights, backend.where(finite, values, 0.0))
+    # what a visible query meets is what IEEE arithmetic would give it: inf, −inf or NaN
+    dtype = backend.dtype_of(weights)
+    visible = backend.cast(backend.broadcast(visibility, weights.shape), dtype)
+    visible_weights = backend.where(visible > 0, weights, 0.0)
+    up = by_group(backend, visible_weights, backend.cast(values == float("inf"), dtype)) > 0
+    down = by_group(backend, visible_weights, backend.cast(values == -float("inf"), dtype)) > 0
+    lost = by_group(backend, visible, backend.cast(values != values, dtype)) > 0
+    nothing = by_group(backend, visible * backend.cast(weights == 0, dtype), backend.cast(~finite, dtype)) > 0
+    clean = backend.where(up, float("inf"), backend.where(down, -float("inf"), clean))
+    return backend.where(lost | nothing | (up & down), float("nan"), clean)
+
+
+# Queries of an attention that meet keys and values of their own. Source: Beltagy et al., Longformer, 2020.
+
+
+class Apart(Struct, frozen=True, eq=False):
+    """Queries that have keys and values to themselves.
+
+    rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv, key, dim or v_dim].
+    """
+
+    rows: tuple[int, ...]
+    q: Array
+    k: Array
+    v: Array
+
+
+def apart_in(backend: Backend, apart: Apart | None, dtype: str, where: tuple[int, int, int, int]) -> Apart | None:
+    """Those of a block of rows, counted within it, over its range of keys; None where there are none."""
+    start, stop, low, high = where
+    places = [] if apart is None else [place for place, row in enumerate(apart.rows) if start <= row < stop]
+    if apart is None or not places:
+        return None
+    return Apart(
+        tuple(apart.rows[place] - start for place in places),
+        backend.cast(apart.q[..., places, :], dtype),
+        backend.cast(apart.k[..., low:high, :], dtype),
+        backend.cast(apart.v[..., low:high, :], dtype),
+    )
+
+
+# How far queries see under a mask: ranges of keys, so that hidden work is not done.
+
+
+def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
+    """A range [low, high) of keys outside which no query first..last (inclusive) sees anything.
+
+    It may be wider than needed, never narrower; low = high means that nothing is visible.
+    """
+    low, high, _ = mask.reach(np.asarray([first, last], np.int64), keys)
+    return _within(int(low[0]), int(high[1]), keys)
+
+
+def common_span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
+    """A range [low, high) of keys that every query first..last (inclusive) sees; low = high if none is known.
+
+    It may be narrower than it could be, never wider.
+    """
+    low, high, whole = mask.reach(np.asarray([first, last], np.int64), keys)
+    return _within(int(low[1]), int(high[0]), keys) if whole else (0, 0)
+
+
+def _within(low: int, high: int, keys: int) -> tuple[int, int]:
+    low, high = max(low, 0), min(high, keys)
+    return (low, high) if low < high else (0, 0)

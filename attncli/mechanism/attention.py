@@ -1,12 +1,17 @@
-"""`attncli.attention`: the attention step for a caller's own arrays, with every stage kept."""
+"""`attncli.attention`: the attention step for a caller's own checked arrays, with every stage kept."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
-from attncli.arrays.backend import Array, Library
-from attncli.mechanism.attend import attend
+import numpy as np
+
+from attncli.arrays.backend import DTYPES, Array, Backend, Library, backend_of
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.mechanism.attend import Rule, attend
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, both
 from attncli.mechanism.trace import SQUARE, AttentionTrace
 
 
@@ -47,7 +52,6 @@ def attention(
     in a hidden key or value does not reach the result. Raises InputError for shapes that do
     not fit, UsageError for mixed kinds of array. Source: Vaswani et al., 2017.
     """
-    from attncli.mechanism.arguments import check_arguments
 
     backend, queries, keys, values, rule = check_arguments(
         q, k, v, scale=scale, softcap=softcap, mask=mask, bias=bias, causal=causal, window=window,
@@ -56,3 +60,180 @@ def attention(
     block = attend(backend, queries, keys, values, rule)
     stages = {name: cast("Library", block.stages[name]) for name in SQUARE}  # of q's library, as all of a backend's
     return AttentionTrace(**stages, mixed=cast("Library", block.mixed), empty_rows=cast("Library", block.empty))
+
+
+# Checking what a caller hands to `attncli.attention`: shapes, kinds, and one clear error each.
+
+FURTHEST = 10**12
+"""The furthest position: sums of two of them fit 64 bits."""
+
+
+def check_arguments(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    scale: float | None,
+    softcap: float | None,
+    mask: Array | None,
+    bias: Array | None,
+    causal: bool,
+    window: tuple[int | None, int | None] | None,
+    offset: int | Sequence[int] | Array,
+    key_lengths: Sequence[int] | Array | None,
+    sinks: Array | None,
+    softmax_dtype: str | None,
+) -> tuple[Backend, Array, Array, Array, Rule]:
+    """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean. Raises as `attention`."""
+    backend = backend_of(q, k, v)
+    _check_types(q, k, v)
+    q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))
+    _check_shapes(q, k, v)
+    batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
+    full = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
+    if scale is not None and not math.isfinite(scale):
+        raise UsageError(f"scale is {scale}", expected="a finite number")
+    if softcap is not None and not (math.isfinite(softcap) and softcap > 0):
+        raise UsageError(f"softcap is {softcap}", expected="a positive number, or None for no cap")
+    if softmax_dtype is not None and softmax_dtype not in DTYPES:
+        raise UsageError(f"unknown softmax_dtype {softmax_dtype!r}", expected=" ".join(DTYPES))
+    if softmax_dtype == "bfloat16" and backend.name == "numpy":
+        raise UnsupportedError(
+            "NumPy stores bfloat16 but does not compute in it", expected="softmax_dtype float32, or torch tensors"
+        )
+    visibility = None if mask is None else backend.keep(mask)
+    if visibility is not None and backend.dtype_of(visibility) != "bool":
+        raise InputError(
+            f"mask has dtype {backend.dtype_of(visibility)}",
+            expected="bool, True = visible; use bias for numbers to add",
+        )
+    bias_array = None if bias is None else backend.keep(bias)
+    if bias_array is not None and "float" not in backend.dtype_of(bias_array):
+        raise InputError(
+            f"bias has dtype {backend.dtype_of(bias_array)}", expected="a float type; use mask for True = visible"
+        )
+    for name, array in (("mask", visibility), ("bias", bias_array)):
+        if array is not None:
+            _check_broadcast(name, array, full)
+    logits = None if sinks is None else backend.array(sinks)
+    if logits is not None and tuple(logits.shape) != (q.shape[-3],):
+        raise InputError(f"sinks has shape {shape_text(logits)}", expected=f"[{q.shape[-3]}], one logit per query head")
+    lengths = None if key_lengths is None else _per_batch(backend, "key_lengths", key_lengths, batch)
+    if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
+        limits = f"{int(lengths.min())} to {int(lengths.max())}"
+        raise InputError(f"key_lengths are {limits} for {k.shape[-2]} keys", expected=f"0 to {k.shape[-2]}")
+    rule = Rule(
+        scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),  # a NumPy scalar would widen float32
+        softcap=None if softcap is None else float(softcap),
+        mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
+        visibility=visibility,
+        bias=bias_array,
+        offset=_offset(backend, offset, batch),
+        key_lengths=lengths,
+        sinks=logits,
+        softmax_dtype=softmax_dtype,
+    )
+    return backend, q, k, v, rule
+
+
+def _check_types(q: Array, k: Array, v: Array) -> None:
+    dtypes = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
+    whole = not hasattr(q, "detach") and all(
+        name.startswith(("int", "uint")) for name in dtypes
+    )  # NumPy's integers mean float64
+    if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
+        raise InputError(
+            f"q has dtype {dtypes[0]}, k {dtypes[1]}, v {dtypes[2]}",
+            expected=f"one of {' '.join(DTYPES)} for all three",
+        )
+
+
+def _check_shapes(q: Array, k: Array, v: Array) -> None:
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if array.ndim < 3:
+            raise InputError(
+                f"{name} has shape {shape_text(array)}",
+                expected=f"[..., heads, {'query' if name == 'q' else 'key'}, dim]",
+            )
+        if 0 in array.shape:
+            raise InputError(
+                f"{name} has shape {shape_text(array)}, which holds nothing", expected="every axis at least 1"
+            )
+    if q.shape[-1] != k.shape[-1]:
+        raise InputError(f"q has dim {q.shape[-1]}, k has dim {k.shape[-1]}", expected="one dim, for q·k")
+    if tuple(k.shape[-3:-1]) != tuple(v.shape[-3:-1]):
+        raise InputError(
+            f"k has shape {shape_text(k)}, v has shape {shape_text(v)}",
+            expected="the same kv_heads and number of keys in both",
+        )
+    check_heads(q.shape[-3], k.shape[-3])
+    try:
+        np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]), tuple(v.shape[:-3]))
+    except ValueError:
+        raise InputError(
+            f"leading axes differ: q {shape_text(q)}, k {shape_text(k)}, v {shape_text(v)}",
+            expected="leading axes that broadcast",
+        ) from None
+
+
+def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
+    try:
+        fits = np.broadcast_shapes(tuple(array.shape), full) == full
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"{name} has shape {shape_text(array)}",
+            expected=f"one that broadcasts to [..., heads, query, key] = {list(full)}",
+        )
+
+
+def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
+    if window is None:
+        return Everywhere()
+    if len(window) != 2 or not all(
+        side is None or (isinstance(side, int | np.integer) and side >= 0) for side in window
+    ):
+        raise UsageError(f"window is {window}", expected="(left, right), each None or a number of keys >= 0")
+    left, right = (None if side is None else int(side) for side in window)
+    return Window(left, right)
+
+
+def _offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]) -> int | Array:
+    start = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
+    least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
+    if least < -FURTHEST or most > FURTHEST:
+        raise InputError(
+            f"offset is {least if least < -FURTHEST else most}",
+            expected=f"a position from -{FURTHEST:,} to {FURTHEST:,}",
+        )
+    return start
+
+
+def _per_batch(backend: Backend, name: str, value: Sequence[int] | Array | int, batch: tuple[int, ...]) -> Array:
+    """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
+    integers = value if hasattr(value, "dtype") else np.asarray(value)
+    if "int" not in str(integers.dtype):
+        raise InputError(f"{name} has dtype {str(integers.dtype).removeprefix('torch.')}", expected="integers")
+    array = backend.array(integers)
+    if tuple(array.shape) not in ((), batch):
+        raise InputError(
+            f"{name} has shape {shape_text(array)}", expected=f"one integer per batch entry, {list(batch)}"
+        )
+    return array.reshape((*array.shape, 1, 1, 1))
+
+
+def check_heads(heads: int, kv_heads: int) -> None:
+    """Raise InputError unless the heads can share the kv heads evenly."""
+    if heads % kv_heads:
+        raise InputError(
+            f"{heads} query heads cannot share {kv_heads} key-value heads evenly",
+            expected=f"heads divisible by kv heads, and {heads} % {kv_heads} is not 0",
+        )
+
+
+def shape_text(array: Array) -> str:
+    """An array's shape as a user writes it, such as [2, 8, 11, 64]."""
+    return (
+        str(list(np.shape(array) if not hasattr(array, "shape") else array.shape)).replace("(", "[").replace(")", "]")
+    )

@@ -9,8 +9,7 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.context import Context, Weights
-from attncli.mechanism.convolution import convolve
-from attncli.mechanism.feed_forward import feed_forward, linear_if_any
+from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any
 from attncli.mechanism.intervention import KnockOut, apply_interventions
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.projection import project
@@ -18,6 +17,7 @@ from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import (
     Attention,
     Block,
+    Convolution,
     Place,
 )
 from attncli.mechanism.streaming import compute_attention, ignore_block
@@ -174,3 +174,29 @@ def join_heads(backend: Backend, x: Array) -> Array:
     axes[-2], axes[-3] = axes[-3], axes[-2]
     by_token = backend.permute(x, axes)
     return by_token.reshape((*by_token.shape[:-2], by_token.shape[-2] * by_token.shape[-1]))
+
+
+# What neighbouring tokens add to a layer: a convolution over the text.
+
+
+def convolve(backend: Backend, spec: Convolution, weights: Weights, x: Array) -> Array:
+    """act(b + Σ_k W_k·x_{t + k − half}), the same shape as x [..., token, width]; zeros stand beyond the text.
+
+    The roles are `conv.weight`, [out, in / groups, kernel], and `conv.bias`. Source: He et al., DeBERTa, 2021.
+    """
+    matrix, bias = weights("conv.weight"), weights("conv.bias")
+    if matrix is None:
+        raise KeyError("conv.weight")
+    count, beyond = x.shape[-2], [*x.shape[:-2], spec.kernel // 2, x.shape[-1]]
+    zeros = backend.full(beyond, 0.0, backend.dtype_of(x))
+    wide = backend.concat([zeros, x, zeros], x.ndim - 2)
+    width, parts = x.shape[-1] // spec.groups, []
+    for first in range(0, x.shape[-1], width):
+        own = slice(first, first + width)
+        part, weight = wide[..., own], matrix[own]
+        total = backend.matmul(part[..., :count, :], backend.transpose(weight[:, :, 0]))
+        for step in range(1, spec.kernel):
+            total = total + backend.matmul(part[..., step : step + count, :], backend.transpose(weight[:, :, step]))
+        parts.append(total)
+    total = backend.concat(parts, -1) if len(parts) > 1 else parts[0]
+    return activate(backend, spec.activation, total if bias is None else total + bias)

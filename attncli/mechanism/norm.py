@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.arrays.row_pieces import by_rows
+from attncli.arrays.numpy_backend import by_rows
 
 
 class Norm(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Random numbers that are the same on every machine: named streams from a seed.
+"""Random numbers that are the same on every machine: named streams from a seed, and seeded embeddings.
 
 They come from SHAKE-256, not from a library's generator, so that a seed printed today names the same
 weights for ever. A name keeps streams apart: asking for one more matrix never changes another.
@@ -6,6 +6,8 @@ weights for ever. A name keeps streams apart: asking for one more matrix never c
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,3 +50,24 @@ def normal(seed: int, name: str, shape: tuple[int, ...]) -> Floats:
     raw = integers(seed, name, 2 * count).astype(np.float64)
     radius = np.sqrt(-2.0 * np.log((raw[:count] + 0.5) * 2.0**-32))
     return (radius * np.cos(2.0 * np.pi * (raw[count:] + 0.5) * 2.0**-32)).astype(np.float32).reshape(shape)
+
+
+# Seeded embeddings: a vector for every text, the same on every machine, backend and version; and seeds themselves.
+
+SEED_BYTES = 4
+
+
+def embedding(seed: int, texts: Sequence[str], d_model: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """One vector per token text: float32 [token, d_model], mean 0, variance 1.
+
+    A vector depends on the seed, the token's text and d_model's length only: equal texts get equal
+    rows, in every sentence. No tokens give [0, d_model].
+    """
+    rows = {text: uniform(seed, f"embedding\0{text}", (d_model,)) for text in dict.fromkeys(texts)}
+    return np.stack([rows[text] for text in texts]) if rows else np.empty((0, d_model), np.float32)
+
+
+def draw_seed() -> int:
+    """A seed from the operating system's randomness, 0 ≤ seed < 2³²; the caller prints it, so that the run can be
+    repeated."""
+    return int.from_bytes(os.urandom(SEED_BYTES), "little")

@@ -15,11 +15,8 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.arrays.threads import in_order
-from attncli.mechanism.attend import RowBlock, Rule, attend, attend_rows
-from attncli.mechanism.key_range import span
+from attncli.mechanism.attend import Apart, RowBlock, Rule, ScoreBuffer, attend, attend_rows, span
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.separate_queries import Apart
-from attncli.mechanism.workspace import ScoreBuffer
 
 BLOCK = 1 << 21
 """Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.inputs.digests import verify
-from attncli.inputs.fetching import WHOLE, Fetch, Parts
-from attncli.inputs.hub import ModelLocation, resolve
+from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, resolve
 
 
 class Alias(Struct, frozen=True):

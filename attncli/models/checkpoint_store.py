@@ -1,9 +1,12 @@
-"""`CheckpointStore`: a bound checkpoint's weights, read when they are reached and let go after."""
+"""`CheckpointStore`: a checkpoint's weights, read when they are reached and let go, or kept in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
@@ -13,10 +16,8 @@ from attncli.mechanism.context import ReadWeights, Weights
 from attncli.mechanism.feed_forward import linear
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec
-from attncli.models.bind import Binding, TensorBinding
-from attncli.models.embedding import with_positions
-from attncli.models.held_rows import RowCache
-from attncli.models.roles import layer_roles
+from attncli.models.bind import Binding, TensorBinding, layer_roles
+from attncli.models.run import Store, with_positions
 
 
 class CheckpointStore:
@@ -174,3 +175,67 @@ class _LayerWeights(ReadWeights):
             self._product_parts = x, bound.columns(product)
         result = self._product_parts[1].pop(role)
         return result if bias is None else result + bias
+
+
+# `RowCache`: the rows of a table that have been asked for, read once each and kept.
+
+Rows = np.ndarray[Any, Any]
+
+
+class RowCache:
+    """Rows of a table of `count` rows. read_rows: gives the rows with these numbers, in order, and raises for one
+    outside the table."""
+
+    def __init__(self, read_rows: Callable[[Sequence[int]], Rows], count: int) -> None:
+        self._read_rows, self._present = read_rows, np.zeros(count, np.bool_)
+        self._rows: Rows | None = None
+
+    def rows(self, numbers: Sequence[int]) -> Rows:
+        """The rows with these numbers, in this order."""
+        indices = np.asarray(numbers, np.int64)
+        if indices.size == 0 or indices.min() < 0 or indices.max() >= self._present.size:
+            return self._read_rows(numbers)
+        missing = np.unique(indices[~self._present[indices]])
+        if missing.size:
+            new = self._read_rows(missing.tolist())
+            if self._rows is None:  # as large as the table, of which memory is taken where rows are written
+                self._rows = np.empty((self._present.size, *new.shape[1:]), new.dtype)
+            self._rows[missing] = new
+            self._present[missing] = True
+        assert self._rows is not None
+        result: Rows = self._rows[indices]
+        return result
+
+
+# `CachedStore`: a model's weights kept in memory, for many texts one after the other.
+
+
+class CachedStore:
+    """`Store` that asks another one for each weight of a layer once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._layers: dict[tuple[int, str], dict[str, Array | None]] = {}
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        return self._store.embed(backend, tokens)
+
+    def expect(self, layers: range) -> None:
+        """Nothing is read ahead: what is held is not read again."""
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        arrays = self._layers.setdefault((index, backend.dtype), {})
+        weights = self._store.layer(backend, index)
+
+        def role(name: str) -> Array | None:
+            if name not in arrays:
+                arrays[name] = weights(name)
+            return arrays[name]
+
+        return role
+
+    def outer(self, backend: Backend) -> Weights:
+        return self._store.outer(backend)
+
+    def bytes_read(self) -> int:
+        return self._store.bytes_read()

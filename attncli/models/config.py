@@ -1,4 +1,4 @@
-"""`Config`: a checkpoint's `config.json` that remembers which of its keys were read.
+"""`Config`: a checkpoint's `config.json` that remembers which keys were read; and values that families share.
 
 A model is run only if every key that shapes it was understood: what a family reads shapes the
 Spec; what it declares but does not implement must have its usual value (`settle`).
@@ -6,12 +6,14 @@ Spec; what it declares but does not implement must have its usual value (`settle
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
+from attncli.mechanism.mask import Causal, Mask, Window
+from attncli.mechanism.spec import Activation
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -234,3 +236,56 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
 def _value_text(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+# Words that configs of several families share.
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "quick_gelu": "quick_gelu",
+    "relu2": "relu2",
+    "tanh": "tanh",
+}
+"""Activation functions by the name configs give them."""
+
+
+# Layers that look everywhere and layers that look nearby, as configs list them.
+
+LOCAL = "sliding_attention"
+GLOBAL = "full_attention"
+
+
+def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> list[str]:
+    """The type of each layer: what `layer_types` says, else what the function `local` of its index says.
+
+    Raises UnsupportedError for a type other than full and sliding attention.
+    """
+    kinds = config.many("layer_types", kind=str, count=count)
+    if kinds is None:
+        return [LOCAL if local(layer) else GLOBAL for layer in range(count)]
+    for kind in kinds:
+        if kind not in (LOCAL, GLOBAL):
+            raise config.refuse("layer_types", f"{GLOBAL} and {LOCAL}, found {kind!r}")
+    return kinds
+
+
+def layer_mask(config: Config, kind: str, window: int | None) -> Mask:
+    """A decoder's mask for a layer of that type. Raises InputError for a local layer without a window."""
+    if kind == LOCAL and window is None:
+        raise InputError(
+            "config.json has layers with a window and does not say how wide",
+            where=config.where,
+            expected="sliding_window",
+        )
+    return causal(window if kind == LOCAL else None)
+
+
+def causal(window: int | None) -> Mask:
+    """A decoder's mask; a window of W keys counts the query's own."""
+    return Causal() if window is None else Window(window - 1, 0)

@@ -1,23 +1,25 @@
-"""What a text will take on a model, before it starts: bytes to read, multiply-adds, memory, and a rough time."""
+"""What a text will take on a model: bytes to read, multiply-adds, memory, a rough time; and what the machine has."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import ITEM, SCORE_ITEM
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
-from attncli.models.roles import layer_roles
+from attncli.models.bind import layer_roles
 
 if TYPE_CHECKING:
     from attncli.inputs.shards import TensorInfo
     from attncli.models.bind import Binding, TensorBinding
+
 
 READS = 1.0e9
 """Bytes a second that are read from a disk: a plain solid-state disk, cold."""
@@ -241,3 +243,119 @@ def _widths(spec: Spec, block: Block) -> int:
         case _:
             assert_never(block.mlp)
     return 4 * spec.d_model + projection_width + inner
+
+
+# What this machine and its limits allow a process: memory that is free, memory that was used.
+
+UNKNOWN = 4 * 2**30
+"""What is assumed to be free where the system does not say: 4 GiB."""
+UNLIMITED = 2**60
+"""Control groups without a limit say "max" or a number near 2**63; nothing real is above this."""
+
+
+class Free(Struct, frozen=True):
+    """Memory that may still be used. bytes: how much. source: what sets the limit, in words."""
+
+    bytes: int
+    source: str
+
+
+def free_memory(root: Path = Path("/")) -> Free:
+    """The smallest of: what the system has available without swapping, what the control group allows, RLIMIT_AS and
+    RLIMIT_DATA.
+
+    root: where /proc and /sys are, for tests.
+    """
+    limits = [Free(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))]
+    return min(limits, key=lambda free: free.bytes, default=Free(UNKNOWN, "an assumption: this system does not say"))
+
+
+def peak_memory(root: Path = Path("/")) -> int | None:
+    """The most memory that this process has had resident, in bytes, libraries included; None where the system does not
+    say."""
+    peak = _status(root).get("VmHWM")
+    if peak is not None:
+        return peak
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else usage * 1024
+
+
+def _system(root: Path) -> Iterator[Free]:
+    available = _table(root / "proc/meminfo").get("MemAvailable")
+    if available is not None:
+        yield Free(available, "memory available on this machine")
+
+
+def _groups(root: Path) -> Iterator[Free]:
+    """The process's control groups and those above them, version 2 and 1."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        parts = line.split(":", 2)
+        if len(parts) != 3:
+            continue
+        _, controllers, place = parts
+        if controllers == "":
+            base, limit, usage_file = root / "sys/fs/cgroup", "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            base, limit, usage_file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        folder = base / place.lstrip("/")
+        # inside a container the named group may be mounted as the root
+        for group in (folder, *folder.parents) if folder.is_dir() else (base,):
+            if not group.is_relative_to(base):
+                break
+            allowance, usage = _number(group / limit), _number(group / usage_file)
+            if allowance is not None and usage is not None and allowance < UNLIMITED:
+                # cached file pages count as used, but give way
+                reclaimable = _table(group / "memory.stat", unit=1).get("inactive_file", 0)
+                yield Free(allowance - usage + reclaimable, "the memory limit of this control group")
+
+
+def _limits(root: Path) -> Iterator[Free]:
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return
+    status = _status(root)
+    for name, status_key, words in (
+        ("RLIMIT_AS", "VmSize", "the limit on this process's address space"),
+        ("RLIMIT_DATA", "VmData", "the limit on this process's data"),
+    ):
+        allowance, _ = resource.getrlimit(getattr(resource, name))
+        if allowance != resource.RLIM_INFINITY and status_key in status:
+            yield Free(allowance - status[status_key], words)
+
+
+def _status(root: Path) -> dict[str, int]:
+    return _table(root / "proc/self/status")
+
+
+def _table(path: Path, unit: int = 1024) -> dict[str, int]:
+    """Lines of "name: number kB" or "name number", in bytes; empty where the file cannot be read."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return {}
+    words = (line.replace(":", " ").split() for line in lines)
+    return {
+        line_words[0]: int(line_words[1]) * unit
+        for line_words in words
+        if len(line_words) > 1 and line_words[1].isdigit()
+    }
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

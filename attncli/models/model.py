@@ -1,4 +1,4 @@
-"""`Model`: a Spec, the weights that go with it, and a tokenizer; `trace` yields one layer at a time."""
+"""`Model`: a Spec, its weights and a tokenizer; `trace` yields one layer at a time, of one text or of a batch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import Array, Backend, choose
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.inputs.tokenize import Token, Tokenizer
+from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
-from attncli.mechanism.trace import LayerTrace
+from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
-from attncli.models.batch import run_batch
-from attncli.models.checkpoint_tokenizers import ShiftedTokenizer
 from attncli.models.estimate import compute_dtype
-from attncli.models.rounding import round_blocks, round_trace
-from attncli.models.row_blocks import LONG, rows_for
-from attncli.models.run import Store
+from attncli.models.run import LONG, Store, rows_for, run_layers
 
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
 
@@ -288,3 +284,128 @@ def choose_heads(trace: LayerTrace, heads: Sequence[int], group_size: int) -> La
         else:
             stages[name] = array[..., list(heads), :, :]
     return replace(trace, stages=stages, empty_rows=trace.empty_rows[..., list(heads), :])
+
+
+# Several texts at once: padded to the longest, each with the numbers that it has alone.
+
+
+def run_batch(
+    spec: Spec,
+    store: Store,
+    backend: Backend,
+    texts: Sequence[Sequence[Token]],
+    layers: Collection[int],
+    keep: frozenset[str],
+    interventions: Interventions = NOTHING,
+) -> Iterator[LayerTrace]:
+    """Yield the traces of these layers, every array with a leading batch axis, one entry per text.
+
+    Texts are padded at their end; no query sees the padding. Raises UsageError without texts, UnsupportedError
+    where a text's own numbers would change with the length of the longest.
+    """
+    if not texts:
+        raise UsageError("a batch holds no texts", expected="at least one")
+    lengths = [len(tokens) for tokens in texts]
+    _check(spec, len(set(lengths)) > 1)
+    longest = max(lengths)
+    hidden = backend.concat([_pad(backend, store.embed(backend, tokens), longest) for tokens in texts], 0)
+    ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
+    context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions)
+    yield from run_layers(spec, store, backend, hidden, context, layers)
+
+
+def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
+    """One text's part of a batch's trace, without batch axis and padding. length: how many tokens the text has."""
+    longest, leaving = trace.before.shape[-2], trace.leaving
+    stages = {
+        name: _drop_padding(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()
+    }
+    return replace(
+        trace,
+        stages=stages,
+        empty_rows=trace.empty_rows[entry][..., :length],
+        before=trace.before[entry][:length],
+        leaving=Later(lambda: leaving()[entry][:length]),
+    )
+
+
+def _pad(backend: Backend, hidden: Array, longest: int) -> Array:
+    """[token, width] as [1, longest, width], filled with 0."""
+    missing = longest - hidden.shape[0]
+    rows = (
+        [hidden] if missing == 0 else [hidden, backend.full((missing, hidden.shape[1]), 0.0, backend.dtype_of(hidden))]
+    )
+    return backend.concat(rows, 0).reshape((1, longest, hidden.shape[1]))
+
+
+def _drop_padding(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
+    """Without the padding, which lies between a text's end and `longest`; learned keys come after it and stay."""
+    for place, axis in enumerate(axes):
+        if axis in ("token", "query", "key"):
+            indices = [*range(length), *range(longest, array.shape[place])]
+            array = array[(*[slice(None)] * place, indices)]
+    return array
+
+
+def _check(spec: Spec, differ: bool) -> None:
+    """Raise UnsupportedError for what a batch cannot carry. differ: whether the texts differ in length."""
+    for block in spec.blocks:
+        for mask in block.attention.mask.parts_of():
+            # hash buckets belong to the vectors of one text
+            if mask.depends_on() == "vectors" or (differ and mask.depends_on() == "length"):
+                raise UnsupportedError(
+                    f"a mask of the kind {type(mask).__name__} depends on the text it is for",
+                    expected="these texts one at a time",
+                )
+
+
+# From the type that a run computes in to the type of its results: every number is rounded once.
+
+OnBlock = Callable[[int, str, RowBlock], None]
+
+
+@np.errstate(
+    over="ignore"
+)  # a number too large for the results' type is infinite there, as it would have been all along
+def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
+    """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
+    distinct = {id(array): name for name, array in trace.stages.items()}
+    leaving = trace.leaving
+
+    @np.errstate(over="ignore")
+    def after() -> Array:
+        return backend.cast(leaving(), backend.dtype)
+
+    once = {key: _round_stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
+    return replace(
+        trace,
+        stages={name: once[id(array)] for name, array in trace.stages.items()},
+        before=backend.cast(trace.before, backend.dtype),
+        leaving=Later(after),
+        cross=None if trace.cross is None else round_trace(backend, trace.cross),
+    )
+
+
+def round_blocks(backend: Backend, on_block: OnBlock) -> OnBlock:
+    """`on_block`, handed blocks whose arrays are in `backend.dtype`."""
+
+    def cast(array: Array) -> Array:
+        return backend.cast(array, backend.dtype)
+
+    @np.errstate(over="ignore")
+    def round_block(layer: int, kind: str, block: RowBlock) -> None:
+        stages = {name: _round_stage(backend, name, array) for name, array in block.stages.items()}
+        on_block(layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse)))
+
+    return round_block
+
+
+def _round_stage(backend: Backend, name: str, array: Array) -> Array:
+    """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask
+    hides."""
+    result = backend.cast(array, backend.dtype)
+    lost = backend.isfinite(array) & ~backend.isfinite(result) if name in SQUARE else None
+    if lost is None or not bool(lost.any()):
+        return result
+    largest = float(np.finfo(backend.dtype).max)
+    return backend.where(lost, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result)

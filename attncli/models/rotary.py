@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.mechanism.spec import Dynamic, Linear, Llama3, LongRope, Rope, RopeScaling, Yarn
-from attncli.models.config import LARGEST_NUMBER, SMALLEST_NUMBER, Config
-from attncli.models.layer_types import GLOBAL, LOCAL
+from attncli.models.config import GLOBAL, LARGEST_NUMBER, LOCAL, SMALLEST_NUMBER, Config
 
 TYPES = "default, linear, dynamic, llama3, yarn, longrope"
 

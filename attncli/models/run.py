@@ -1,10 +1,11 @@
-"""Running a model: layer after layer, each one's weights fetched when it is reached; then the head."""
+"""Running a model: embeddings, then layer after layer with the weights fetched when each is reached, then the head."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Protocol, assert_never
 
+import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
@@ -14,7 +15,9 @@ from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.feed_forward import linear_if_any
 from attncli.mechanism.norm import normalise
-from attncli.mechanism.spec import Head, Spec
+from attncli.mechanism.position import sinusoidal, timescales
+from attncli.mechanism.spec import Embedding, Head, Spec
+from attncli.mechanism.streaming import rows_within
 from attncli.mechanism.trace import LayerTrace
 
 
@@ -117,3 +120,84 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
         bias = weights(role)
         scores = scores if bias is None else scores + bias[..., entries]
     return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap
+
+
+# Long texts: how long they are, and by how many query rows at a time attention then runs.
+
+LONG = 2048
+"""Tokens above which attention runs by blocks of query rows, and a screen shows pooled maps in place of tables."""
+
+
+def rows_for(spec: Spec, count: int) -> int:
+    """How many query rows a model should compute at a time on `count` tokens, all heads of a layer together."""
+    heads = max(block.attention.heads for block in spec.blocks)
+    return rows_within(heads, count, count)
+
+
+# `ProgressStore`: a checkpoint's weights, and someone who is told how far through its layers a run has come.
+
+
+class ProgressStore:
+    """A `Store` like the one given. progress: told the share of the expected layers that is behind; 1 at the last."""
+
+    def __init__(self, store: Store, progress: Callable[[float], None]) -> None:
+        self._store, self._progress = store, progress
+        self._stop = 0
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        return self._store.embed(backend, tokens)
+
+    def expect(self, layers: range) -> None:
+        self._stop = layers.stop
+        self._store.expect(layers)
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        if index < self._stop:
+            self._progress(1.0 if index == self._stop - 1 else index / self._stop)
+        return self._store.layer(backend, index)
+
+    def outer(self, backend: Backend) -> Weights:
+        return self._store.outer(backend)
+
+    def bytes_read(self) -> int:
+        return self._store.bytes_read()
+
+
+# The vectors that enter layer 0: where each token stands, added to what it is.
+
+
+def with_positions(
+    backend: Backend,
+    embedding: Embedding,
+    x: Array,
+    positions: Sequence[int],
+    learned_rows: Callable[[], Array],
+    *,
+    stored: bool = False,
+) -> Array:
+    """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
+
+    positions: the row of each token in a table of positions, in which `padding` is that of padding.
+    learned_rows: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table
+    of what could be computed, which then counts: it was perhaps rounded.
+    """
+    match embedding.positions:
+        case "learned":
+            return x + learned_rows()
+        case "sinusoidal":
+            return x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
+        case "halves" if stored:
+            return x + learned_rows()
+        case "halves":
+            vectors = sinusoidal(np.asarray(positions), x.shape[-1])
+            # float32, as the models that use it hold their table
+            return x + backend.array(np.concatenate([vectors[:, 0::2], vectors[:, 1::2]], -1).astype(np.float32))
+        case "timescales":
+            vectors = timescales(np.asarray(positions), x.shape[-1])
+            if embedding.padding is not None:
+                vectors[np.asarray(positions) == embedding.padding] = 0.0
+            return x + backend.array(vectors.astype(np.float32))
+        case None:
+            return x
+        case _:
+            assert_never(embedding.positions)

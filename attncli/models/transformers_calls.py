@@ -19,9 +19,8 @@ from msgspec import Struct
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
-from attncli.models import transformers_library as library
-from attncli.models.transformers_layers import Passages, passing
-from attncli.models.transformers_model import library_errors
+from attncli.models import transformers_model as library
+from attncli.models.transformers_model import Passages, library_errors, passing
 
 if TYPE_CHECKING:
     from attncli.arrays.torch_backend import Tensor

@@ -15,11 +15,11 @@ from typing import Any, Literal
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.arrays.backend import Array, Backend, choose
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import Weights
@@ -27,11 +27,9 @@ from attncli.mechanism.intervention import NOTHING, Interventions, apply_interve
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.streaming import compute_attention, ignore_block
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.checkpoint_tokenizers import ShiftedTokenizer
 from attncli.models.model import Identity, Model
 from attncli.models.transformers_calls import ENGINE, Call, forward, register
-from attncli.models.transformers_layers import Passage, Passages
-from attncli.models.transformers_model import build
+from attncli.models.transformers_model import Passage, Passages, build
 from attncli.models.transformers_probe import ProbeResult, has_table, probe_model
 
 WARNING = (

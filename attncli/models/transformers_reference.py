@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,10 @@ from msgspec import Struct
 from attncli.arrays.backend import choose
 from attncli.errors import AttnError, InputError, first_sentence
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.file_opening import read_regular
-from attncli.inputs.positioned_file import LARGEST_FILE
+from attncli.inputs.file_opening import LARGEST_FILE, read_regular
 from attncli.inputs.shards import find_tensors
 from attncli.inputs.torch_checkpoint import TorchCheckpoint
-from attncli.models import transformers_library as library
-from attncli.models import transformers_windows as windows
+from attncli.models import transformers_model as library
 
 Floats = np.ndarray[Any, Any]
 
@@ -103,9 +102,9 @@ def sides(
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         inputs["decoder_input_ids"] = torch.tensor([list(target)])
-    windows.whole_if_short(model, len(ids))
-    if windows.by_distance(model):
-        everywhere = windows.usual_globals(model) if everywhere is None else sorted(everywhere)
+    whole_if_short(model, len(ids))
+    if by_distance(model):
+        everywhere = usual_globals(model) if everywhere is None else sorted(everywhere)
         inputs["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
     else:
         inputs["use_cache"] = False
@@ -115,12 +114,10 @@ def sides(
         return first, ReferenceSide(
             _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
         )
-    if windows.by_blocks(model):
+    if by_blocks(model):
         hidden = tuple(layer[: len(ids)] for layer in _arrays(out.hidden_states))
         return (
-            ReferenceSide(
-                hidden, tuple(windows.whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))
-            ),
+            ReferenceSide(hidden, tuple(whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))),
         )
     return (ReferenceSide(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
 
@@ -139,11 +136,11 @@ def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
 def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
     """Each layer's weights by query and key."""
     near = _arrays(out[f"{side}attentions"])
-    if not windows.by_distance(model):
+    if not by_distance(model):
         return near
     apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
     return tuple(
-        windows.by_key(window_weights, everywhere or (), global_weights)
+        by_key(window_weights, everywhere or (), global_weights)
         for window_weights, global_weights in zip(near, apart, strict=True)
     )
 
@@ -284,3 +281,62 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
         frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()
         angles = (torch.arange(count).float()[:, None] * frequencies).double()
         module.embed_positions = torch.cat((torch.sin(angles), torch.cos(angles)), dim=1)
+
+
+# Weights that transformers gives by distance, as for windows, or by blocks, brought into rows and columns.
+
+
+def by_distance(model: Any) -> bool:
+    """Whether a model of transformers gives its weights so, and takes global tokens."""
+    return "global_attention_mask" in signature(model.forward).parameters
+
+
+def usual_globals(model: Any) -> Sequence[int]:
+    """The global tokens of a model by the class that saved it: a classifier's first."""
+    architectures = getattr(model.config, "architectures", None) or ()
+    return (0,) if any(name.endswith("ForSequenceClassification") for name in architectures) else ()
+
+
+def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
+    """The weights [head, query, key] of a layer of windows with global tokens.
+
+    near: [head, query, global + window]: of the global tokens first, then by j − i, whose middle is the query itself;
+    rows of global tokens are 0. tokens: their positions, ascending. apart: [head, key, global], their own rows; None
+    without any.
+    """
+    heads, count, columns = near.shape
+    first = len(tokens)
+    reach = (columns - first) // 2
+    weights = np.zeros((heads, count, count), near.dtype)
+    for query in range(count):
+        low, high = max(query - reach, 0), min(query + reach + 1, count)
+        weights[:, query, low:high] = near[:, query, first + low - query + reach : first + high - query + reach]
+        weights[:, query, list(tokens)] = near[:, query, :first]
+    if apart is not None:
+        weights[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
+    return weights
+
+
+def by_blocks(model: Any) -> bool:
+    """Whether a model of transformers has just run by blocks of a text that it lengthened to whole ones."""
+    return getattr(model, "attention_type", "") == "block_sparse"
+
+
+def whole_if_short(model: Any, count: int) -> None:
+    """Have a model of blocks run a text of `count` tokens whole where it would, which it notices too late to give its
+    weights."""
+    if by_blocks(model) and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size:
+        model.set_attention_type("original_full")
+
+
+def whole_weights(model: Any, weights: Floats, count: int) -> Floats:
+    """The weights [head, query, key] of a layer that ran by blocks, with all that a key was given.
+
+    weights: of the lengthened text; a key of the first block that stood in the softmax several times has what it was
+    given once.
+    """
+    size, again = model.config.block_size, model.config.num_random_blocks
+    last = (weights.shape[1] // size - 1) * size
+    result = weights.copy()
+    result[:, size:last, :size] *= 1 + again
+    return result[:, :count, :count]

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError
-from attncli.inputs.strict_json import refuse_half_characters
+from attncli.inputs.file_opening import refuse_half_characters
 from attncli.inputs.token import Token
 
 TABLE = "embedding.weight"

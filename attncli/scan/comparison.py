@@ -28,8 +28,7 @@ from attncli.scan.statistics import (
     two_sided,
     variance,
 )
-from attncli.scan.tallies import STRATA, bins_of
-from attncli.scan.totals import Totals, total
+from attncli.scan.totals import STRATA, Totals, bins_of, total
 
 FEWER = 0.75
 """What replicates of single texts may tell of their number by chance, as a share."""

@@ -1,4 +1,4 @@
-"""Taking files in: their sizes, digests and ranges, read once; what cannot be sought is first copied.
+"""Taking files in: their sizes, digests and ranges of records or of Parquet's row groups, read once.
 
 A shard is some ranges of files: whole lines of a file, or rows of a Parquet file.
 """
@@ -10,16 +10,25 @@ import hashlib
 import io
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.scan import row_groups
-from attncli.scan.corpus import PACKED, Format, Record, format_of, records_of_bytes, records_of_parquet
-from attncli.scan.ranges import LineCutter, Range, Ranges, ShardSize
+from attncli.scan.corpus import (
+    PACKED,
+    Format,
+    Record,
+    columns_of,
+    format_of,
+    parquet,
+    records_of_bytes,
+    records_of_parquet,
+)
 from attncli.scan.shard_files import PLANNING, temporary
 
 CHUNK = 1 << 20
@@ -60,10 +69,10 @@ def take_in(
         inside = str(Path(path).relative_to(folder)) if is_copy else str(Path(path).absolute())
         files.append(File(name, inside, is_copy, kind, Path(path).stat().st_size, digest))
         if kind.kind == "parquet":
-            groups = row_groups.groups_of(path, kind, cluster)
+            groups = groups_of(path, kind, cluster)
             ranges.count(sum(rows for rows, _ in groups))
             for range_size in ranges.sizes:
-                cuts = row_groups.cut_groups(groups, range_size)
+                cuts = cut_groups(groups, range_size)
                 ranges.add(
                     range_size,
                     [Range(file_number, first, rows, 0, 0, rows_digest) for first, rows, rows_digest in cuts],
@@ -224,10 +233,7 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
         if file.format.kind == "parquet":
             if not Path(path).is_file() or Path(path).stat().st_size != file.size:
                 raise changed_error(file)
-            if (
-                row_groups.digest_of_groups(path, file_range.first, file_range.count, file.format, cluster)
-                != file_range.sha256
-            ):
+            if digest_of_groups(path, file_range.first, file_range.count, file.format, cluster) != file_range.sha256:
                 raise changed_error(file)
             yield from records_of_parquet(
                 path,
@@ -255,3 +261,167 @@ def changed_error(file: File) -> InputError:
         where=file.name,
         expected=f"sha256 {file.sha256}",
     )
+
+
+# Ranges of a corpus: which records of which files each shard holds, cut while the files go by.
+#
+# How many records there are is known when all have gone by, and decides how many a shard holds. So ranges are cut in
+# both sizes at once, until it is known.
+
+
+@dataclass(frozen=True)
+class Range:
+    """Records first..first+count-1 of a file: its bytes start..stop-1, or rows of a Parquet file (start = stop = 0).
+    sha256: of these bytes; for rows, of the digests of the row groups that hold them."""
+
+    file: int
+    first: int
+    count: int
+    start: int
+    stop: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ShardSize:
+    """Records of a shard: `usual`, or `large` in a corpus of `many` records or more."""
+
+    usual: int
+    large: int
+    many: int
+
+
+class Ranges:
+    """Collects the ranges of a corpus. sizes: in which they are still to be cut; the usual ones are let go of once
+    there are many records, so that a corpus of any size takes little memory."""
+
+    def __init__(self, size: ShardSize) -> None:
+        self._size, self._records = size, 0
+        self._ranges: dict[int, list[Range]] = {size.usual: [], size.large: []}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self._ranges)
+
+    def count(self, records: int) -> None:
+        """So many records have gone by, or are known to come."""
+        self._records += records
+        if self._records >= self._size.many and self._size.usual != self._size.large:
+            self._ranges.pop(self._size.usual, None)
+
+    def add(self, size: int, additions: Sequence[Range]) -> None:
+        """Take ranges that were cut in a size; no matter whether it is still wanted."""
+        if size in self._ranges:
+            self._ranges[size] += additions
+
+    def shards(self) -> list[tuple[Range, ...]]:
+        """The ranges of each shard, when all records have gone by; small ones that follow each other share one."""
+        size = self.sizes[0]
+        shards: list[tuple[Range, ...]] = []
+        shard: list[Range] = []
+        records = 0
+        for next_range in self._ranges[size]:
+            if shard and records + next_range.count > size:
+                shards.append(tuple(shard))
+                shard, records = [], 0
+            shard.append(next_range)
+            records += next_range.count
+        return [*shards, tuple(shard)] if shard else shards
+
+
+class LineCutter:
+    """Cuts a file into ranges of `size` lines as its bytes go by. lines: how many have gone by whole."""
+
+    def __init__(self, file: int, size: int) -> None:
+        self.file, self.size, self.lines = file, size, 0
+        self._first = self._start = self._position = 0
+        self._part, self._last = hashlib.sha256(), b"\n"
+
+    def feed(self, chunk: bytes) -> list[Range]:
+        """The ranges that end in the next bytes of the file."""
+        ranges, position = [], 0
+        while (end := _nth_newline(chunk, position, self._first + self.size - self.lines)) is not None:
+            self._part.update(chunk[position:end])
+            stop, self.lines = self._position + end, self._first + self.size
+            ranges.append(Range(self.file, self._first, self.size, self._start, stop, self._part.hexdigest()))
+            self._first, self._start, self._part, position = self.lines, stop, hashlib.sha256(), end
+        self.lines += chunk.count(b"\n", position)
+        self._part.update(chunk[position:])
+        self._position += len(chunk)
+        self._last = chunk[-1:]
+        return ranges
+
+    def end(self) -> list[Range]:
+        """The range of what is left, whose last line may have no end; none where nothing is."""
+        if self._position == self._start:
+            return []
+        self.lines += self._last != b"\n"
+        count = self.lines - self._first
+        return [Range(self.file, self._first, count, self._start, self._position, self._part.hexdigest())]
+
+
+def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
+    """The place after the `count`-th line end from `start` on; None where there are fewer."""
+    if chunk.count(b"\n", start) < count:
+        return None
+    low, high = start, len(chunk)
+    while low < high:
+        middle = (low + high) // 2
+        if chunk.count(b"\n", start, middle) < count:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+# Row groups of Parquet files: which of them hold the rows of a shard, and whether they are what they were.
+
+Group = tuple[int, bytes]
+"""Rows of a row group, and the sha256 of its bytes in the columns that a scan reads."""
+
+
+def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
+    """All row groups of a file. Raises InputError for a file without the columns."""
+    return list(_digests(path, range(parquet(path).num_row_groups), format, cluster))
+
+
+def cut_groups(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
+    """Pieces of `size` rows each: (first row, rows, sha256 over the digests of the row groups that hold them)."""
+    starts = list(accumulate((rows for rows, _ in groups), initial=0))
+    pieces = []
+    for first in range(0, starts[-1], size):
+        count = min(size, starts[-1] - first)
+        pieces.append((first, count, _whole(groups[number][1] for number in _holding(starts, first, count))))
+    return pieces
+
+
+def digest_of_groups(path: str, first: int, count: int, format: Format, cluster: str) -> str:
+    """What `cuts` tells of rows first..first+count-1, read anew."""
+    meta = parquet(path).metadata
+    starts = list(accumulate((meta.row_group(number).num_rows for number in range(meta.num_row_groups)), initial=0))
+    return _whole(digest for _, digest in _digests(path, _holding(starts, first, count), format, cluster))
+
+
+def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
+    parquet_file = parquet(path)
+    columns = columns_of(parquet_file, path, format, cluster)
+    with Path(path).open("rb") as stream:
+        for number in groups:
+            group, digest = parquet_file.metadata.row_group(number), hashlib.sha256()
+            for column_number in range(group.num_columns):
+                chunk = group.column(column_number)
+                if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
+                    starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                    stream.seek(min(start for start in starts if start is not None))
+                    digest.update(stream.read(chunk.total_compressed_size))
+            yield group.num_rows, digest.digest()
+
+
+def _holding(starts: Sequence[int], first: int, count: int) -> range:
+    """Which row groups hold rows first..first+count-1. starts: their first rows, then the number of all rows."""
+    last = min(first + count, starts[-1])
+    return range(bisect_right(starts, first) - 1, bisect_left(starts, last)) if first < last else range(0)
+
+
+def _whole(digests: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(digests)).hexdigest()

@@ -1,13 +1,19 @@
-"""One batch through the model: each layer's heads measured as it goes by, nothing kept of the weights."""
+"""Batches of texts through the model, layer by layer: heads are measured, or taken away and their effects measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
 
 from attncli.analysis.batch_measure import LengthTally, TextBatch, sight_of
+from attncli.analysis.effects.changes import By, ByMean, ByZero, ablate_heads
+from attncli.analysis.effects.measures import MeasureRequest
+from attncli.analysis.effects.places import HeadSelection, measured_at, places
+from attncli.analysis.effects.sweep import SweepPlan, SweepText, sweep
+from attncli.analysis.effects.sweep_memory import memory_budget
 from attncli.analysis.exclusion import is_punctuation
 from attncli.analysis.measure import Tally
 from attncli.analysis.pairs import TokenPairs
@@ -16,15 +22,67 @@ from attncli.analysis.row_facts import TokenFacts
 from attncli.analysis.visible_keys import Floats, Ints
 from attncli.analysis.words import merged_words
 from attncli.arrays.backend import Array, Backend
+from attncli.errors import UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Norm, Place, Spec
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.row_blocks import rows_for
-from attncli.models.run import Store, run_layers
-from attncli.scan.batches import TokenizedText
+from attncli.models.model import Model
+from attncli.models.run import Store, rows_for, run_layers
+from attncli.scan.conditions import parse_heads
+from attncli.scan.corpus import Record
+
+# Batches of texts with equal token counts: nothing is padded, so nothing is computed for nothing.
+
+MOST_TOKENS = 1024
+"""Tokens of a batch, at most, unless one text has more."""
+MOST_WEIGHTS = 6_300_000
+"""Weights of a layer of a batch (texts · heads · tokens²), at most, unless one text has more."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountedText:
+    """A text that counts; its record holds what matters of it. tokens: how many it is cut into, at most what the model
+    takes. hash: what decides its counts. own, name: hashes of the whole text, with the scan's seed and without."""
+
+    record: Record
+    tokens: int
+    hash: int
+    own: int
+    name: int
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedText:
+    """A text of a batch, cut into its tokens. hash, own, name: as of `CountedText`."""
+
+    record: Record
+    tokens: tuple[Token, ...]
+    hash: int
+    own: int
+    name: int
+
+
+def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedText]]:
+    """The texts in batches of one length each, shortest first, in the order of (tokens, file, line)."""
+    sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
+    batch: list[CountedText] = []
+    for text in sorted_texts:
+        count = text.tokens
+        full = batch and (
+            batch[0].tokens != count
+            or (len(batch) + 1) * count > MOST_TOKENS
+            or (len(batch) + 1) * heads * count * count > MOST_WEIGHTS
+        )
+        if full:
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
+
 
 STAGES = frozenset({"weights", "entropy"})
 
@@ -188,3 +246,45 @@ def _drop_batch_axis(rows: RowBlock) -> RowBlock:
     return replace(
         rows, stages=stages, mixed=rows.mixed[0], find_visibility=find_visibility, empty=rows.empty[0], lse=rows.lse[0]
     )
+
+
+# What taking chosen heads away changes in each text of a corpus.
+
+WAYS: dict[str, By] = {"zero": ByZero(), "mean": ByMean()}
+"""What stands for a head that is taken away; the mean is over the text's own tokens."""
+
+
+class AblationEffects:
+    """Takes heads away one at a time: how far the vector at the end turns, 1 − cos.
+
+    It is that of a decoder's last token, of an encoder the mean over all tokens. way_and_heads: the way, then heads as
+    written. store: of the model's weights, held.
+    """
+
+    def __init__(self, way_and_heads: Sequence[str], model: Model, store: Store) -> None:
+        way, *heads = way_and_heads
+        self._by, self._model = WAYS[way], replace(model, store=store)
+        pairs = sorted({pair for head_text in heads for pair in parse_heads(head_text)})
+        self.places = places(model.spec, HeadSelection((), (), pairs))
+
+    def of(self, tokens: Sequence[Token]) -> Floats:
+        """The effect of each place, [place]; NaN where a vector has no direction."""
+        text = SweepText(self._model, tokens, self._model.backend)
+        spec, count = self._model.spec, len(tokens)
+        request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
+        space = memory_budget(spec, count, len(self.places), text.backend.dtype, None)
+        cosines = sweep(text, SweepPlan(self.places, ablate_heads(text, self._by)), request, space).readings["cosine"][
+            :, 0
+        ]
+        return np.asarray(cosines, np.float64)
+
+
+def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
+    """What a plan says of effects: the way, then the heads. Raises UsageError where one lacks the other."""
+    if not way and not heads:
+        return ()
+    if not way:
+        raise UsageError("--head chooses heads for --effects", expected="both", hint="--effects zero")
+    if not heads:
+        raise UsageError("--effects needs the heads to take away", expected="both", hint="--head L5H11")
+    return (way, *(f"L{layer}H{head}" for head_text in heads for layer, head in parse_heads(head_text)))

@@ -16,11 +16,9 @@ from typing import Annotated, Any
 import msgspec
 
 from attncli.errors import AttnError, InputError, LimitError, UsageError
-from attncli.inputs.file_opening import read_regular
-from attncli.inputs.strict_json import nesting_error
+from attncli.inputs.file_opening import nesting_error, read_regular
 from attncli.scan.duplicates import name_of
-from attncli.scan.intake import File
-from attncli.scan.ranges import Range
+from attncli.scan.intake import File, Range
 from attncli.scan.shard_files import PLANNING, temporary
 
 NAME = "plan.json"

@@ -14,7 +14,7 @@ from attncli import __version__
 from attncli.analysis.labels import NEEDED
 from attncli.analysis.measure import metric_of
 from attncli.analysis.repeat_scores import repeat_scores
-from attncli.arrays.selection import EVERY
+from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.inputs.digests import digest
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
@@ -23,7 +23,7 @@ from attncli.models.model import Model
 from attncli.scan import conditions, duplicates, intake, plan
 from attncli.scan.corpus import Format, Record, find
 from attncli.scan.fixed_point import WIDTH, scale_of
-from attncli.scan.intake import File
+from attncli.scan.intake import File, Range, ShardSize
 from attncli.scan.plan import (
     COPIES,
     LARGE,
@@ -35,7 +35,6 @@ from attncli.scan.plan import (
     ModelPlan,
     ScanPlan,
 )
-from attncli.scan.ranges import Range, ShardSize
 
 
 @dataclass(frozen=True)

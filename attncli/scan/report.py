@@ -1,13 +1,14 @@
-"""The document of a scan, from its totals."""
+"""The document of a scan, from its totals, and the shading of the texts that it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from msgspec import UNSET, UnsetType, json
+from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.analysis.documents.reading import check
@@ -27,17 +28,27 @@ from attncli.analysis.labels import LABELS, MARGIN, Label
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import AttnError, InputError
-from attncli.inputs.file_opening import read_regular
-from attncli.inputs.strict_json import nesting_error
+from attncli.inputs.file_opening import nesting_error, read_regular
+from attncli.inputs.token import Token
+from attncli.models.checkpoint_store import CachedStore, CheckpointStore
+from attncli.models.model import Model
 from attncli.scan.engines.engine import ShardOutcome
-from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import UNIT, quantiles
 from attncli.scan.plan import EXPECTED, ScanPlan
 from attncli.scan.shard_files import PLANNING, failure_reasons, synced_writer
 from attncli.scan.statistics import clusters, mean_interval, skewness, variance, wilson
-from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, least_deviation, scale_named
-from attncli.scan.totals import Totals
-from attncli.scan.worker import SKIPPED, UNKNOWN
+from attncli.scan.totals import (
+    EFFECT,
+    METRIC_LABELS,
+    NONE,
+    POSITIONAL,
+    STRATA,
+    Totals,
+    bins_of,
+    least_deviation,
+    scale_named,
+)
+from attncli.scan.worker import SKIPPED, UNKNOWN, truncate
 
 NAME = "scan.json"
 LARGEST = 2**30
@@ -319,3 +330,53 @@ class _Heads:
 
 def _number(value: Floats | float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+# Where heads look in the texts that are shown of them: the rows of weights that sentences are shaded by.
+
+LONGEST = 1024
+"""Tokens of a text that is shaded, at most."""
+Place = tuple[int, int]
+"""(file, line) of a text, or (layer, head)."""
+Shading = tuple[dict[Place, Sequence[Token]], dict[tuple[int, int, int, int], tuple[int, Floats]]]
+
+
+def shading(
+    plan: ScanPlan,
+    model: Model,
+    examples_by_head: Mapping[Place, Iterable[ScanExample]],
+    *,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Shading:
+    """The tokens of each text by (file, line); by (file, line, layer, head) the token that looks, and its weights.
+
+    examples_by_head: the examples of each (layer, head). The token is that of the head's strongest link in the text.
+    Texts of more than `LONGEST` tokens are left out.
+    """
+    assert isinstance(model.store, CheckpointStore)
+    model.store.for_many()
+    cached_model = replace(model, store=CachedStore(model.store))
+    texts: dict[Place, str] = {}
+    heads: dict[Place, set[Place]] = {}
+    for place, examples in examples_by_head.items():
+        for example in examples:
+            texts[example.file, example.line] = example.text
+            heads.setdefault((example.file, example.line), set()).add(place)
+    limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
+    tokens: dict[Place, Sequence[Token]] = {}
+    looks: dict[tuple[int, int, int, int], tuple[int, Floats]] = {}
+    for number, (text, head_places) in enumerate(heads.items()):
+        progress(number / len(heads))
+        text_tokens = truncate(model.tokenizer.encode(texts[text]), limit)
+        if not text_tokens or len(text_tokens) > LONGEST:
+            continue
+        tokens[text] = text_tokens
+        layers = sorted({layer for layer, _ in head_places})
+        for trace in cached_model.trace(text_tokens, layers=layers, keep=("weights",)):
+            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(text_tokens)]
+            for layer, head in head_places:
+                if layer == trace.layer:
+                    query = int(weights[head].max(-1).argmax())
+                    looks[*text, layer, head] = (query, weights[head, query])
+    progress(1.0)
+    return tokens, looks

@@ -1,23 +1,255 @@
-"""Totals: what the shards of a scan add up to, exactly, in any order."""
+"""Totals: what the texts of a shard, and the shards of a scan, add up to, exactly, in any order."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct, ValidationError, convert
 
+from attncli.analysis.labels import LABELS, decide
+from attncli.analysis.measure import metric_of
+from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
-from attncli.scan.examples import FIELDS, NONE, Examples
-from attncli.scan.fixed_point import UNIT, from_halves, square_sum
+from attncli.scan.duplicates import REPLICATES, counts
+from attncli.scan.fixed_point import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
-from attncli.scan.tallies import columns_of, tally_shapes
+
+# The strongest examples of each head and metric: the texts with the largest values, the same in any order.
+
+NONE = np.iinfo(np.int64).min
+"""The value of a place that no example has taken."""
+PIECE = 2048
+"""Columns and heads that are sorted at once: a batch of many texts has more numbers than a model has heads."""
+FIELDS = ("value", "hash", "file", "line", "query", "key")
+"""What is kept of an example: its value in multiples of 2⁻²⁴, a hash of the text, where it stands (these decide
+between equal values), and the head's strongest link in it."""
+
+
+class Examples:
+    """The `top` largest values of each column and head, largest first: `table` is [field, column, head, place]."""
+
+    def __init__(self, columns: int, heads: int, top: int) -> None:
+        self.top = top
+        self.table: Ints = np.full((len(FIELDS), columns, heads, top), -1, np.int64)
+        self.table[0] = NONE
+
+    @property
+    def fields(self) -> dict[str, Ints]:
+        """What is kept by name, [column, head, place]."""
+        return dict(zip(FIELDS, self.table, strict=True))
+
+    def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
+        """Take texts' values [text, column, head]; `NONE` where there is none.
+
+        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
+        [2, text, head].
+        """
+        if not self.top:
+            return
+        candidates = np.argwhere((values >= self.table[0, ..., -1]).any(0))
+        for start in range(0, len(candidates), PIECE):
+            column, head = candidates[start : start + PIECE].T
+            new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)
+            new[0] = values[:, column, head].T
+            for field_index, name in enumerate(("hash", "file", "line"), 1):
+                new[field_index] = places[name]
+            new[4:] = links[..., head].transpose(0, 2, 1)
+            best = _best(np.concatenate([self.table[:, column, head], new], -1), self.top)
+            best[4:, best[0] == NONE] = -1
+            self.table[:, column, head] = best
+
+    def take(self, shard_fields: dict[str, Ints]) -> None:
+        """Take another shard's examples."""
+        every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
+        self.table = _best(every, self.top)
+
+    def lines(self) -> set[tuple[int, int]]:
+        """Which texts are examples: (file, line)."""
+        there = self.table[0] != NONE
+        return set(zip(self.table[2][there].tolist(), self.table[3][there].tolist(), strict=True))
+
+
+def _best(every: Ints, top: int) -> Ints:
+    """The first `top` along the last axis: largest value first, then by hash, file and line."""
+    keys = every[3], every[2], every[1], -every[0].astype(np.float64)
+    order = np.lexsort(keys, axis=-1)[None, ..., :top]
+    return np.take_along_axis(every, order, -1)
+
+
+def strongest(backend: Backend, weights: Array) -> Ints:
+    """The (query, key) of the largest weight of each text and head, [2, text, head], out of weights
+    [text, head, query, key]."""
+    array: Any = backend.numpy(weights)
+    return np.stack(np.divmod(array.reshape((*array.shape[:2], -1)).argmax(-1), array.shape[-1]))
+
+
+# What a shard adds up: integer arrays that do not depend on the order of texts, and that add up with other shards'.
+
+STRATA = (16, 32, 64, 128, 256, 512, 1024)
+"""Most tokens of the texts in each stratum but the last, which has no bound."""
+POSITIONAL = "positional"
+"""The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
+EFFECT = "effect"
+"""How far a text's last vector turns without the head; a column beside the metrics, for chosen heads."""
+METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.startswith("repeats_"))
+FLUSH = 512
+"""Texts that are held before they are added up: fewer would cost more steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextValues:
+    """One batch's numbers. value, norm: float64 [text, column, head]; a column's number is value / norm. baseline: of
+    uniform attention, as value. rows: query rows used, integers [column, head]. tokens: of each text. hashes: what
+    decides how often each counts in a replicate."""
+
+    value: Floats
+    norm: Floats
+    baseline: Floats
+    rows: Ints
+    tokens: int
+    hashes: Sequence[int]
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Each text's number, [text, column, head]; NaN where it has none."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(self.norm > 0, self.value / self.norm, np.nan)
+
+
+def columns_of(metrics: Sequence[str], *, labels: bool, effects: bool) -> tuple[str, ...]:
+    """The columns: metrics, with labels the score that no metric is, and what taking heads away changes."""
+    return (*metrics, *([POSITIONAL] if labels else []), *([EFFECT] if effects else []))
+
+
+def scale_named(column: str) -> Scale:
+    """The histogram's scale of a column."""
+    if column == EFFECT:
+        return Scale("size")
+    return Scale("share") if column == POSITIONAL else scale_of(metric_of(column))
+
+
+def least_deviation(column: str) -> float:
+    """The deviation of texts from which on a column's mean has an interval. Heads whose texts differ less have rare
+    texts that differ by far: before one is seen, an interval would hold the mean in half of scans or fewer, and to
+    look at skewness does not help, as it shows only once one is seen (`tests/benchmarks/intervals.py`)."""
+    if column == EFFECT:
+        return 0.0
+    return 0.002 if scale_named(column).kind == "share" else 0.05
+
+
+def bins_of(columns: Sequence[str]) -> list[slice]:
+    """Where the bins of each column are among those of a head."""
+    ends = np.cumsum([0, *(scale_named(column).count for column in columns)]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
+    """The sizes of what is added up, by name."""
+    shape = (len(columns), heads)
+    plain = ("texts", "value", "row_norm", "rows", "baseline")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
+    shapes["row_value"] = (2, *shape)
+    shapes["histogram"] = (heads, bins_of(columns)[-1].stop)
+    shapes |= dict.fromkeys(("strata_texts", "strata_value"), (len(STRATA) + 1, *shape))
+    shapes["strata_square"] = (3, len(STRATA) + 1, *shape)
+    shapes |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
+    shapes["replicate_strata"] = (REPLICATES, len(STRATA) + 1, len(columns))
+    if labels:
+        shapes |= {"label_texts": (len(METRIC_LABELS), heads), "label_offsets": (heads, len(OFFSETS))}
+    return shapes
+
+
+class Tallies:
+    """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
+
+    arrays: integers by name: `texts value row_norm rows baseline` [column, head];
+    `row_value` [2, column, head], see `halves`;
+    `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value` [stratum, column, head];
+    `strata_square` [3, stratum, column, head], see `squares`;
+    `replicate_texts replicate_value` [replicate, column, head]; `replicate_strata` [replicate, stratum, column], texts
+    that any head has the number of; `label_texts` [label, head];
+    `label_offsets` [head, offset]. Sums of values are in multiples of 2⁻²⁴.
+    """
+
+    def __init__(self, columns: Sequence[str], heads: int, *, labels: bool) -> None:
+        self.columns, self.heads, self.labels = tuple(columns), heads, labels
+        shapes = tally_shapes(columns, heads, labels=labels)
+        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+        self._scales = list(zip(map(scale_named, columns), bins_of(columns), strict=True))
+        # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
+        self._means: Floats = np.empty((FLUSH, len(columns), heads))
+        self._hashes: list[int] = []
+        self._strata: list[int] = []
+
+    def add(self, batch: TextValues) -> None:
+        """Take a batch of texts of equal length."""
+        mean = batch.mean
+        there = ~np.isnan(mean)
+        arrays = self.arrays
+        value = to_fixed(mean)
+        arrays["texts"] += there.sum(0)
+        arrays["value"] += value.sum(0)
+        arrays["row_value"] += halves(to_fixed(np.where(there, batch.value, 0.0)))
+        arrays["row_norm"] += to_fixed(np.where(there, batch.norm, 0.0)).sum(0)
+        arrays["rows"] += batch.rows * there.sum(0)
+        arrays["baseline"] += to_fixed(np.where(there, batch.baseline, 0.0)).sum(0)
+        stratum = int(np.searchsorted(STRATA, batch.tokens))
+        arrays["strata_texts"][stratum] += there.sum(0)
+        arrays["strata_value"][stratum] += value.sum(0)
+        arrays["strata_square"][:, stratum] += squares(value)
+        if self.labels:
+            self._label(mean, batch)
+        for start in range(0, len(mean), FLUSH):
+            part = mean[start : start + FLUSH]
+            if len(self._hashes) + len(part) > FLUSH:
+                self.flush()
+            self._means[len(self._hashes) : len(self._hashes) + len(part)] = part
+            self._hashes += batch.hashes[start : start + FLUSH]
+            self._strata += [stratum] * len(part)
+
+    def _label(self, mean: Floats, batch: TextValues) -> None:
+        value = {name: mean[:, column] for column, name in enumerate(self.columns)}
+        even = {name: batch.baseline[:, column] for column, name in enumerate(self.columns)}
+        rows: dict[str, Any] = {name: batch.rows[None, column] for column, name in enumerate(self.columns)}
+        for place, label in enumerate(METRIC_LABELS):
+            decision = decide(label, value, even, rows)
+            self.arrays["label_texts"][place] += decision.is_earned.sum(0)
+            if decision.offset is not None:
+                for offset in range(len(OFFSETS)):
+                    self.arrays["label_offsets"][:, offset] += (decision.is_earned & (decision.offset == offset)).sum(0)
+
+    def flush(self) -> None:
+        """Add what is held to histograms and replicates."""
+        if not self._hashes:
+            return
+        mean, times = self._means[: len(self._hashes)], counts(self._hashes)
+        stratum_flags = np.eye(len(STRATA) + 1)[self._strata]
+        self._hashes, self._strata = [], []
+        there = ~np.isnan(mean)
+        for column, (scale, where) in enumerate(self._scales):
+            bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
+            present_bins = bins[there[:, column]]
+            bin_counts = np.bincount(present_bins, minlength=self.heads * scale.count)
+            self.arrays["histogram"][:, where] += bin_counts.reshape((self.heads, scale.count))
+        # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
+        weights = times.T.astype(np.float64)
+        present: Any = there.any(-1)
+        strata = stratum_flags[:, :, None] * present[:, None, :]
+        every = ("replicate_value", to_fixed(mean)), ("replicate_texts", there), ("replicate_strata", strata)
+        for name, values in every:
+            flat = values.reshape((len(mean), -1)).astype(np.float64)
+            self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)
+
 
 HALF = 32
 """Bits of the lower half of a total: halves of 10⁹ shards add up within 64 bits."""

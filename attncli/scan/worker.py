@@ -18,22 +18,16 @@ from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.backend import Array
 from attncli.inputs.token import Token, Tokenizer
-from attncli.models.checkpoint_store import CheckpointStore
-from attncli.models.held_store import CachedStore
+from attncli.models.checkpoint_store import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import conditions, intake
-from attncli.scan.batches import CountedText, TokenizedText, batches
 from attncli.scan.corpus import Record
-from attncli.scan.duplicates import read_duplicates
-from attncli.scan.effects import AblationEffects
-from attncli.scan.examples import NONE, Examples, strongest
+from attncli.scan.duplicates import read_duplicates, text_hash
 from attncli.scan.fixed_point import to_fixed
-from attncli.scan.layers import Layers
+from attncli.scan.layers import AblationEffects, CountedText, Layers, TokenizedText, batches
 from attncli.scan.plan import COPIES, ScanPlan
-from attncli.scan.shard_files import ShardState, save
-from attncli.scan.tables import LinkTable, RowTable, TextPlace, row_writer
-from attncli.scan.tallies import EFFECT, POSITIONAL, Tallies, TextValues, columns_of
-from attncli.scan.text_hash import text_hash
+from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, row_writer, save
+from attncli.scan.totals import EFFECT, NONE, POSITIONAL, Examples, Tallies, TextValues, columns_of, strongest
 
 TYPICAL, LONGEST = 8, 128
 """Characters of a token: more than most have, and as many as the longest of any vocabulary in use."""

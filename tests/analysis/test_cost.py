@@ -9,7 +9,7 @@ from attncli.analysis.timing import measure
 from attncli.arrays.backend import choose
 from attncli.errors import LimitError, UsageError
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.key_range import span
+from attncli.mechanism.attend import span
 from attncli.mechanism.mask_spec import parse
 from attncli.models.one_layer import Settings, seeded_model
 

@@ -11,8 +11,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.analysis.cross import CrossTexts, cross_document
-from attncli.arrays.backend import choose
-from attncli.arrays.selection import EVERY
+from attncli.arrays.backend import EVERY, choose
 from attncli.errors import InputError
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding

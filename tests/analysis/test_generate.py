@@ -19,8 +19,8 @@ from validity import validate
 import attncli
 from attncli.analysis.generate import GenerateRequest, continuation_text, generated_document
 from attncli.errors import LimitError, UnsupportedError
-from attncli.inputs.builtin import ByteTokenizer
 from attncli.inputs.token import Token
+from attncli.inputs.tokenize import ByteTokenizer
 from attncli.render.encoding import json_bytes
 
 generated_document = telling(generated_document)

@@ -12,7 +12,7 @@ from telling import told
 import attncli
 from attncli.analysis import long_run
 from attncli.analysis.run import RunRequest, run_document
-from attncli.arrays.selection import EVERY
+from attncli.arrays.backend import EVERY
 from attncli.mechanism.mask import Causal, Mask, Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model

@@ -17,8 +17,8 @@ from attncli.analysis.records.recording import Recording
 from attncli.analysis.records.run import recorded_run, run_record
 from attncli.analysis.records.whole_numbers import STEPS, to_fixed_point
 from attncli.analysis.run import RunRequest, run_document
+from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.arrays.selection import EVERY
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Window
 from attncli.models.model import Model

@@ -102,7 +102,7 @@ def test_what_makes_words_the_same() -> None:
 
 def test_tokens_in_a_row_become_one_word_summed_to_and_averaged_from():
     from attncli.analysis.words import join_words
-    from attncli.inputs.builtin import CharTokenizer
+    from attncli.inputs.tokenize import CharTokenizer
 
     found = CharTokenizer().encode("abcde")
     words = join_words(found, "abcde", [(1, 3)])

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from attncli.arrays import few_rows as thin
+from attncli.arrays import numpy_backend as thin
 from attncli.arrays.numpy_backend import NumpyBackend
 
 RANDOM = np.random.default_rng(5)
@@ -14,7 +14,7 @@ RANDOM = np.random.default_rng(5)
 @pytest.fixture(autouse=True)
 def few_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(thin, "LARGE", 1000)
+    monkeypatch.setattr(thin, "LARGE_MATRIX", 1000)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -7,14 +7,14 @@ import warnings
 import numpy as np
 import pytest
 
-from attncli.arrays import row_pieces, threads
-from attncli.arrays.row_pieces import by_rows
+from attncli.arrays import numpy_backend, threads
+from attncli.arrays.numpy_backend import by_rows
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_pieces, "PIECE", 12)
-    monkeypatch.setattr(row_pieces, "LARGE", 1)
+    monkeypatch.setattr(numpy_backend, "PIECE", 12)
+    monkeypatch.setattr(numpy_backend, "LARGE_ARRAY", 1)
     monkeypatch.setattr(threads, "cores", lambda: 3)
 
 

@@ -15,7 +15,7 @@ from attncli.arrays.numpy_backend import NumpyBackend
 @pytest.fixture
 def three_cores(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 3)
-    monkeypatch.setattr(threads, "LARGE", 1)
+    monkeypatch.setattr(threads, "LARGE_PRODUCT", 1)
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (5, 7), (5, 2), (2, 5, 7), (17, 301)])

@@ -23,7 +23,7 @@ from attncli.scan import plan, plan_making
 from attncli.scan.engines.engine import Engine
 from attncli.scan.engines.here import LocalWorkers
 from attncli.scan.engines.ray_cluster import STORE, RayCluster
-from attncli.scan.run import run
+from attncli.scan.shard_run import run
 
 SMALL = {"object_store_memory": STORE, "include_dashboard": False}
 

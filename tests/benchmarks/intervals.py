@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow.parquet as parquet
 
 from attncli.analysis.visible_keys import Bools, Floats
+from attncli.scan.duplicates import REPLICATES
+from attncli.scan.shard_files import KEY_COLUMNS
 from attncli.scan.statistics import clusters, mean_interval, reach
-from attncli.scan.tables import KEY_COLUMNS
-from attncli.scan.tallies import least_deviation, scale_named
-from attncli.scan.text_hash import REPLICATES
+from attncli.scan.totals import least_deviation, scale_named
 
 SIZES = (5, 10, 20, 30, 40, 60, 100, 300, 1000)
 CLUSTER = 8

@@ -36,7 +36,7 @@ def write(tokens: int, file: str) -> None:
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.one_layer import Settings, seeded_model
-    from attncli.models.row_blocks import LONG, rows_for
+    from attncli.models.run import LONG, rows_for
     from attncli.render.page.contents import Page
     from attncli.render.page.writer import page_bytes
 

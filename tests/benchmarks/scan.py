@@ -28,8 +28,8 @@ from attncli.analysis.metrics import DEFAULT
 from attncli.mechanism.spec import Spec
 from attncli.models.aliases import locate
 from attncli.scan import plan, plan_making
-from attncli.scan.batches import MOST_TOKENS
-from attncli.scan.engines.allocation import ALLOCATION, MemoryTrimmer
+from attncli.scan.engines.process import ALLOCATION, MemoryTrimmer
+from attncli.scan.layers import MOST_TOKENS
 from attncli.scan.worker import Worker
 
 ROUNDS = 4

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from walking import SENTENCE, decoder, lines, pressed, shown
 
-from attncli.explore.grid import MEASURES
-from attncli.explore.keys import ACTIONS, KEYS
-from attncli.explore.state import SCALES, State
+from attncli.explore.head_grid import MEASURES
+from attncli.explore.state import ACTIONS, KEYS, SCALES, State
 from attncli.inputs.text import SAMPLE
 from attncli.render.view import View
 
@@ -303,7 +302,7 @@ def test_ctrl_c_is_an_interrupt() -> None:
 
 def test_every_key_has_an_action_and_words() -> None:
     from attncli.explore.actions import ACTIONS as DONE
-    from attncli.explore.key_moves import MOVES
+    from attncli.explore.actions import MOVES
     from attncli.render.phrases import say
 
     assert {key.does for key in KEYS} == {*DONE, *MOVES, "quit", "interrupt"}

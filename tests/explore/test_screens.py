@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from walking import SENTENCE, decoder, pressed, seeded
 
-from attncli.explore.app import Explorer
+from attncli.explore.explorer import Explorer
 from attncli.explore.source import LiveSource
 from attncli.explore.state import State
 from attncli.inputs.token import Token

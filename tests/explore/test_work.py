@@ -15,10 +15,10 @@ from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.run import RunRecord
 from attncli.errors import AttnError
 from attncli.explore.actions import act
-from attncli.explore.app import Explorer
+from attncli.explore.explorer import Explorer
 from attncli.explore.source import LiveSource, SavedSource
 from attncli.explore.state import State
-from attncli.explore.work import Work
+from attncli.explore.walk import Work
 from attncli.render.view import View
 
 

@@ -149,7 +149,6 @@ def test_one_file_imports_torch():
     allowed = TORCH | {
         "attncli/models/transformers_reference.py",
         "attncli/models/transformers_calls.py",
-        "attncli/models/transformers_layers.py",
         "attncli/models/transformers_model.py",
     }
     found = {name_of(path) for path in SOURCES if any(name.split(".")[0] == "torch" for name in imports(path))}
@@ -289,11 +288,10 @@ def test_only_the_border_writes_and_exits():
 
 
 EXPONENTIALS = {
-    "attncli/arrays/error_function.py",
     "attncli/arrays/numpy_backend.py",
     "attncli/arrays/torch_backend.py",
-    "attncli/mechanism/softmax.py",
-    "attncli/mechanism/routing.py",  # shares of a router among experts
+    "attncli/mechanism/attend.py",
+    "attncli/mechanism/feed_forward.py",  # shares of a router among experts
 }
 """Where an exponential may be taken: attention has one softmax."""
 
@@ -315,9 +313,9 @@ def test_one_softmax():
 
 def test_attention_is_computed_in_one_place():
     callers = {
-        name_of(path) for path in SOURCES for name in imports(path) if name == "attncli.mechanism.softmax.softmax"
+        name_of(path) for path in SOURCES for name in imports(path) if name == "attncli.mechanism.attend.softmax"
     }
-    assert callers == {"attncli/mechanism/attend.py", "attncli/mechanism/reformer.py"}
+    assert callers == {"attncli/mechanism/reformer.py"}  # besides the module that defines it
 
 
 def test_no_arguments_are_passed_through_unnamed():

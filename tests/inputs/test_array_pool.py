@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from attncli.inputs import array_pool as module
-from attncli.inputs.array_pool import Pool
+from attncli.inputs import checkpoint as module
+from attncli.inputs.checkpoint import Pool
 
 F32 = np.dtype("float32")
 BIG = (2, module.LARGE)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError, UsageError
-from attncli.inputs.builtin import ByteTokenizer, CharTokenizer, WhitespaceTokenizer, WordTokenizer
 from attncli.inputs.token import Token
+from attncli.inputs.tokenize import ByteTokenizer, CharTokenizer, WhitespaceTokenizer, WordTokenizer
 
 ALL = [WordTokenizer(), WhitespaceTokenizer(), CharTokenizer(), ByteTokenizer()]
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from attncli.arrays.backend import choose
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs import checkpoint as module
-from attncli.inputs import read_ahead, read_product
+from attncli.inputs import read_ahead
+from attncli.inputs import read_ahead as read_product
 from attncli.inputs.checkpoint import PIECE, Checkpoint
 
 RANDOM = np.random.default_rng(11)

@@ -18,9 +18,7 @@ from processes import finish
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs import download
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.fetching import WHOLE, Fetch, Parts
-from attncli.inputs.hub import ModelLocation, resolve
-from attncli.inputs.hub_cache import all_cached
+from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, all_cached, resolve
 
 Resolver = Callable[..., ModelLocation]
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attncli.inputs.hub import is_offline
-from attncli.inputs.hub_cache import HubId, cache_folder
+from attncli.inputs.hub import HubId, cache_folder, is_offline
 
 
 def test_where_the_cache_is() -> None:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from attncli.inputs.seeded import draw_seed, embedding
-from attncli.mechanism.random_streams import uniform
+from attncli.mechanism.random_streams import draw_seed, embedding, uniform
 
 
 def test_golden_values_never_change():

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError
-from attncli.inputs.builtin import ByteTokenizer, WordTokenizer
-from attncli.inputs.token import Token
-from attncli.inputs.token_name import Span, TokenMatch, find_span, find_token
+from attncli.inputs.token import Span, Token, TokenMatch, find_span, find_token
+from attncli.inputs.tokenize import ByteTokenizer, WordTokenizer
 
 
 def tokens(*texts):

@@ -17,7 +17,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.errors import AttnError, InputError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.torch_checkpoint import PICKLED_INDEX, NOTE, PICKLED_SINGLE
+from attncli.inputs.torch_checkpoint import NOTE, PICKLED_INDEX, PICKLED_SINGLE
 
 IDS = (7, 3, 50, 11, 28)
 

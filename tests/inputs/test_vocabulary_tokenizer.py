@@ -14,8 +14,14 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs import vocabulary_tokenizer as pieces
-from attncli.inputs.bytelevel import alphabet, bytes_of_piece, bytes_text
-from attncli.inputs.vocabulary_tokenizer import PieceTokenizer, from_tokenizers, read_tokenizer
+from attncli.inputs.vocabulary_tokenizer import (
+    PieceTokenizer,
+    alphabet,
+    bytes_of_piece,
+    bytes_text,
+    from_tokenizers,
+    read_tokenizer,
+)
 
 
 def byte_level(*merges, trim=False):

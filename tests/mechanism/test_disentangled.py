@@ -15,7 +15,7 @@ from attncli.arrays.backend import choose
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context
-from attncli.mechanism.disentangled import ANSWERS, ASKS, bucket
+from attncli.mechanism.projection import ANSWERS, ASKS, bucket
 from attncli.mechanism.spec import Attention, Block, Disentangled, Norm
 
 TOKENS, WIDTH, HEADS, DIM, SPAN, FURTHEST = 9, 6, 2, 3, 4, 20

@@ -10,8 +10,7 @@ import pytest
 from comparing import LIBRARIES
 
 from attncli.arrays.backend import choose
-from attncli.mechanism.feed_forward import activate, feed_forward
-from attncli.mechanism.routing import route
+from attncli.mechanism.feed_forward import activate, feed_forward, route
 from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Routing
 
 KINDS = get_args(Activation)

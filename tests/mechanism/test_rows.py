@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import backend_of
 from attncli.arrays.numpy_backend import dtype_named
 from attncli.mechanism import streaming
-from attncli.mechanism.attend import EVERY_STAGE, Rule, attend
-from attncli.mechanism.key_range import common_span, span
+from attncli.mechanism.attend import EVERY_STAGE, Rule, attend, common_span, span
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
 from attncli.mechanism.position import alibi
 from attncli.mechanism.streaming import compute_attention, gather_blocks, ignore_block

@@ -10,8 +10,7 @@ from processes import finish
 
 from attncli.errors import InputError
 from attncli.inputs import digests
-from attncli.inputs.fetching import Fetch
-from attncli.inputs.hub_cache import HubId
+from attncli.inputs.hub import Fetch, HubId
 from attncli.models import aliases
 from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
 

@@ -15,8 +15,7 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import BigBird, Causal, Hashed, Mask, MatrixMask, Padding, Window, both
 from attncli.mechanism.trace import shapes_of
-from attncli.models.batch import take_text
-from attncli.models.model import Model
+from attncli.models.model import Model, take_text
 from attncli.models.one_layer import Settings, seeded_model
 
 TEXTS = [

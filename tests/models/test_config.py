@@ -12,10 +12,10 @@ from tiny_checkpoints import CASES, LAYER_NORM, LLAMA
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
-from attncli.models.bidirectional_decoders import seen_both_ways
 from attncli.models.config import MOST_TOLD, Config, FixedValue, settle, without
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.rotary import rope
+from attncli.models.token_visibility import seen_both_ways
 
 WHERE = "config.json"
 

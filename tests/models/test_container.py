@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.models.container import text_model
+from attncli.models.load import text_model
 from attncli.models.transformers_engine import ForeignModel
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)

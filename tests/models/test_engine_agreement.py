@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, PLAIN, Case, make
 from tiny_sizes import MIXED, rope
 
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.models.checkpoint_tokenizers import IdsOnly
+from attncli.inputs.tokenize import IdsOnly
 from attncli.models.transformers_engine import ForeignModel, load_foreign
 from attncli.models.transformers_reference import reference, running, sides
 

@@ -9,8 +9,7 @@ import pytest
 import safetensors.numpy
 from asking import ask
 
-from attncli.arrays.backend import Array
-from attncli.arrays.selection import EVERY, Selection
+from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.inputs import checkpoint as reading
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.aliases import ALIASES

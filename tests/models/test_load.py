@@ -72,7 +72,7 @@ def test_an_unknown_family_is_told(
     installed: bool, named: bool, told: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load, "find_spec", lambda name: object() if installed else None)
-    monkeypatch.setattr(load.library, "names", lambda family: named)
+    monkeypatch.setattr(load.library, "knows_family", lambda family: named)
     folder = make(CASES["mistral"], tmp_path)
     (folder / "config.json").write_text('{"model_type": "unheard"}')
     with Checkpoint.open(folder) as checkpoint, pytest.raises(UnsupportedError, match=told) as error:

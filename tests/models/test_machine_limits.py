@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from processes import finish
 
-from attncli.models.machine_limits import UNKNOWN, free_memory, peak_memory
+from attncli.models.estimate import UNKNOWN, free_memory, peak_memory
 
 MEMINFO = "MemTotal:  2000 kB\nMemAvailable:  1000 kB\n"
 
@@ -69,7 +69,7 @@ def test_the_smallest_limit_counts(tmp_path: Path, files: dict[str, str], expect
 @pytest.mark.parametrize(("name", "words"), [("RLIMIT_AS", "address space"), ("RLIMIT_DATA", "data")])
 def test_limits_of_the_process_count(name: str, words: str) -> None:
     program = (
-        "import resource\nfrom attncli.models.machine_limits import free_memory\n"
+        "import resource\nfrom attncli.models.estimate import free_memory\n"
         f"resource.setrlimit(resource.{name}, (400 * 2**20,) * 2)\nfound = free_memory()\nprint(found.bytes, "
         f"found.source)"
     )
@@ -80,7 +80,7 @@ def test_limits_of_the_process_count(name: str, words: str) -> None:
 
 
 def test_peak_memory_is_of_this_process_and_grows(tmp_path: Path) -> None:
-    program = "from attncli.models.machine_limits import peak_memory\nbefore = peak_memory()\n"
+    program = "from attncli.models.estimate import peak_memory\nbefore = peak_memory()\n"
     program += "held = bytearray(50_000_000)\nprint(before, peak_memory())"
     ran = finish([sys.executable, "-c", program])
     before, after = (int(part) for part in ran.stdout.split())

@@ -22,8 +22,8 @@ from attncli.mechanism.attend import EVERY_STAGE
 from attncli.mechanism.spec import Spec
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.families import MODEL_TYPES
-from attncli.models.global_tokens import seeing_all
 from attncli.models.model import Model
+from attncli.models.token_visibility import seeing_all
 from attncli.models.transformers_reference import ReferenceSide, over, running, sides
 
 DRAWN = 20

@@ -16,8 +16,7 @@ from attncli.mechanism.mask import Causal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model, seeded_weights
-from attncli.models.weight_file import load_weights
-from attncli.models.weight_writer import seeded_file, write_weight_file
+from attncli.models.weight_file import load_weights, seeded_file, write_weight_file
 
 HUMPTY = "humpty dumpty sat on"
 

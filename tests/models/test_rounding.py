@@ -113,7 +113,7 @@ def test_kept_keys_stay_of_the_type_they_began_with(llama: Path, library: str, m
 def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(
     llama: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    from attncli.models.rounding import round_trace
+    from attncli.models.model import round_trace
 
     model = attncli.load(llama, backend="numpy")
     trace = next(model.trace(model.tokenizer.ids_to_tokens(IDS)))

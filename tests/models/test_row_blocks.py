@@ -12,7 +12,7 @@ import attncli
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.streaming import BLOCK
 from attncli.models import model as models
-from attncli.models.row_blocks import rows_for
+from attncli.models.run import rows_for
 
 
 def test_as_many_rows_as_fit_a_block_of_all_heads() -> None:

@@ -174,8 +174,7 @@ def test_text_without_a_tokenizer_is_told(folder_of: Callable) -> None:
 
 
 def test_a_decoder_text_is_shifted() -> None:
-    from attncli.inputs.tokenize import tokenizer
-    from attncli.models.checkpoint_tokenizers import ShiftedTokenizer
+    from attncli.inputs.tokenize import ShiftedTokenizer, tokenizer
 
     shifted = ShiftedTokenizer(tokenizer("byte"), 0)
     assert [(token.index, token.id, token.special) for token in shifted.encode("abc")] == [

@@ -22,12 +22,12 @@ from attncli.analysis.documents.derivation import Projections, Scores
 from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.tokenize import IdsOnly
 from attncli.mechanism.mask import Causal, Everywhere, Window
 from attncli.models import load
-from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.transformers_calls import Call, _in_place_of_attention, _outside
 from attncli.models.transformers_engine import ForeignModel, load_foreign
-from attncli.models.transformers_layers import Passages
+from attncli.models.transformers_model import Passages
 from attncli.models.transformers_reference import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)

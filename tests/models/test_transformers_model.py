@@ -18,7 +18,7 @@ import attncli
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models import transformers_model as building
-from attncli.models.machine_limits import Free
+from attncli.models.estimate import Free
 from attncli.models.model import Model
 from attncli.models.transformers_model import build
 

@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.models import estimate, verify
-from attncli.models import transformers_library as library
+from attncli.models import transformers_model as library
 from attncli.models import transformers_reference as reference
 from attncli.models.model import Model
 

@@ -11,7 +11,7 @@ import pytest
 from scanning import Inside, planned
 
 from attncli.scan.comparison import compare_document
-from attncli.scan.run import run
+from attncli.scan.shard_run import run
 
 HEAD = (1, 2)
 

@@ -9,7 +9,7 @@ from scanning import loaded, planned
 
 import attncli
 from attncli.errors import UsageError
-from attncli.scan.effects import check_effects
+from attncli.scan.layers import check_effects
 from attncli.scan.plan import read
 from attncli.scan.report import scan_document
 from attncli.scan.totals import total

@@ -19,8 +19,8 @@ from attncli import load as load_model
 from attncli.errors import AttnError
 from attncli.scan import plan
 from attncli.scan.engines.here import LocalWorkers
-from attncli.scan.run import ScanPart, run
 from attncli.scan.shard_files import path_of, sweep
+from attncli.scan.shard_run import ScanPart, run
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,12 @@ from asking import ask
 from scanning import Inside, inside, loaded, planned
 
 from attncli.errors import InputError, UsageError
-from attncli.scan import intake, plan, plan_making, row_groups
+from attncli.scan import intake, plan, plan_making
+from attncli.scan import intake as row_groups
 from attncli.scan.corpus import Format, find
+from attncli.scan.intake import Ranges, ShardSize
 from attncli.scan.intake import _pieces as intake_pieces
-from attncli.scan.ranges import Ranges, ShardSize
-from attncli.scan.run import run
+from attncli.scan.shard_run import run
 from attncli.scan.worker import Worker
 
 

@@ -22,8 +22,8 @@ import attncli
 from attncli.errors import AttnError, UnsupportedError
 from attncli.scan.engines.engine import Job
 from attncli.scan.engines.ray_cluster import RayCluster
-from attncli.scan.run import run
 from attncli.scan.shard_files import is_done, load
+from attncli.scan.shard_run import run
 from attncli.scan.totals import total
 
 SHARDS = 12
@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from attncli.scan import plan
 from attncli.scan.engines.ray_cluster import RayCluster
-from attncli.scan.run import run
+from attncli.scan.shard_run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], RayCluster(sys.argv[3], 0))
 print(outcome.failed_shards, flush=True)

@@ -11,7 +11,7 @@ import pytest
 
 from attncli.analysis.measure import metric_of
 from attncli.scan import fixed_point
-from attncli.scan.examples import NONE, Examples
+from attncli.scan.duplicates import REPLICATES, counts, text_hash
 from attncli.scan.fixed_point import (
     UNIT,
     Scale,
@@ -40,8 +40,7 @@ from attncli.scan.statistics import (
     variance,
     wilson,
 )
-from attncli.scan.tallies import least_deviation
-from attncli.scan.text_hash import REPLICATES, counts, text_hash
+from attncli.scan.totals import NONE, Examples, least_deviation
 
 
 def test_fixed_point_sums_do_not_depend_on_order():
@@ -234,7 +233,7 @@ def test_examples_are_the_same_in_any_pieces(monkeypatch):
     links = drawn.integers(0, 7, (2, 30, 4))
     found = []
     for piece in (1, 5, 2048):
-        monkeypatch.setattr("attncli.scan.examples.PIECE", piece)
+        monkeypatch.setattr("attncli.scan.totals.PIECE", piece)
         held = Examples(3, 4, 6)
         for start in range(0, 30, 7):
             some = slice(start, start + 7)

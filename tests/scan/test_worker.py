@@ -17,10 +17,9 @@ from attncli.analysis.labels import LABELS
 from attncli.analysis.metrics import METRICS
 from attncli.errors import InputError
 from attncli.scan import plan, plan_making
+from attncli.scan.duplicates import text_hash
 from attncli.scan.shard_files import load
-from attncli.scan.tallies import METRIC_LABELS, bins_of
-from attncli.scan.text_hash import text_hash
-from attncli.scan.totals import total
+from attncli.scan.totals import METRIC_LABELS, bins_of, total
 from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, truncate, what_matters
 
 DISTANCES = {"distance", "signed_distance"}
@@ -139,7 +138,7 @@ def test_rows_are_written_while_the_shard_is_computed(encoder, lines, tmp_path, 
     corpus.write_text("\n".join(lines))
     wanted = {"rows": True, "metrics": ("sink",), "labels": False}
     scanned(encoder, corpus, tmp_path / "whole", **wanted)
-    monkeypatch.setattr("attncli.scan.tables.GROUP", 50)
+    monkeypatch.setattr("attncli.scan.shard_files.GROUP", 50)
     scanned(encoder, corpus, tmp_path / "parts", **wanted)
     whole, parts = (
         parquet.ParquetFile(tmp_path / name / "shards/000/000000.rows.parquet") for name in ("whole", "parts")

@@ -12,10 +12,9 @@ from attncli.analysis.effects.measures import MeasureRequest
 from attncli.analysis.effects.patching import PatchRequest
 from attncli.analysis.effects.places import HeadSelection, most_heads
 from attncli.analysis.target import target_id
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.errors import UsageError
-from attncli.inputs.token import Token
-from attncli.inputs.token_name import find_span, refuse_unknown
+from attncli.inputs.token import Token, find_span, refuse_unknown
 from attncli.mechanism.spec import Spec
 from attncli.models.model import Model
 

@@ -12,8 +12,7 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.tensors import CapturedTensors
-from attncli.arrays.backend import choose
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, choose, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 

@@ -8,7 +8,7 @@ from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.words import identities
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace

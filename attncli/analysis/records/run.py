@@ -15,7 +15,7 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.words import Words, identities, merged_words, unknown_notes_of_two
-from attncli.arrays.selection import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import Block

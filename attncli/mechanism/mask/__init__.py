@@ -8,9 +8,8 @@ from __future__ import annotations
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.mask.absolute import Blocks, Chunk, Documents, Global, Padding, Prefix
 from attncli.mechanism.mask.by_content import Hashed, MatrixMask, SameBucket
-from attncli.mechanism.mask.joined import AllOf, AnyOf, both
 from attncli.mechanism.mask.kind import Mask, Pairs
-from attncli.mechanism.mask.relative import Causal, Dilated, Everywhere, Window
+from attncli.mechanism.mask.relative import AllOf, AnyOf, Causal, Dilated, Everywhere, Window, both
 from attncli.mechanism.mask.sparse import BigBird, Streaming
 
 __all__ = [

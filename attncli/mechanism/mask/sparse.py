@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, final
+from functools import lru_cache
+from typing import Any, Literal, final
 
 import numpy as np
 
 from attncli.arrays.backend import Array
-from attncli.errors import UsageError
-from attncli.mechanism.mask import bigbird_blocks
+from attncli.errors import LimitError, UsageError
 from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach, Spelling, everywhere, many
 from attncli.mechanism.mask.relative import band
+from attncli.mechanism.random_streams import integers
 
 
 @final
@@ -106,7 +107,7 @@ class BigBird(Mask, frozen=True):
     def sees(self, pairs: Pairs) -> Array:
         if pairs.keys <= self._whole:
             return pairs.all
-        blocks = bigbird_blocks.block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
+        blocks = block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
         inside = (pairs.i >= 0) & (pairs.i < pairs.keys)
         query_block = pairs.backend.where(inside, pairs.i, 0) // self.size
         return inside & pairs.backend.array(blocks)[query_block, pairs.j // self.size]
@@ -119,3 +120,31 @@ class BigBird(Mask, frozen=True):
 
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
         return "length"
+
+
+# BigBird's pattern of blocks: which block of positions sees which.
+
+MOST_BLOCKS = 4096
+"""Blocks at most: the table holds their square."""
+
+
+@lru_cache(maxsize=4)
+def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]:
+    """Which blocks see which, [query block, key block] booleans, for `count` blocks; not to be written to.
+
+    The first and last block see all and are seen by all; the others see their neighbours and
+    `random` further blocks drawn without replacement from the seeded stream.
+    Raises LimitError above `MOST_BLOCKS`. Source: Zaheer et al., Big Bird, 2020.
+    """
+    if count > MOST_BLOCKS:
+        raise LimitError(
+            f"a bigbird mask of {count:,} blocks", expected=f"at most {MOST_BLOCKS:,}", hint="--mask bigbird:64"
+        )
+    table = np.zeros((count, count), bool)
+    table[[0, -1], :] = table[:, [0, -1]] = True
+    for block in range(1, count - 1):
+        table[block, block - 1 : block + 2] = True
+        rest = [candidate for candidate in range(1, count - 1) if abs(candidate - block) > 1]
+        for draw in integers(seed, f"bigbird\0{block}", min(random, len(rest))):
+            table[block, rest.pop(int(draw) % len(rest))] = True
+    return table

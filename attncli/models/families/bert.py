@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names
 
 TASK_HEADS = ("pooler.*", "cls.*", "classifier.*", "qa_outputs.*", "dropout.*")

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.mechanism.spec import Convolution, Disentangled, Norm, Position, Spec
-from attncli.models.config import Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, Config, FixedValue
 from attncli.models.families import bert
 from attncli.models.family import Family, Shared
 

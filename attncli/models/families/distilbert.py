@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config
 from attncli.models.family import Family, Names
 
 NAMES = Names(

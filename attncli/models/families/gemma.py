@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Embedding, Mlp, Spec
-from attncli.models.config import Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, Config, FixedValue
 from attncli.models.families import llama
 from attncli.models.family import Family
 from attncli.models.rotary import rope

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Concat, Family, Names
 
 NAMES = Names(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from attncli.errors import InputError
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, causal
 from attncli.models.family import Family, Names
-from attncli.models.layer_types import causal
 
 NAMES = Names(
     layer="h.{layer}.",

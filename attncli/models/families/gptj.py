@@ -5,8 +5,7 @@ from __future__ import annotations
 from attncli.errors import InputError
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Rope, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names
 
 NAMES = Names(

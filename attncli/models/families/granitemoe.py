@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Experts, Spec
-from attncli.models.config import Config
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, Config
 from attncli.models.families import granite, llama
 from attncli.models.family import Family, PerExpert
 

@@ -11,7 +11,7 @@ from attncli.mechanism.spec import Attention, Spec
 from attncli.models.config import Config
 from attncli.models.families import bert, roberta
 from attncli.models.family import Family
-from attncli.models.global_tokens import with_globals
+from attncli.models.token_visibility import with_globals
 
 OWN = {f"attn.global_{role[0]}": f"attention.self.{role}_global" for role in ("query", "key", "value")}
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Everywhere, Window
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, LOCAL, MOST_LAYERS, Config, FixedValue, layer_types
 from attncli.models.family import Concat, Family, Names
-from attncli.models.layer_types import LOCAL, layer_types
 from attncli.models.rotary import rope
 
 NAMES = Names(

@@ -4,8 +4,7 @@ et al., 2024."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.families import bert
 from attncli.models.family import Concat, Family, Names
 from attncli.models.rotary import rope

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config
 from attncli.models.family import Family, Names
 
 POST = {"attn.sum": "self_attn_layer_norm", "mlp.sum": "final_layer_norm"}

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Mlp, Norm, QkNorm, Spec
-from attncli.models.config import Config
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, Config
 from attncli.models.families import llama
 from attncli.models.family import Family
 from attncli.models.rotary import rope

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Mlp, Norm, Spec
-from attncli.models.config import Config
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, Config, causal
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.layer_types import causal
 from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles({"mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}, without=("mlp.gate",))

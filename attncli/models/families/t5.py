@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import Family, Names, Shared
 
 BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias"

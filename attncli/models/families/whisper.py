@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.families import bart
 from attncli.models.family import Family
 

@@ -10,8 +10,7 @@ from typing import Literal
 
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, RelativeSines, Spec
-from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.config_values import ACTIVATIONS
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
 from attncli.models.family import ByHead, Family, Names
 
 NAMES = Names(

@@ -11,12 +11,19 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError, UsageError
 from attncli.inputs.tensors import tensor_file
-from attncli.models.layouts.classes import class_layouts
-from attncli.models.layouts.fused import fused_layouts
-from attncli.models.layouts.layout import EMPTY_REQUEST, Layout, LayoutRequest, OwnScale
-from attncli.models.layouts.named_tensors import Array, Tensors, listing, plain
-from attncli.models.layouts.separate import separate_layouts
-from attncli.models.layouts.stated_sizes import LayoutSizes, facts_of
+from attncli.models.layouts.layout import (
+    EMPTY_REQUEST,
+    Array,
+    Layout,
+    LayoutRequest,
+    LayoutSizes,
+    OwnScale,
+    Tensors,
+    facts_of,
+    listing,
+    plain,
+)
+from attncli.models.layouts.spellings import class_layouts, fused_layouts, separate_layouts
 from attncli.models.vocabulary import TABLE, Vocabulary, vocabulary_of
 
 BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))

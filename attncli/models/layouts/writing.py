@@ -7,9 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from attncli.errors import UsageError
-from attncli.models.layouts.layout import COMMON
-from attncli.models.layouts.named_tensors import Array
-from attncli.models.layouts.stated_sizes import LayoutSizes
+from attncli.models.layouts.layout import COMMON, Array, LayoutSizes
 
 LAYOUTS = {
     "canonical": "q.weight k.weight v.weight o.weight, [out, in]",

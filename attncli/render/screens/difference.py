@@ -26,7 +26,9 @@ DIFFERENCE_PARTS = PARTS_OF["difference"]
 
 def difference_screen(document: DifferenceDocument, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
-    return draw_parts(dict(zip(DIFFERENCE_PARTS, (_difference_header, _difference_heads, _answer), strict=True)), document, view)
+    return draw_parts(
+        dict(zip(DIFFERENCE_PARTS, (_difference_header, _difference_heads, _answer), strict=True)), document, view
+    )
 
 
 def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
@@ -46,7 +48,8 @@ def _difference_header(document: DifferenceDocument, view: View) -> Lines:
 def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     heads_shown = document.heads if view.full else document.heads[: view.top]
     rows = [
-        [short_name(head), number(head.a), number(head.b), number(head.difference), _difference_ends(head)] for head in heads_shown
+        [short_name(head), number(head.a), number(head.b), number(head.difference), _difference_ends(head)]
+        for head in heads_shown
     ]
     body = table(
         [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],

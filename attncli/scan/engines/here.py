@@ -15,9 +15,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from attncli.errors import AttnError
-from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.engines.engine import TRIES, Job, ShardOutcome
-from attncli.scan.engines.process import STOP
+from attncli.scan.engines.process import ALLOCATION, STOP
 from attncli.scan.shard_files import sweep
 
 LAST_WORDS = 400

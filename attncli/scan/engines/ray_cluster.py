@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
-from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.engines.engine import TRIES, Job, ShardOutcome
-from attncli.scan.engines.process import failure_text, ready, use_one_thread
+from attncli.scan.engines.process import ALLOCATION, failure_text, ready, use_one_thread
 from attncli.scan.shard_files import sweep
 
 LOCAL = "local"

@@ -19,8 +19,8 @@ from attncli.analysis.records.captured import captured_record
 from attncli.analysis.records.run import RunRecord, cross_record, run_record
 from attncli.analysis.tensors import Options, capture_attention, tensors_document
 from attncli.analysis.words import merged_words
+from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.arrays.selection import EVERY
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import parse

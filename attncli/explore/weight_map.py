@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from attncli.explore.held import LoadedRun, Pair
+from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import (
     BLANK,
+    PairSpot,
+    Pane,
+    Spot,
+    WordSpot,
     accent,
     cursor_style,
+    fit_pane,
     halves,
     levels,
     over,
@@ -21,7 +26,6 @@ from attncli.explore.painting import (
     style,
     wholes,
 )
-from attncli.explore.pane import PairSpot, Pane, Spot, WordSpot, fit_pane
 from attncli.explore.state import State
 from attncli.inputs.token import Token
 from attncli.render.headings import FAINT, remark

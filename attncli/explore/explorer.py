@@ -1,33 +1,101 @@
-"""The application: Textual's side of the walk: keys, mouse, drawing, the line to type in, the way out."""
+"""The full-screen application: Textual's side of the walk: keys, mouse, drawing, the line to type in."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, assert_never
 
 from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.app import App, ComposeResult
+from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Click
 from textual.filter import LineFilter, NoColor
+from textual.geometry import Region
+from textual.strip import Strip
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Input
 
 from attncli.errors import AttnError
-from attncli.explore.actions import act, row, take_answer
-from attncli.explore.canvas import INKS, Canvas
-from attncli.explore.keys import ACTIONS
-from attncli.explore.pane import HeadSpot, KeySpot, PairSpot, RowSpot, Spot, WordSpot
+from attncli.explore.actions import act, retype, row, take_answer
+from attncli.explore.painting import HeadSpot, KeySpot, PairSpot, Pane, RowSpot, Spot, WordSpot
 from attncli.explore.picture import picture
-from attncli.explore.runs import retype
 from attncli.explore.source import Source
-from attncli.explore.state import State
-from attncli.explore.walk import Question, Walk, WalkJob
-from attncli.explore.work import Work
+from attncli.explore.state import ACTIONS, State
+from attncli.explore.walk import Question, Walk, WalkJob, Work
 from attncli.models.model import Model
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line, line_width
 from attncli.render.phrases import say
 from attncli.render.safe import safe
 from attncli.render.view import View
+
+# The canvas: the one widget of the screen; it draws a pane's lines and writes only those that changed.
+
+INKS = {False: ("#d7dae0", "#14161b", "#868e9c"), True: ("#1f2328", "#fbfbf9", "#6b7280")}
+"""Ink, ground and faint ink of a dark and of a light screen."""
+
+
+@lru_cache(4096)
+def style_of(name: str, light: bool, color: bool) -> Style:
+    """A piece's style on this screen. name: a Rich style."""
+    ink, ground, faint = INKS[light]
+    if not color:
+        base = Style.parse(name) if name else Style()
+        return Style(bold=base.bold, underline=base.underline, reverse=base.reverse)
+    return Style(color=ink, bgcolor=ground) + (Style.parse(name.replace(FAINT, faint)) if name else Style())
+
+
+class Canvas(Widget, can_focus=True):
+    """Draws the pane it was given last.
+
+    on_choice: is told what a click fell on; on_resized: called when the size is another.
+    """
+
+    DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
+
+    def __init__(
+        self, on_choice: Callable[[Spot | None], None], on_resized: Callable[[], None], *, light: bool, color: bool
+    ) -> None:
+        super().__init__()
+        self._on_choice, self._on_resized = on_choice, on_resized
+        self._light, self._color = light, color
+        self.pane = Pane()
+
+    def show(self, pane: Pane) -> None:
+        """Draw this pane; lines that are as before are left as they are."""
+        before, self.pane = self.pane.rows, pane
+        regions = [
+            Region(0, line, self.size.width, 1)
+            for line, row in enumerate(pane.rows)
+            if line >= len(before) or before[line] != row
+        ]
+        if regions:
+            self.refresh(*regions)
+
+    def on_resize(self) -> None:
+        """Ask for a pane of the new size."""
+        self._on_resized()
+
+    def on_click(self, event: Click) -> None:
+        """A click falls on what lies there."""
+        event.stop()
+        self._on_choice(self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None)
+
+    def render_line(self, y: int) -> Strip:
+        """One line as Textual takes it."""
+        row: Line = self.pane.rows[y] if y < self.pane.height else ()
+        parts = [Segment(text, style_of(style_name, self._light, self._color)) for text, style_name in row if text]
+        strip = Strip(parts, line_width(row))
+        return strip.adjust_cell_length(self.size.width, style_of("", self._light, self._color))
+
 
 REDRAWN = 0.05
 """Seconds between two drawings while heads come in."""
@@ -217,3 +285,35 @@ class Explorer(App[None]):
     def _print_error_renderables(self) -> None:
         """What went wrong is told by who started the application, once."""
         self._exit_renderables.clear()
+
+
+# The terminal: where Textual draws, and hears keys.
+
+
+class Terminal(LinuxDriver):
+    """Textual's driver on standard output: what goes to standard error may be on its way to a file."""
+
+    def __init__(
+        self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        if sys.__stdout__ is not None:
+            self._file = sys.__stdout__
+
+    def stop_application_mode(self) -> None:
+        """Leave an empty screen behind: some terminals keep lines of a screen that grew while it was shown."""
+        self.write("\x1b[0m\x1b[H\x1b[2J")
+        super().stop_application_mode()
+
+
+def keyboard() -> bool:
+    """Take keys from the terminal where standard input was a pipe; whether there is a terminal."""
+    if os.isatty(0):
+        return True
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        return False
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+    return True

@@ -7,9 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from attncli.analysis.records.head import METRICS
-from attncli.explore.held import LoadedRun, Pair
-from attncli.explore.painting import SHADES, cursor_style, levels, palette_of, style
-from attncli.explore.pane import HeadSpot, PairSpot, Pane, Spot, fit_pane
+from attncli.explore.loaded_run import LoadedRun, Pair
+from attncli.explore.painting import (
+    SHADES,
+    HeadSpot,
+    PairSpot,
+    Pane,
+    Spot,
+    cursor_style,
+    fit_pane,
+    levels,
+    palette_of,
+    style,
+)
 from attncli.explore.state import Extent, State
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT

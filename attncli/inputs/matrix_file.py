@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError
-from attncli.inputs.file_opening import SIZE_LIMIT, read_regular
-from attncli.inputs.strict_json import nesting_error
+from attncli.inputs.file_opening import SIZE_LIMIT, nesting_error, read_regular
 from attncli.inputs.tensors import read_tensors
 
 # Numbers written out take many times their bytes in memory.
