@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli import metrics as metrics
-    from attncli.analysis.effects.effects_by_name import ablate as ablate
-    from attncli.analysis.effects.effects_by_name import logits as logits
-    from attncli.analysis.effects.effects_by_name import patch as patch
     from attncli.errors import AttnError as AttnError
+    from attncli.features.effects.compute import ablate as ablate
+    from attncli.features.effects.compute import logits as logits
+    from attncli.features.effects.compute import patch as patch
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
@@ -48,9 +48,9 @@ _HOMES = {
     "AttnError": "attncli.errors",
     "attention": "attncli.mechanism.attention",
     "load": "attncli.models.load",
-    "ablate": "attncli.analysis.effects.effects_by_name",
-    "logits": "attncli.analysis.effects.effects_by_name",
-    "patch": "attncli.analysis.effects.effects_by_name",
+    "ablate": "attncli.features.effects.compute",
+    "logits": "attncli.features.effects.compute",
+    "patch": "attncli.features.effects.compute",
 }
 _MODULES = {"metrics": "attncli.metrics"}
 

@@ -20,9 +20,9 @@ BUFFERINGS = pytest.mark.parametrize("buffering", WAYS, ids=["buffered", "unbuff
 FORKS = """
 import json, os, resource, sys, tempfile
 from attncli.__main__ import main
-import numpy, attncli.cli.run, attncli.cli.heads, attncli.analysis.run
+import numpy, attncli.features.run.command, attncli.features.heads.command, attncli.features.run.compute
 # most command lines import these, too
-import attncli.cli.delivery, attncli.models.load, attncli.render.screens.run, attncli.render.screens.explain
+import attncli.cli.delivery, attncli.models.load, attncli.features.run.screen, attncli.features.explain.screen
 import attncli.render.console, attncli.render.phrases.en, orjson, rich.console, rich.padding, rich.table
 from importlib import import_module
 lines, ways, limit, further = json.loads(sys.argv[1])

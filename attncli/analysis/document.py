@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TypedDict, assert_never
 
 import numpy as np
@@ -10,9 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from attncli import __version__
 from attncli.analysis.documents.parts import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
-from attncli.analysis.documents.run import RunHead, RunLayer
-from attncli.analysis.words import Words, unknown_notes
+from attncli.analysis.words import Words, identities, unknown_notes
 from attncli.arrays.backend import Backend
+from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.mask_spec import describe, spec_text
@@ -320,3 +320,19 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     lost = f"{count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads"
     where = f"layer {trace.layer}: {lost} have no finite output"
     return [f"{where}: their numbers are too large for {backend.dtype}; a smaller --scale or a wider --dtype"]
+
+
+def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
+    """What makes each token of a document the same as another: its id; of a word the ids of its pieces."""
+    if document.pieces is UNSET:
+        return identities(tokens)
+    names: list[Hashable] = []
+    for word in tokens:
+        inside = [
+            piece.id
+            for piece in document.pieces
+            if None not in (word.start, word.end, piece.start, piece.end)
+            and (word.start or 0) <= (piece.start or 0) < (piece.end or 0) <= (word.end or 0)
+        ]
+        names.append(tuple(inside) or (word.text if word.id is None else word.id))
+    return names

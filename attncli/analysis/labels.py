@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.documents.heads import LabelScore
 from attncli.analysis.measure import Measured
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Bools, Floats, Ints
+from attncli.features.heads.document import LabelScore
 
 MARGIN = 1.5
 LEAST_ROWS = 4

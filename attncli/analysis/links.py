@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import LeftOutKind, LinkRow, TopLink
-from attncli.analysis.documents.run import StrongestLink
 from attncli.analysis.exclusion import exclusion
 from attncli.analysis.row_facts import portions
 from attncli.analysis.toplinks import TopLinks
 from attncli.analysis.visible_keys import Floats
+from attncli.features.run.document import StrongestLink
 from attncli.inputs.token import Token
 
 LEFT_OUT: Final[tuple[LeftOutKind, ...]] = ("special", "self", "neighbours", "first")

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.run import PooledMap
 from attncli.analysis.links import LinkCollector
 from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.row_consumers import RowFeeder, share
 from attncli.analysis.row_facts import TokenFacts
 from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.features.run.document import PooledMap
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 

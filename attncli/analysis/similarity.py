@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.heads import Merge
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.errors import InputError, LimitError
+from attncli.features.heads.document import Merge
 
 LARGEST = 2_000_000_000
 """Pairs of heads × weights that are still a matter of seconds."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.documents.mask import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import LimitError
+from attncli.features.mask.document import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import Mask, shows_all, visible
 from attncli.mechanism.mask_spec import describe, spec_text

@@ -38,6 +38,9 @@ COMMANDS = {
 """Every subcommand and what it does in one line, in the order of the help page."""
 
 
+OUTGROWN = ("scan", "explore")
+"""Features that outgrew `features/` and have a folder of their own."""
+
 GROUPS = {
     "Look at a text": ("run", "heads", "explain", "find", "tokens", "explore"),
     "See what matters": ("ablate", "logits", "patch", "compare"),
@@ -178,6 +181,11 @@ def command() -> TyperGroup:
     assert isinstance(group, TyperGroup)
     # a module is imported when its command is looked up
     group.commands = LazyCommands(
-        list(COMMANDS), lambda name: typer.main.get_command(import_module(f"attncli.cli.{name}").app)
+        list(COMMANDS), lambda name: typer.main.get_command(import_module(module_of(name)).app)
     )
     return group
+
+
+def module_of(name: str) -> str:
+    """The module that declares a subcommand: `command.py` in the folder of its feature."""
+    return f"attncli.{name}.command" if name in OUTGROWN else f"attncli.features.{name}.command"

@@ -52,7 +52,7 @@ def are_pairs(words: Sequence[str]) -> bool:
 
 def pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
     """Layer and head of each name, such as L5H11. Raises as `layers_and_heads`."""
-    from attncli.analysis.effects.places import heads_of
+    from attncli.features.effects.places import heads_of
 
     if layers:
         raise UsageError("--head names layers, and so does --layer", expected="one or the other")

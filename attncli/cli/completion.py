@@ -50,7 +50,7 @@ def pages(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def orders(ctx: typer.Context, incomplete: str) -> list[str]:
     """The metrics to sort heads by; after a colon, the direction."""
-    from attncli.analysis.metric_topic import metric_names
+    from attncli.features.explain.softmax_topics import metric_names
 
     del ctx
     name, colon, _ = incomplete.partition(":")
@@ -93,7 +93,7 @@ def models(ctx: typer.Context, incomplete: str) -> list[str]:
 def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
     """The metrics of heads, the last of several apart by commas."""
     del ctx
-    from attncli.analysis.metric_topic import metric_names
+    from attncli.features.explain.softmax_topics import metric_names
 
     return _after_comma(incomplete, [*metric_names(), "all"])
 

@@ -16,7 +16,7 @@ from attncli.errors import AttnError, InputError, LimitError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from attncli.analysis.run import RunRequest
+    from attncli.features.run.compute import RunRequest
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.mechanism.mask import Mask
@@ -276,7 +276,7 @@ def refuse_run(
     model: Model, count: int, run_request: RunRequest, compute: ComputeOptions, hint: str, *, rows: int | None = None
 ) -> None:
     """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time, None for all."""
-    from attncli.analysis.run import cost
+    from attncli.features.run.compute import cost
 
     refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).memory, compute, hint)
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncli.analysis.documents.ablate import AblateDocument, EffectRow
-from attncli.analysis.documents.derivation import AttentionTopic, Scores, SoftmaxRow
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import Pane, RowSpot, Spot, accent, cursor_style, fit_pane, stack_panes
 from attncli.explore.state import State
+from attncli.features.ablate.document import AblateDocument, EffectRow
+from attncli.features.effects.effect_answer import number
+from attncli.features.explain.derivation_screen import Derivation
+from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.inputs.token import find_token
 from attncli.render.bars import bar, bar_pieces
 from attncli.render.glyphs import spell
@@ -21,8 +23,6 @@ from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Lines, line, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label, pad
-from attncli.render.screens.derivation import Derivation
-from attncli.render.screens.effect_answer import number
 from attncli.render.unknown_words import word_name
 from attncli.render.view import View
 

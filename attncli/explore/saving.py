@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import assert_never
 
 from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.run import RunDocument
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.explore.panels import HeadEffects
 from attncli.explore.source import LiveSource, SavedSource, Source
 from attncli.explore.state import State
+from attncli.features.run.document import RunDocument
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 """How files end that can be written."""
@@ -30,8 +30,8 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
         case "why":
             return source.derivation(state.layer, state.head, state.query)
         case "search":
-            from attncli.analysis.find import SearchRequest, find_document
             from attncli.analysis.words import merged_words
+            from attncli.features.find.compute import SearchRequest, find_document
 
             words = merged_words(tokens, text) if source.words else None
             sought = SearchRequest(state.query, state.key, source.layers, source.heads)
@@ -41,7 +41,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
             assert document is not None
             return document
         case "difference" if state.subtracted_head is not None:
-            from attncli.analysis.compare import compare_document
+            from attncli.features.compare.compute import compare_document
 
             names = tuple(
                 f"layer {layer} head {head}" for layer, head in (state.subtracted_head, (state.layer, state.head))
@@ -51,7 +51,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
                 first_run, _run_document(source, state.layer, state.head), names=(names[0], names[1]), top=10
             )
         case _ if state.focus == "heads" and state.sight == "matrix":
-            from attncli.analysis.heads import HeadsRequest, heads_document
+            from attncli.features.heads.compute import HeadsRequest, heads_document
 
             request = HeadsRequest(layers=source.layers, heads=source.heads, words=source.words)
             return heads_document(model, text, tokens, request)
@@ -60,7 +60,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
 
 
 def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
-    from attncli.analysis.run import RunRequest, run_document
+    from attncli.features.run.compute import RunRequest, run_document
 
     request = RunRequest([layer], [head], words=source.words)
     return run_document(source.model, source.text, source.tokens, request)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from attncli.analysis.documents.ablate import AblateDocument
 from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.records.run import RunRecord, run_record
 from attncli.arrays.backend import EVERY, Selection
 from attncli.errors import UnsupportedError
+from attncli.features.ablate.document import AblateDocument
+from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -64,7 +64,7 @@ class LiveSource:
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
         """One query's attention written out; of a word, that of its first piece."""
-        from attncli.analysis.derivation import derivation_document
+        from attncli.features.explain.compute import derivation_document
 
         return derivation_document(
             self.model, self.text, self.tokens, layer=layer, head=head, query=self.pieces(query)[0]
@@ -77,11 +77,11 @@ class LiveSource:
 
         place: one head, None for every one. link: cut it instead of the whole head.
         """
-        from attncli.analysis.ablate import ablate_document
-        from attncli.analysis.effects.ablation import Removal
-        from attncli.analysis.effects.changes import CutLink
-        from attncli.analysis.effects.measures import MeasureRequest
-        from attncli.analysis.effects.places import HeadSelection, everything
+        from attncli.features.ablate.compute import ablate_document
+        from attncli.features.effects.ablation import Removal
+        from attncli.features.effects.changes import CutLink
+        from attncli.features.effects.measures import MeasureRequest
+        from attncli.features.effects.places import HeadSelection, everything
         from attncli.models.estimate import free_memory
 
         spec = self.model.spec
@@ -102,7 +102,7 @@ class LiveSource:
 
     def longer(self, progress: Progress) -> LiveSource:
         """The same with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
-        from attncli.analysis.generate import GenerateRequest, generated_document
+        from attncli.features.generate.compute import GenerateRequest, generated_document
 
         document = generated_document(
             self.model, self.text, self.tokens, GenerateRequest(1, layers=[0], heads=[0]), progress=progress

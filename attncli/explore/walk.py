@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Literal, Protocol
 
-from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.errors import AttnError
 from attncli.explore.frame import Notice
 from attncli.explore.loaded_run import LoadedRun, strongest_place
@@ -16,6 +15,7 @@ from attncli.explore.panels import effect_rows as heads_ranked
 from attncli.explore.panels import search_rows as heads_found
 from attncli.explore.source import Source
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
+from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.text import SAMPLE
 from attncli.models.model import Model
 from attncli.render.phrases import say

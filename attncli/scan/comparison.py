@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from attncli import __version__
-from attncli.analysis.documents.scan import LEAST_TEXTS
-from attncli.analysis.documents.scan_compare import ScanCompareDocument, ScanDifference
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError, UsageError
+from attncli.scan.document import LEAST_TEXTS, ScanCompareDocument, ScanDifference
 from attncli.scan.plan import read
 from attncli.scan.report import scan_document
 from attncli.scan.statistics import (

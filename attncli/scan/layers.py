@@ -9,11 +9,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.analysis.batch_measure import LengthTally, TextBatch, sight_of
-from attncli.analysis.effects.changes import By, ByMean, ByZero, ablate_heads
-from attncli.analysis.effects.measures import MeasureRequest
-from attncli.analysis.effects.places import HeadSelection, measured_at, places
-from attncli.analysis.effects.sweep import SweepPlan, SweepText, sweep
-from attncli.analysis.effects.sweep_memory import memory_budget
 from attncli.analysis.exclusion import is_punctuation
 from attncli.analysis.measure import Tally
 from attncli.analysis.pairs import TokenPairs
@@ -23,6 +18,10 @@ from attncli.analysis.visible_keys import Floats, Ints
 from attncli.analysis.words import merged_words
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
+from attncli.features.effects.changes import By, ByMean, ByZero, ablate_heads
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import HeadSelection, measured_at, places
+from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context

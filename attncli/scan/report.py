@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.analysis.documents.reading import check
-from attncli.analysis.documents.scan import (
+from attncli.analysis.labels import LABELS, MARGIN, Label
+from attncli.analysis.metrics import OFFSETS
+from attncli.analysis.visible_keys import Floats
+from attncli.errors import AttnError, InputError
+from attncli.inputs.file_opening import nesting_error, read_regular
+from attncli.inputs.token import Token
+from attncli.models.checkpoint_store import CachedStore, CheckpointStore
+from attncli.models.model import Model
+from attncli.scan.document import (
     DonePart,
     FailedShard,
     PlanPart,
@@ -24,14 +32,6 @@ from attncli.analysis.documents.scan import (
     ScanMetric,
     Stratum,
 )
-from attncli.analysis.labels import LABELS, MARGIN, Label
-from attncli.analysis.metrics import OFFSETS
-from attncli.analysis.visible_keys import Floats
-from attncli.errors import AttnError, InputError
-from attncli.inputs.file_opening import nesting_error, read_regular
-from attncli.inputs.token import Token
-from attncli.models.checkpoint_store import CachedStore, CheckpointStore
-from attncli.models.model import Model
 from attncli.scan.engines.engine import ShardOutcome
 from attncli.scan.fixed_point import UNIT, quantiles
 from attncli.scan.plan import EXPECTED, ScanPlan

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from attncli import __version__
-from attncli.analysis.documents.scan_verify import ScanVerifyDocument, VerifiedShard
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.random_streams import integers
+from attncli.scan.document import ScanVerifyDocument, VerifiedShard
 from attncli.scan.engines.engine import Engine, Job, ShardOutcome
 from attncli.scan.fixed_point import UNIT
 from attncli.scan.plan import ScanPlan

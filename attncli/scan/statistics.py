@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attncli.analysis.documents.scan import LEAST_TEXTS
 from attncli.analysis.visible_keys import Floats, Ints
+from attncli.scan.document import LEAST_TEXTS
 
 Z = 1.959963984540054
 """The normal quantile of 0.975."""

@@ -9,11 +9,20 @@ import numpy as np
 import oracles_metrics as oracle
 import pytest
 
-from attncli.analysis.attention_flow import check_size, max_flow
-from attncli.analysis.circuits import HeadMatrices, composition, compositions, copying, norms, random_composition
-from attncli.analysis.rollout import AttentionRollout, residual
 from attncli.analysis.similarity import distances, jensen_shannon, order, tree
 from attncli.errors import InputError, LimitError
+from attncli.features.heads.across_heads import (
+    AttentionRollout,
+    HeadMatrices,
+    check_size,
+    composition,
+    compositions,
+    copying,
+    max_flow,
+    norms,
+    random_composition,
+    residual,
+)
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))

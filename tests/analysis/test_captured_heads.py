@@ -11,10 +11,10 @@ from asking import ask
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from attncli.analysis import tensors
 from attncli.analysis.records.captured import captured_record
-from attncli.analysis.tensors import CapturedTensors, Options, capture_attention, tensors_document
 from attncli.arrays.backend import choose
+from attncli.features.tensors import compute
+from attncli.features.tensors.compute import CapturedTensors, Options, capture_attention, tensors_document
 from attncli.mechanism.mask import Causal, Mask, Window
 
 RNG = np.random.default_rng(3)
@@ -55,7 +55,7 @@ def test_blocks_give_what_whole_weights_give(name: str, backend: str, monkeypatc
     held, heads = ready(name, backend), [1, 2, 5]
     whole = tensors_document(name, held, held.attend(), Causal(), heads=heads, top=9, stages=False)
     told: list[float] = []
-    monkeypatch.setattr("attncli.analysis.captured_heads.rows_within", lambda *sizes: 2)
+    monkeypatch.setattr("attncli.features.tensors.compute.rows_within", lambda *sizes: 2)
     parts = tensors_document(name, held, None, Causal(), heads=heads, top=9, stages=False, progress=told.append)
     assert told == sorted(told)
     assert told[-1] == 1.0
@@ -107,7 +107,7 @@ def test_records_of_captured_arrays_are_those_of_their_entries() -> None:
 
 def test_a_long_file_runs_by_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "f.npz", **CASES["plain"][0])
-    monkeypatch.setattr(tensors, "LONG", 16)
+    monkeypatch.setattr(compute, "LONG", 16)
     monkeypatch.setattr(CapturedTensors, "attend", None)  # nothing that is n × n
     found = ask("tensors", str(tmp_path / "f.npz"), "--mask", "causal", "--json").json
     assert set(found["batch"][0]["heads"][0]) == {"head", "metrics", "baseline"}

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from telling import told
 
-from attncli.analysis.alignment import align
-from attncli.analysis.compare import _differs, compare_document
-from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.reading import document_of
-from attncli.analysis.documents.run import RunDocument
-from attncli.analysis.run import RunRequest, run_document
 from attncli.analysis.similarity import row_divergences
 from attncli.arrays.backend import choose
 from attncli.errors import InputError
+from attncli.features.compare.compute import _differs, align, compare_document
+from attncli.features.compare.document import CompareDocument
+from attncli.features.run.compute import RunRequest, run_document
+from attncli.features.run.document import RunDocument
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Everywhere, Mask, Window
 from attncli.models.one_layer import Settings, seeded_model

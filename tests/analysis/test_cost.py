@@ -4,10 +4,9 @@ import oracles
 import pytest
 from telling import telling
 
-from attncli.analysis.cost import Sizes, cost_document, growth, lengths, reach, variants
-from attncli.analysis.timing import measure
 from attncli.arrays.backend import choose
 from attncli.errors import LimitError, UsageError
+from attncli.features.cost.compute import Sizes, cost_document, growth, lengths, measure, reach, variants
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask_spec import parse
@@ -67,7 +66,7 @@ def test_the_reach_of_very_many_blocks_is_that_of_all(spec: str) -> None:
         return 0, 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attncli.analysis.cost.span", counted)
+        patch.setattr("attncli.features.cost.compute.span", counted)
         reach(mask, 10**12, rows)
 
 

@@ -10,9 +10,10 @@ from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.cross import CrossTexts, cross_document
+from attncli.analysis.records.run import CrossTexts
 from attncli.arrays.backend import EVERY, choose
 from attncli.errors import InputError
+from attncli.features.cross.compute import cross_document
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
 from attncli.models.model import Model

@@ -9,20 +9,20 @@ import pytest
 from asking import ask
 from telling import telling
 
-from attncli.analysis import derivation
-from attncli.analysis.documents.derivation import SoftmaxRow
-from attncli.analysis.documents.run import RunDocument
-from attncli.analysis.saved_derivation import saved_derivation
 from attncli.arrays.backend import choose
-from attncli.cli.view import open_document
 from attncli.errors import UnsupportedError
+from attncli.features.explain import compute
+from attncli.features.explain.document import SoftmaxRow
+from attncli.features.run.document import RunDocument
+from attncli.features.view.command import open_document
+from attncli.features.view.compute import saved_derivation
 from attncli.inputs.tensors import read_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding, Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
 
-derivation_document = telling(derivation.derivation_document)
+derivation_document = telling(compute.derivation_document)
 
 TEXT = "one two three four five six seven"
 
@@ -77,7 +77,7 @@ def test_every_step_follows_from_the_one_before(position: str, backend: str) -> 
 def test_the_agreement_would_show_a_difference() -> None:
     """The negative control: a run of other weights does not agree with these steps."""
     model = made(Settings(d_model=10))
-    right = derivation.derivation_document(model, TEXT, model.encode(TEXT), layer=0, head=0, query=2)
+    right = compute.derivation_document(model, TEXT, model.encode(TEXT), layer=0, head=0, query=2)
     plain, wrong = derive(Settings(d_model=10), 2), derive(Settings(d_model=10, scale="none"), 2)
     found = {
         "raw": np.zeros((1, 7, 7)),
@@ -85,7 +85,7 @@ def test_the_agreement_would_show_a_difference() -> None:
         "mixed": wrong["matrices"]["output"][None],
     }
     found["raw"][0, 2] = steps(plain)["similarity"]["raw"]
-    assert derivation.agreement(right.steps, found, 2) > 1e-3
+    assert compute.agreement(right.steps, found, 2) > 1e-3
 
 
 def test_a_query_that_sees_nothing_has_no_weights() -> None:

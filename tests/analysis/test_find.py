@@ -8,8 +8,8 @@ from asking import ask
 from telling import telling
 from validity import validate
 
-from attncli.analysis import find as finding
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.features.find import compute as finding
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model

@@ -17,8 +17,8 @@ from tiny_checkpoints import CASES, make
 from validity import validate
 
 import attncli
-from attncli.analysis.generate import GenerateRequest, continuation_text, generated_document
 from attncli.errors import LimitError, UnsupportedError
+from attncli.features.generate.compute import GenerateRequest, continuation_text, generated_document
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import ByteTokenizer
 from attncli.render.encoding import json_bytes
@@ -95,7 +95,7 @@ def test_a_draw_past_what_rounding_left_of_the_shares_takes_the_last_token(
     prompt = model.tokenizer.ids_to_tokens(IDS)
 
     def drawn(number: int) -> int:
-        monkeypatch.setattr("attncli.analysis.generate.integers", lambda *asked: [number])
+        monkeypatch.setattr("attncli.features.generate.compute.integers", lambda *asked: [number])
         (token,) = generated_document(model, "", prompt, GenerateRequest(1, temperature=1.0))["generated"]
         return int(token["id"])
 

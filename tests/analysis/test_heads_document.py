@@ -12,12 +12,11 @@ from telling import telling
 from validity import validate
 
 from attncli.analysis.exclusion import exclusion, is_punctuation, parse
-from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import METRICS
-from attncli.analysis.value_norms import value_sizes
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.errors import UsageError
+from attncli.features.heads.compute import HeadsRequest, heads_document, value_sizes
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere

@@ -11,8 +11,8 @@ from telling import told
 
 import attncli
 from attncli.analysis import long_run
-from attncli.analysis.run import RunRequest, run_document
 from attncli.arrays.backend import EVERY
+from attncli.features.run.compute import RunRequest, run_document
 from attncli.mechanism.mask import Causal, Mask, Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model

@@ -10,8 +10,7 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.run import RunRequest, cost, run_document
-from attncli.analysis.saved_tensors import SavedStages
+from attncli.features.run.compute import RunRequest, SavedStages, cost, run_document
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model

@@ -7,10 +7,10 @@ import json
 import msgspec
 import pytest
 
-from attncli.analysis.documents import model_parts as told
 from attncli.analysis.documents.declaration import Part
-from attncli.analysis.documents.model import AttentionRow, LayerGroup, ModelSide
-from attncli.analysis.models import side_of
+from attncli.features.models import document as told
+from attncli.features.models.compute import side_of
+from attncli.features.models.document import AttentionRow, LayerGroup, ModelSide
 from attncli.mechanism import spec
 
 NORM = spec.Norm("rms", 1e-6, unit_offset=True)

@@ -7,10 +7,9 @@ from asking import ask
 from msgspec.structs import replace
 from telling import telling
 
-from attncli.analysis.matrix_softmax import matrix_softmax_document
-from attncli.analysis.order import order_document, order_of, reversed_order
 from attncli.arrays.backend import choose
 from attncli.errors import InputError
+from attncli.features.explain.softmax_topics import matrix_softmax_document, order_document, order_of, reversed_order
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal

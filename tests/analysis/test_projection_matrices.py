@@ -8,7 +8,7 @@ import numpy as np
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.projection_matrices import head_projections, layer_projections
+from attncli.features.run.compute import head_projections, layer_projections
 from attncli.inputs.tensors import read_tensors
 
 

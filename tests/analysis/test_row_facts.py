@@ -7,9 +7,9 @@ import pytest
 from telling import told
 
 import attncli
-from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.row_facts import portions
-from attncli.analysis.run import RunRequest, run_document
+from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.run.compute import RunRequest, run_document
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model

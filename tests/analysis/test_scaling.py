@@ -5,8 +5,8 @@ import math
 import pytest
 from telling import telling
 
-from attncli.analysis.scaling import scaling_document
 from attncli.errors import LimitError, UsageError
+from attncli.features.explain.softmax_topics import scaling_document
 
 scaling_document = telling(scaling_document)
 

@@ -9,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from telling import telling
 
-from attncli.analysis.scaling import peakedness
-from attncli.analysis.softmax_by_hand import parse_scores, softmax_document, softmax_of, softmax_steps
 from attncli.errors import InputError, UsageError
+from attncli.features.explain.softmax_topics import (
+    parse_scores,
+    peakedness,
+    softmax_document,
+    softmax_of,
+    softmax_steps,
+)
 
 softmax_document = telling(softmax_document)
 

@@ -14,8 +14,8 @@ from validity import checker, validate
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.documents.reading import document_of
 from attncli.analysis.records.saved import document_record
-from attncli.analysis.saved_run import heads_of_run
 from attncli.errors import InputError
+from attncli.features.view.compute import heads_of_run
 from attncli.render.screens import screen_of
 
 TEXT = "humpty dumpty sat on"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from telling import telling
 
 from attncli.analysis import visibility
-from attncli.analysis.mask import gallery_document, mask_document, named_bias
 from attncli.analysis.visibility import bound, count, mask_part, pairs_of, visible_rows
 from attncli.errors import InputError, LimitError
+from attncli.features.mask.compute import gallery_document, mask_document, named_bias
 from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import KINDS, parse
 

@@ -61,7 +61,7 @@ def main() -> None:
 
 def started() -> None:
     """What importing the application takes in a process of its own, beside what a run imports."""
-    run = "import attncli.models.load, attncli.analysis.records.run, attncli.cli.request, attncli.render.screens.run"
+    run = "import attncli.models.load, attncli.analysis.records.run, attncli.cli.request, attncli.features.run.screen"
     for name, code in {"imports of a run": run, "with the explorer": f"{run}; import attncli.explore.explorer"}.items():
         took = min(_seconds(code) for _ in range(3))
         print(f"{name:22} {took:6.2f} CPU seconds")

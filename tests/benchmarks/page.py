@@ -32,8 +32,8 @@ def write(tokens: int, file: str) -> None:
     import attncli
     from attncli.analysis.records.recording import Recording
     from attncli.analysis.records.run import recorded_run
-    from attncli.analysis.run import RunRequest, run_document
     from attncli.arrays.backend import choose
+    from attncli.features.run.compute import RunRequest, run_document
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.one_layer import Settings, seeded_model
     from attncli.models.run import LONG, rows_for

@@ -30,8 +30,8 @@ def arrays(heads: int, count: int):
 
 def streamed(given, mask) -> float:
     """Seconds of what `attn tensors` runs: outputs, every metric that needs no token, and the strongest links."""
-    from attncli.analysis.captured_heads import CapturedHeads
     from attncli.arrays.torch_backend import TorchBackend
+    from attncli.features.tensors.compute import CapturedHeads
     from attncli.mechanism.attend import Rule
 
     q, k, v = given

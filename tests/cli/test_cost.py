@@ -7,7 +7,7 @@ import pytest
 from asking import ask
 from validity import validate
 
-from attncli.analysis import cost
+from attncli.features.cost import compute
 from attncli.render.safe import cells
 
 
@@ -24,7 +24,9 @@ from attncli.render.safe import cells
     ],
 )
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "reach", cache(cost.reach))  # of long texts it takes longest, and is the same each time
+    monkeypatch.setattr(
+        compute, "reach", cache(compute.reach)
+    )  # of long texts it takes longest, and is the same each time
     document = ask("cost", *question, "--json").json
     validate(document, "attn.cost/1")
     for width in (60, 80, 120):

@@ -14,6 +14,8 @@ import typer
 from asking import ask
 from small_gpt2 import small_gpt2
 
+from attncli.cli.app import module_of
+
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"
 CAPTURED = str(ROOT / "sample_inputs" / "captured.npz")
@@ -161,7 +163,7 @@ EXCUSED = {
 
 def commands() -> Iterator[tuple[str, Any]]:
     for name in dict.fromkeys(base.split()[0] for base in BASES):
-        command = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
+        command = typer.main.get_command(import_module(module_of(name)).app)
         for part, inner in getattr(command, "commands", {"": command}).items():
             yield f"{name} {part}".strip(), inner
 

@@ -9,12 +9,12 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 import attncli
-from attncli.analysis.effects.ablation import Removal, remove
-from attncli.analysis.effects.measures import MeasureRequest
-from attncli.analysis.effects.places import HeadSelection
 from attncli.cli import progress as module
 from attncli.cli.border import run_guarded
 from attncli.cli.output import Environment
+from attncli.features.effects.ablation import Removal, remove
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import HeadSelection
 from attncli.models.load import load
 
 
@@ -127,7 +127,7 @@ def test_a_bar_ends_with_a_command_that_fails() -> None:
 
 
 def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.cli.effect_options.PATIENCE", 0.0)
+    monkeypatch.setattr("attncli.features.effects.effect_options.PATIENCE", 0.0)
     seconds = {}
     for baseline in ("none", "top", "all"):
         told = ask("ablate", "the " * 1500, "--brief", "--baseline", baseline, "--num-heads", "2").err

@@ -138,7 +138,7 @@ def test_half_a_character_in_saved_tensors_is_bad_input(tmp_path: Path) -> None:
 
 
 def test_a_forged_run_of_many_layers_is_shown_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.cli.view.MOST_LINES", 20_000)  # a tenth, for a document of a tenth
+    monkeypatch.setattr("attncli.features.view.command.MOST_LINES", 20_000)  # a tenth, for a document of a tenth
     run = ask("run", "the cat", "--json").json
     run["layers"] = [{**run["layers"][0], "layer": at} for at in range(700)]
     run["model"]["layers"] = len(run["layers"])

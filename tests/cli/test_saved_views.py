@@ -15,10 +15,10 @@ from scanning import inside
 from small_gpt2 import small_gpt2
 
 from attncli.analysis.documents import KINDS
-from attncli.analysis.documents.explain import TOPICS
 from attncli.analysis.documents.reading import document_of, topic_of
-from attncli.cli.explore import _saved_source
 from attncli.errors import InputError
+from attncli.explore.command import _saved_source
+from attncli.features.explain.document import TOPICS
 from attncli.notebook import bundle
 from attncli.render.safe import cells
 

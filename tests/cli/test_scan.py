@@ -17,7 +17,7 @@ from scan.conftest import with_tokenizer
 from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
-from attncli.cli.scan import _Counter
+from attncli.scan.command import _Counter
 from attncli.scan.engines.engine import Job, ShardOutcome
 from attncli.scan.plan import read
 from attncli.scan.shard_files import ShardState, load, save

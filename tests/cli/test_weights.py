@@ -10,7 +10,7 @@ import pytest
 from asking import ask
 from validity import validate
 
-from attncli.analysis import weights
+from attncli.features.weights import compute
 from attncli.inputs import tensors
 from attncli.inputs.tensors import read_tensors, tensor_file, write_tensors
 
@@ -263,7 +263,7 @@ def test_a_file_of_thousands_of_tensors_is_read_once(
         return lambda *given, **named: (seen.append(name), whole(*given, **named))[1]
 
     monkeypatch.setattr(tensors, "read_header", told("header", tensors.read_header))
-    monkeypatch.setattr(weights, "_of_rows", told("statistics", weights._of_rows))
+    monkeypatch.setattr(compute, "_of_rows", told("statistics", compute._of_rows))
     answer = ask(*command, str(path))
     assert answer.code == (0 if command[0] == "weights" else 3)
     assert sorted(seen) == ["header", "statistics"][: 1 + (command[0] == "weights")]

@@ -9,12 +9,12 @@ import pytest
 from asking import ask
 from walking import pressed, seeded, shown
 
-from attncli.analysis.derivation import derivation_document
-from attncli.cli.explore import _saved_source
-from attncli.cli.view import open_document
+from attncli.explore.command import _saved_source
 from attncli.explore.saving import save
 from attncli.explore.source import LiveSource
 from attncli.explore.state import State
+from attncli.features.explain.compute import derivation_document
+from attncli.features.view.command import open_document
 
 TEXT = "humpty dumpty sat on"
 

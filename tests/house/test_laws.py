@@ -17,6 +17,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "attncli"
 ROOMS = ["errors", "arrays", "mechanism", "inputs", "models", "analysis", "scan", "render", "explore", "guide", "cli"]
 """In the order in which data flows; a room may import only itself and rooms before it."""
+COLUMNS = ["features", "scan", "explore"]
+"""Where a feature has its folder: its files count as those of the room that does the like for all."""
+KINDS_OF_FILES = {
+    "document": "analysis", "compute": "analysis", "screen": "render", "command": "cli",
+    "effect_answer": "render", "derivation_screen": "render", "softmax_screens": "render", "layer_screens": "render",
+    "effect_options": "cli", "explain_options": "cli",
+}  # fmt: skip
+"""The room whose order a feature's file keeps; any other computes."""
 
 DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py")}
 """What callers come in by: in no room."""
@@ -63,18 +71,97 @@ def imports(path: Path, *, top_only: bool = False) -> Iterator[str]:
 
 
 def room_of(path: Path) -> str | None:
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return first if first in ROOMS else None
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    if parts[0] in COLUMNS and len(parts) > 1 and (parts[0] == "features" or parts[-1] in KINDS_OF_FILES):
+        return KINDS_OF_FILES.get(parts[-1], "analysis")
+    return parts[0] if parts[0] in ROOMS else None
+
+
+def feature_of(path: Path) -> str | None:
+    """The feature whose folder holds a file; None for the engine and what all commands share."""
+    parts = path.relative_to(PACKAGE).parts
+    if parts[0] == "features":
+        return parts[1] if len(parts) > 2 else None
+    return parts[0] if parts[0] in COLUMNS else None
+
+
+def file_of(name: str) -> Path:
+    """The file of a module, or of the module that a full name is imported from."""
+    path = ROOT.joinpath(*name.split("."))
+    candidates = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
+    return next((file for file in candidates if file.exists()), path.parent / "__init__.py")
+
+
+def inner_imports(path: Path) -> Iterator[tuple[str, Path]]:
+    """What a file imports of the package: the full name and the file it comes from."""
+    return ((name, file_of(name)) for name in imports(path) if name.startswith("attncli."))
 
 
 def test_a_room_imports_only_rooms_before_it():
     for path in SOURCES:
         room = room_of(path)
         assert room is not None or path in DOORS, f"{name_of(path)} is in no room"
-        for name in imports(path) if room else ():
-            parts = name.split(".")
-            if parts[0] == "attncli" and len(parts) > 1 and parts[1] in ROOMS:
-                assert ROOMS.index(parts[1]) <= ROOMS.index(room), f"{name_of(path)} imports {name}"
+        for name, file in inner_imports(path) if room else ():
+            source_room = room_of(file)
+            if source_room is not None:
+                assert ROOMS.index(source_room) <= ROOMS.index(room), f"{name_of(path)} imports {name}"
+
+
+LENDERS = {
+    "run": "the others begin with a run, its request, what it costs and its shape trace",
+    "effects": "what ablate, logits, patch, find, scan and the explorer measure with",
+}
+"""Features whose functions any other may use."""
+OTHER_USES = {
+    ("ablate", "cross"): "the states of an encoder, as words",
+    ("compare", "view"): "a side may be a saved file, which view opens",
+    ("effects", "ablate"): "the public functions of the three stand side by side",
+    ("effects", "logits"): "the same",
+    ("effects", "patch"): "the same",
+    ("mask", "explain"): "which one head: the same option",
+    ("run", "generate"): "--generate is an option of run",
+    ("tensors", "heads"): "the numbers of a head, written alike",
+    ("view", "heads"): "the same, of a saved run",
+    ("view", "explain"): "the derivation of a saved run",
+}
+"""Features that use functions of one other, and what for."""
+EXPLORER = "explore"
+"""It walks through what the others make: it may call any of them."""
+
+
+def test_a_feature_uses_the_engine_and_few_of_the_others():
+    """What a feature's document declares may be read by all; its functions by those that are listed."""
+    uses = set()
+    for path in SOURCES:
+        feature = feature_of(path)
+        for name, file in inner_imports(path) if feature not in (None, EXPLORER) else ():
+            lender = feature_of(file)
+            if lender in (None, feature, *LENDERS) or file.stem == "document":
+                continue
+            assert (feature, lender) in OTHER_USES, f"{name_of(path)} imports {name}"
+            uses.add((feature, lender))
+    assert uses == set(OTHER_USES), "an exception that nothing needs"
+
+
+ENGINE_USES = {
+    ("analysis/records/captured.py", "tensors"): "which arrays were captured, checked by what reads the file"
+}
+"""What the engine borrows from a feature, its documents apart."""
+
+
+def test_the_engine_imports_no_feature():
+    """Documents apart, which figures, pages and saved records read."""
+    uses = set()
+    for path in SOURCES:
+        if feature_of(path) is not None or room_of(path) in (None, "cli"):
+            continue
+        for name, file in inner_imports(path):
+            lender = feature_of(file)
+            if lender is not None and file.stem != "document":
+                key = (path.relative_to(PACKAGE).as_posix(), lender)
+                assert key in ENGINE_USES, f"{name_of(path)} imports {name}"
+                uses.add(key)
+    assert uses == set(ENGINE_USES), "an exception that nothing needs"
 
 
 def test_the_rooms_are_the_folders():
@@ -82,7 +169,7 @@ def test_the_rooms_are_the_folders():
         path.name.removesuffix(".py")
         for path in PACKAGE.iterdir()
         if not path.name.startswith("_") and path.name != "py.typed" and path not in DOORS
-    } == set(ROOMS)
+    } == {*ROOMS, *COLUMNS}
 
 
 def test_no_module_is_left_without_a_use():
@@ -99,6 +186,10 @@ def test_no_module_is_left_without_a_use():
         # families by the name of their file; documents, screens and commands by a name that a table holds
         by_name = "families" in path.parts or (
             {"documents", "screens", "phrases", "cli"} & set(path.parts) and path.stem in listed
+        )
+        # a feature's, by the name of its folder
+        by_name = by_name or (
+            feature_of(path) is not None and path.stem in ("command", "document", "screen", "compute")
         )
         if path in DOORS or path.name == "__init__.py" or by_name:
             continue
@@ -156,7 +247,7 @@ def test_one_file_imports_torch():
 
 
 def test_the_command_line_starts_without_numpy_and_rich():
-    for path in sorted((PACKAGE / "cli").glob("*.py")):
+    for path in (file for file in SOURCES if room_of(file) == "cli"):
         found = {name.split(".")[0] for name in imports(path, top_only=True)} & {
             "numpy",
             "rich",

@@ -1,4 +1,4 @@
-"""An option is declared once: its spelling and its sentence stand in one place of the command line's room."""
+"""An option is declared once: its spelling and its sentence stand in one place of the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-import attncli.cli
+import attncli
 
 DECLARES = {"option", "number", "Option", "Argument"}
 MEANS_TWO = {
@@ -22,7 +22,8 @@ MEANS_TWO = {
 
 CALLS = [
     node
-    for path in sorted(Path(attncli.cli.__path__[0]).glob("*.py"))
+    for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
+    if path.parent.name == "cli" or path.stem in ("command", "effect_options", "explain_options")
     for node in ast.walk(ast.parse(path.read_text("utf-8")))
     if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DECLARES
 ]

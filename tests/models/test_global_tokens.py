@@ -12,8 +12,8 @@ from tiny_checkpoints import CASES, Case, make
 from tiny_sizes import BERT
 
 import attncli
-from attncli.analysis.value_norms import sizes_by_query
 from attncli.errors import InputError, UnsupportedError
+from attncli.features.heads.compute import sizes_by_query
 from attncli.models.model import Model, take_text
 from attncli.models.token_visibility import global_tokens, seeing_all
 from attncli.models.transformers_reference import reference

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, LLAMA, PLAIN, Case, make
 
 import attncli
-from attncli.analysis.derivation import derivation_document
 from attncli.analysis.document import attention_part
-from attncli.analysis.documents.derivation import Projections, Scores
-from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.errors import InputError, UnsupportedError
+from attncli.features.explain.compute import derivation_document
+from attncli.features.explain.document import Projections, Scores
+from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.mechanism.mask import Causal, Everywhere, Window

@@ -9,9 +9,11 @@ from msgspec import UNSET
 
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.reading import document_of
+from attncli.features.heads import screen as heads
+from attncli.features.models import screen
+from attncli.features.run import screen as run
 from attncli.render.lines import Lines
 from attncli.render.screens import header as headers
-from attncli.render.screens import heads, run, verify
 from attncli.render.view import View
 
 
@@ -54,7 +56,7 @@ def heads_rows(document: dict[str, Any]) -> Iterable[Sequence[object]]:
 
 
 def verify_screen(document: dict[str, Any], view: View) -> Lines:
-    return verify.verify_screen(loose(document), view)
+    return screen.verify_screen(loose(document), view)
 
 
 def header(document: dict[str, Any], view: View) -> Lines:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from attncli.analysis.models import model_document
+from attncli.features.models.compute import model_document
+from attncli.features.models.screen import model_screen
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.hub import ModelLocation
 from attncli.mechanism import spec
 from attncli.mechanism.mask import Causal
-from attncli.render.screens.model import model_screen
 from attncli.render.view import View
 
 NORM = spec.Norm("rms", 1e-6)

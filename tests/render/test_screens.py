@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from render import documents
 from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
+from attncli.features.ablate import screen as ablate
+from attncli.features.heads.screen import PARTS as HEADS_PARTS
+from attncli.features.logits import screen as logits
+from attncli.features.patch import screen as patch
+from attncli.features.run.screen import PARTS as RUN_PARTS
 from attncli.render.encoding import json_bytes, plain
 from attncli.render.lines import Lines, line_width
-from attncli.render.screens import ablate, logits, patch
-from attncli.render.screens.heads import PARTS as HEADS_PARTS
-from attncli.render.screens.run import PARTS as RUN_PARTS
 from attncli.render.screens.stages import SHOWN
 from attncli.render.view import View
 

@@ -9,8 +9,8 @@ from asking import ask
 from render import documents
 from render.shown import loose, shaped
 
-from attncli.render.screens import logits
-from attncli.render.screens.heads_answer import heads_answer
+from attncli.features.heads.screen import heads_answer
+from attncli.features.logits import screen
 from attncli.render.screens.sentence_answer import find_answer, run_answer
 from attncli.render.view import View
 
@@ -148,8 +148,8 @@ def test_a_comparison_of_scales_says_that_the_cost_is_the_same() -> None:
 
 
 def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
+    from attncli.features.cost.screen import cost_answer
     from attncli.render.screens.conclusion import mask_answer
-    from attncli.render.screens.cost import cost_answer
 
     part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
     document = {"n": 2, "gallery": False, "masks": [part], "combined": None}
@@ -335,7 +335,7 @@ def test_a_head_that_speaks_against_a_target_names_it() -> None:
     document = documents.logits()
     for part in document["parts"]:
         part["value"] = -abs(part["value"])
-    said = logits.logit_sentences(shaped(document), WIDE)[0]
+    said = screen.logit_sentences(shaped(document), WIDE)[0]
     assert said.startswith("None of the heads adds to")
     assert document["target"]["text"].strip() in said
 

@@ -12,10 +12,10 @@ import pytest
 from scanning import loaded
 
 import attncli
-from attncli.analysis.heads import HeadsRequest, heads_document
 from attncli.analysis.labels import LABELS
 from attncli.analysis.metrics import METRICS
 from attncli.errors import InputError
+from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.scan import plan, plan_making
 from attncli.scan.duplicates import text_hash
 from attncli.scan.shard_files import load

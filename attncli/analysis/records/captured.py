@@ -7,12 +7,12 @@ from pathlib import PurePath
 
 import numpy as np
 
-from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
-from attncli.analysis.tensors import CapturedTensors
 from attncli.arrays.backend import EVERY, Selection, choose, numbers_of
+from attncli.features.tensors.compute import CapturedTensors
+from attncli.features.tensors.document import TensorsDocument
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 

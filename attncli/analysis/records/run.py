@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.cross import CrossTexts, cross_traces
 from attncli.analysis.document import attention_part, model_part, notes
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
 from attncli.analysis.links import kinds_left_out
@@ -16,10 +16,16 @@ from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.words import Words, identities, merged_words, unknown_notes_of_two
 from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
-from attncli.mechanism.attend import RowBlock
-from attncli.mechanism.spec import Block
-from attncli.models.model import Model
+from attncli.mechanism.attend import RowBlock, attend
+from attncli.mechanism.block import join_heads
+from attncli.mechanism.context import Context
+from attncli.mechanism.feed_forward import linear_if_any
+from attncli.mechanism.projection import project
+from attncli.mechanism.spec import Attention, Block
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.model import Model, choose_heads
 
 AT_ONCE = 1 << 19
 """Weights of a layer that are computed at a time."""
@@ -145,3 +151,71 @@ def _rows(blocks: Sequence[Block], count: int) -> int:
     """How many query rows to compute at a time."""
     many = max(block.attention.heads for block in blocks)
     return max(min(AT_ONCE // (many * count), count), 1)
+
+
+KEPT = ("masked", "weights")
+
+
+class CrossTexts(Struct, frozen=True):
+    """The texts of a cross-attention with their tokens. values: None where they are the keys' own."""
+
+    query: str
+    key: str
+    queries: Sequence[Token]
+    keys: Sequence[Token]
+    value: str | None = None
+    values: Sequence[Token] | None = None
+
+
+def cross_traces(
+    model: Model, texts: CrossTexts, layers: Selection, heads: Selection
+) -> Iterator[tuple[Attention, LayerTrace]]:
+    """The cross-attention of each layer with its Spec.
+
+    An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries' text;
+    a one-layer model or weight file projects the queries' embeddings with W_Q and the others' with W_K and
+    W_V. Raises UnsupportedError for a checkpoint of one side.
+    """
+    if model.identity.source == "checkpoint":
+        decoder = model if model.memory is not None else model.decoder(list(texts.keys))
+        for trace in decoder.trace(list(texts.queries), layers=layers, heads=heads, keep=KEPT):
+            spec = decoder.spec.blocks[trace.layer].cross
+            assert trace.cross is not None
+            assert spec is not None
+            yield spec, trace.cross
+        return
+    spec = model.spec.blocks[0].attention
+    trace = _attend_to_text(model, spec, texts)
+    yield spec, trace if heads is EVERY else choose_heads(trace, sorted(heads), spec.heads // spec.kv_heads)
+
+
+def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:
+    """One cross-attention of a model without an encoder."""
+    if spec.hashing is not None:
+        raise UnsupportedError("hash attention is within one text", expected="--attention dense")
+    backend, weights = model.backend, model.store.layer(model.backend, 0)
+    x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
+    context = Context(np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory)
+    parts = project(backend, spec, weights, "attn", x, memory, context, 0)
+    v = parts.v
+    if texts.values is not None:
+        if len(texts.values) != len(texts.keys):
+            raise InputError(
+                f"the values' text has {len(texts.values)}, the keys' {len(texts.keys)} tokens",
+                expected="one value for every key",
+            )
+        v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
+    block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
+    concat = join_heads(backend, block.mixed)
+    out = linear_if_any(backend, weights, "attn.o", concat)
+    stages = {
+        "hidden": x,
+        "q": parts.q,
+        "k": parts.k,
+        "v": v,
+        "masked": block.stages["masked"],
+        "weights": block.stages["weights"],
+        "mixed": block.mixed,
+    }
+    stages |= {"out": concat} if out is None else {"concat": concat, "out": out}
+    return LayerTrace(0, stages, block.empty, x, lambda: stages["out"])

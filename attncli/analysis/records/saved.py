@@ -10,18 +10,9 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.analysis.document import tokens_of
-from attncli.analysis.documents.ablate import AblateDocument, EffectRow
-from attncli.analysis.documents.compare import CompareDocument
-from attncli.analysis.documents.cross import CrossDocument
+from attncli.analysis.document import identities_of, tokens_of
 from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.find import FindDocument
-from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
-from attncli.analysis.documents.logits import LogitsDocument
 from attncli.analysis.documents.parts import ModelPart
-from attncli.analysis.documents.patch import PatchDocument
-from attncli.analysis.documents.run import RunDocument
-from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.captured import numbered_tokens
 from attncli.analysis.records.feeding import arithmetic, feed_whole
@@ -29,9 +20,17 @@ from attncli.analysis.records.head import HIDDEN, METRICS, HeadRecord, LayerReco
 from attncli.analysis.records.recipe import Absent
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.records.whole_numbers import Floats
-from attncli.analysis.saved_run import identities_of
 from attncli.analysis.visible_keys import Bools
 from attncli.arrays.backend import choose
+from attncli.features.ablate.document import AblateDocument, EffectRow
+from attncli.features.compare.document import CompareDocument
+from attncli.features.cross.document import CrossDocument
+from attncli.features.find.document import FindDocument
+from attncli.features.heads.document import HeadMetrics, HeadsDocument
+from attncli.features.logits.document import LogitsDocument
+from attncli.features.patch.document import PatchDocument
+from attncli.features.run.document import RunDocument
+from attncli.features.tensors.document import TensorsDocument
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 EffectDocuments = AblateDocument | PatchDocument | LogitsDocument

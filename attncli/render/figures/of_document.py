@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from attncli.analysis.documents.ablate import AblateDocument
-from attncli.analysis.documents.compare import ComparedHead, CompareDocument
-from attncli.analysis.documents.cost import CostDocument
-from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.find import FindDocument
-from attncli.analysis.documents.heads import HeadsDocument
-from attncli.analysis.documents.logits import LogitsDocument
-from attncli.analysis.documents.mask import MaskDocument
-from attncli.analysis.documents.patch import PatchDocument
-from attncli.analysis.documents.run import RunDocument
-from attncli.analysis.documents.tensors import TensorsDocument
+from attncli.features.ablate.document import AblateDocument
+from attncli.features.compare.document import ComparedHead, CompareDocument
+from attncli.features.cost.document import CostDocument
+from attncli.features.cross.document import CrossDocument
+from attncli.features.find.document import FindDocument
+from attncli.features.heads.document import HeadsDocument
+from attncli.features.logits.document import LogitsDocument
+from attncli.features.mask.document import MaskDocument
+from attncli.features.patch.document import PatchDocument
+from attncli.features.run.document import RunDocument
+from attncli.features.tensors.document import TensorsDocument
 from attncli.render.figures.charts import Bar, draw_bars, draw_curves
 from attncli.render.figures.drawing import LIGHT, Drawing, Theme
 from attncli.render.figures.maps import FigureMap, draw_maps

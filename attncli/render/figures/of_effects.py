@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attncli.analysis.documents.ablate import AblateDocument, reading_of
-from attncli.analysis.documents.effects import readings_of
-from attncli.analysis.documents.logits import LogitsDocument
-from attncli.analysis.documents.patch import PatchDocument
+from attncli.features.ablate.document import AblateDocument, reading_of
+from attncli.features.effects.document import readings_of
+from attncli.features.logits.document import LogitsDocument
+from attncli.features.patch.document import PatchDocument
 from attncli.render.figures.charts import draw_bars
 from attncli.render.figures.drawing import Drawing
 from attncli.render.figures.maps import FigureMap, draw_maps

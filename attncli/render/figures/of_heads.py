@@ -9,12 +9,12 @@ from typing import Any, assert_never
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.declaration import Numbers
-from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument, Metrics
-from attncli.analysis.documents.run import RunDocument
-from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.errors import InputError
+from attncli.features.cross.document import CrossDocument
+from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
+from attncli.features.run.document import RunDocument
+from attncli.features.tensors.document import TensorsDocument
 from attncli.render.figures.charts import draw_links, draw_sentence
 from attncli.render.figures.drawing import Drawing
 from attncli.render.figures.maps import FigureMap, draw_maps

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.parts import Header, TokenRow
-from attncli.analysis.documents.tensors import TensorsDocument
+from attncli.features.cross.document import CrossDocument
+from attncli.features.tensors.document import TensorsDocument
 from attncli.render.figures.charts import Bar
 from attncli.render.figures.drawing import Drawing, shorten_to_fit
 from attncli.render.safe import label

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
-from attncli.analysis.documents.ablate import AblateDocument, reading_of
-from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.effects import readings_of
-from attncli.analysis.documents.find import FindDocument
-from attncli.analysis.documents.logits import LogitsDocument
-from attncli.analysis.documents.patch import PatchDocument
-from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.records.saved import compared_records, document_record
+from attncli.features.ablate.document import AblateDocument, reading_of
+from attncli.features.compare.document import CompareDocument
+from attncli.features.effects.document import readings_of
+from attncli.features.find.document import FindDocument
+from attncli.features.logits.document import LogitsDocument
+from attncli.features.patch.document import PatchDocument
+from attncli.features.run.document import RunDocument
 from attncli.render.page.contents import BUDGET, Page, PageEffects
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanExample, ScanHead
 from attncli.inputs.token import Token
 from attncli.render.page.assets import as_json, csp_hash, shorter_style
 from attncli.render.page.assets import read_asset as read_page_asset
@@ -20,6 +19,7 @@ from attncli.render.page.shorter import join_modules
 from attncli.render.page.writer import last_part, words
 from attncli.render.phrases.scan_page import BOTH
 from attncli.render.safe import safe, safe_html
+from attncli.scan.document import ScanDocument, ScanEffect, ScanExample, ScanHead
 
 EFFECT = "effect"
 SHOWN = 3

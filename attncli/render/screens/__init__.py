@@ -1,4 +1,4 @@
-"""The screen of every document: `screens/<name>.py` shows `attn.<name>/1`."""
+"""The screen of every document: `screen.py` in the folder of its feature draws `attn.<name>/1`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attncli.analysis.documents import name_of
+from attncli.analysis.documents import folder_of, name_of
 from attncli.render.lines import Lines, fit_to_view, stack
 from attncli.render.unknown_words import mark_unknown_words, unknown_words_note
 
@@ -25,7 +25,7 @@ def screen_of(schema: str) -> Screen:
     """The screen of a document, such as that of `attn.run/1`; words that its model does not know are marked, and
     counted below it."""
     name = name_of(schema)
-    module = import_module(f"{__name__}.{name}")
+    module = import_module(f"{folder_of(name)}.screen")
     draw = getattr(module, f"{name}_screen")
 
     def screen(document: Any, view: View) -> Lines:

@@ -22,15 +22,14 @@ from attncli.render.token_names import quote_text, quoted_ends
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.cross import CrossDocument
-    from attncli.analysis.documents.generate import GenerateDocument
-    from attncli.analysis.documents.mask import MaskDocument
-    from attncli.analysis.documents.model import ModelDocument
-    from attncli.analysis.documents.models import ModelsDocument
-    from attncli.analysis.documents.run import RunDocument
-    from attncli.analysis.documents.tensors import CapturedLink, TensorsDocument
-    from attncli.analysis.documents.tokens import TokensDocument
-    from attncli.analysis.documents.weights import WeightsDocument
+    from attncli.features.cross.document import CrossDocument
+    from attncli.features.generate.document import GenerateDocument
+    from attncli.features.mask.document import MaskDocument
+    from attncli.features.models.document import ModelDocument, ModelsDocument
+    from attncli.features.run.document import RunDocument
+    from attncli.features.tensors.document import CapturedLink, TensorsDocument
+    from attncli.features.tokens.document import TokensDocument
+    from attncli.features.weights.document import WeightsDocument
 
 
 MOST_NAMES = 5

@@ -16,19 +16,25 @@ from attncli.render.safe import cells, cut, label, pad, safe
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.ablate import AblateDocument
-    from attncli.analysis.documents.cross import CrossDocument
-    from attncli.analysis.documents.derivation import AttentionTopic
-    from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderTopic
-    from attncli.analysis.documents.find import FindDocument
-    from attncli.analysis.documents.generate import GenerateDocument
-    from attncli.analysis.documents.heads import HeadsDocument
-    from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
-    from attncli.analysis.documents.logits import LogitsDocument
     from attncli.analysis.documents.parts import AttentionPart, ModelPart, TokenRow
-    from attncli.analysis.documents.patch import PatchDocument
-    from attncli.analysis.documents.run import RunDocument
-    from attncli.analysis.documents.tokens import TokensDocument
+    from attncli.features.ablate.document import AblateDocument
+    from attncli.features.cross.document import CrossDocument
+    from attncli.features.explain.document import (
+        AttentionTopic,
+        MaskTopic,
+        MatrixSoftmaxTopic,
+        MultiheadTopic,
+        OrderTopic,
+        PositionTopic,
+        ResidualTopic,
+    )
+    from attncli.features.find.document import FindDocument
+    from attncli.features.generate.document import GenerateDocument
+    from attncli.features.heads.document import HeadsDocument
+    from attncli.features.logits.document import LogitsDocument
+    from attncli.features.patch.document import PatchDocument
+    from attncli.features.run.document import RunDocument
+    from attncli.features.tokens.document import TokensDocument
 
     Topic = (
         AttentionTopic | MatrixSoftmaxTopic | OrderTopic | PositionTopic | MaskTopic | MultiheadTopic | ResidualTopic

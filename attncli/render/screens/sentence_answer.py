@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
+from attncli.features.compare.document import CompareDocument
+from attncli.features.run.document import RunDocument
 from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.numbers import percent
 from attncli.render.phrases import say
-from attncli.render.screens.overview import left_out_note
 from attncli.render.sentence import sentence, words
 from attncli.render.token_names import quoted_ends, quoted_token
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.find import FindDocument
     from attncli.analysis.documents.parts import ModelPart
-    from attncli.analysis.documents.run import RunDocument, RunHead
+    from attncli.features.find.document import FindDocument
+    from attncli.features.run.document import RunDocument, RunHead
+
 
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
@@ -251,3 +253,13 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     answer_sentences = (heads_sentence, rank, not_learned_note(document.model, view))
     tint = remark(say(view, "answer.tint.link", say(view, "effect.head", *place[:2])), view)
     return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
+
+
+def left_out_note(document: RunDocument | CompareDocument) -> str:
+    """What kinds of link are left out, in words; "" if none are."""
+    names: Sequence[str] = document.links_leave_out or ()
+    words = {
+        "special": "special tokens", "self": "self", "neighbours": "neighbours", "first": "the first token",
+        "unknown": "unknown words",
+    }  # fmt: skip
+    return f"left out: {', '.join(words[name] for name in names)} (--all-links)" if names else ""

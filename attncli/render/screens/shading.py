@@ -15,9 +15,9 @@ from attncli.render.sentence import LEAST, sentence, words
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.compare import ComparedHead, CompareDocument
-    from attncli.analysis.documents.cross import CrossDocument
     from attncli.analysis.documents.parts import TokenRow
+    from attncli.features.compare.document import ComparedHead, CompareDocument
+    from attncli.features.cross.document import CrossDocument
 
 
 def shaded_sentence(

@@ -18,7 +18,7 @@ from attncli.render.view import View
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Numbers
-    from attncli.analysis.documents.run import RunDocument, RunHead
+    from attncli.features.run.document import RunDocument, RunHead
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from tiny_checkpoints import CASES, make
 from tiny_two_sided import TWO_SIDED
 
 import attncli
-from attncli.analysis.effects.ablation import Removal, RemovalResult, choose_backend, remove
-from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, CutLink, mixed_of
-from attncli.analysis.effects.measures import MeasureRequest
-from attncli.analysis.effects.places import everything
+from attncli.features.effects.ablation import Removal, RemovalResult, choose_backend, remove
+from attncli.features.effects.changes import By, ByMean, ByResample, ByZero, CutLink, mixed_of
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import everything
 from attncli.models.model import Model
 from attncli.models.transformers_reference import running
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.effects import attribution
-from attncli.analysis.effects.attribution import LogitTerm, apply_frozen_norm, attribute
-from attncli.analysis.effects.sweep import SweepText
 from attncli.errors import UnsupportedError
+from attncli.features.effects.sweep import SweepText
+from attncli.features.logits import compute
+from attncli.features.logits.compute import LogitTerm, apply_frozen_norm, attribute
 from attncli.mechanism.spec import Norm
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
@@ -105,10 +105,8 @@ def test_a_frozen_norm_is_that_norm_on_what_enters_it() -> None:
 def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With statistics of another vector the parts no longer sum to the logit."""
     text = text_of(folder_of("llama"))
-    right = attribution.apply_frozen_norm
-    monkeypatch.setattr(
-        attribution, "apply_frozen_norm", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest)
-    )
+    right = compute.apply_frozen_norm
+    monkeypatch.setattr(compute, "apply_frozen_norm", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest))
     found = attribute(text, 6, None, None)
     assert abs(sum(value for _, value in found.parts) - found.logit) > 1e-4
 

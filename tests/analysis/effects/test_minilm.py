@@ -10,10 +10,10 @@ from hooked_transformers import mixing, projections
 
 import attncli
 import attncli.models.aliases
-from attncli.analysis.effects.ablation import Removal, RemovalResult, remove
-from attncli.analysis.effects.changes import ByZero, CutLink
-from attncli.analysis.effects.measures import MeasureRequest
-from attncli.analysis.effects.places import HeadAddress, HeadSelection, everything
+from attncli.features.effects.ablation import Removal, RemovalResult, remove
+from attncli.features.effects.changes import ByZero, CutLink
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import HeadAddress, HeadSelection, everything
 from attncli.inputs.text import SAMPLE
 from attncli.models.model import Model
 
@@ -63,7 +63,7 @@ def test_where_heads_look_comes_along() -> None:
 
 def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
-    from attncli.analysis.effects.sweep_memory import least, memory_budget
+    from attncli.features.effects.sweep import least, memory_budget
 
     own, heads = model(), range(3, 12, 4)
     small = least(own.spec, 15, "float64")

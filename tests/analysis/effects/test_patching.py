@@ -12,9 +12,9 @@ from induction_model import model as induction_model
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.effects.patching import PatchRequest, patch
-from attncli.analysis.effects.places import everything
 from attncli.errors import InputError, UsageError
+from attncli.features.effects.places import everything
+from attncli.features.patch.compute import PatchRequest, patch
 from attncli.models.transformers_reference import running
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5)

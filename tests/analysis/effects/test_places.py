@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attncli.analysis.effects.places import may_ask_some, may_start_late
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.features.effects.places import may_ask_some, may_start_late
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask
 from attncli.mechanism.mask_spec import parse

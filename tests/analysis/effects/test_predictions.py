@@ -10,12 +10,12 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.effects import measures
-from attncli.analysis.effects.ablation import Removal, RemovalResult, remove
-from attncli.analysis.effects.measures import MeasureRequest
-from attncli.analysis.effects.places import everything
-from attncli.analysis.effects.sweep_memory import least
 from attncli.errors import LimitError
+from attncli.features.effects import measures
+from attncli.features.effects.ablation import Removal, RemovalResult, remove
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import everything
+from attncli.features.effects.sweep import least
 from attncli.mechanism.intervention import Zero
 from attncli.models.model import Model
 

@@ -14,13 +14,12 @@ from browsing import Opened, opened
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.cross import CrossTexts
 from attncli.analysis.records.captured import captured_record
-from attncli.analysis.records.run import RunRecord, cross_record, run_record
-from attncli.analysis.tensors import Options, capture_attention, tensors_document
+from attncli.analysis.records.run import CrossTexts, RunRecord, cross_record, run_record
 from attncli.analysis.words import merged_words
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.features.tensors.compute import Options, capture_attention, tensors_document
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import parse
@@ -160,7 +159,7 @@ def test_merged_words(window: Opened, tmp_path: Path) -> None:
 
 
 def test_cross_attention(window: Opened, tmp_path: Path) -> None:
-    from attncli.analysis.cross import cross_traces
+    from attncli.analysis.records.run import cross_traces
 
     model = seeded(Causal(), heads=2, position="rope")
     texts = CrossTexts(TEXT, TEXT[:60], model.encode(TEXT), model.encode(TEXT[:60]))

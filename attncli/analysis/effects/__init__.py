@@ -1,1 +1,0 @@
-"""Effects: what changes when a head, or a link, is taken away. It drives models/run with interventions."""

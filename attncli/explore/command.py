@@ -1,0 +1,169 @@
+"""`attn explore`: a run, or a saved file, walked through full screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import declarations, delivery, request
+from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.options import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    meaning,
+    only,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.cli.progress import silent
+from attncli.cli.signals import leaving
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.explore.source import Source
+    from attncli.models.model import Model
+
+FILES = (".json", ".safetensors", ".npz")
+"""What a text is taken for the name of a file by, where it has no blank."""
+
+
+def explore(
+    ctx: typer.Context,
+    text: Annotated[TextOptions, without("lines")],
+    model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
+    query: Annotated[str | None, declarations.QUERY] = None,
+) -> None:
+    """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key does.
+
+    attn explore --model minilm "The animal was too tired, so it slept" --query it
+
+    attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    _refuse_elsewhere(environment)
+    from attncli.explore.explorer import Terminal, keyboard
+
+    source, about = _open_source(environment, text, model, attention, compute, query)
+    if not keyboard():
+        raise UsageError(
+            "attn explore hears keys, and there is no terminal to hear them from",
+            expected="a terminal as standard input",
+        )
+    from dataclasses import replace
+
+    from attncli.explore.explorer import Explorer
+
+    quiet = replace(environment, quiet=True)  # notes and bars would be written across the screen
+    environment.layers = silent
+
+    def load(name: str) -> Model:
+        return request.model(quiet, ModelOptions(model=name), AttentionOptions(), compute)
+
+    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
+    app = Explorer(
+        source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal, deep=deep
+    )  # fmt: skip
+    with leaving(app.leave_by):
+        app.run()
+    if app.signal_number is not None:
+        environment.stop_signal = app.signal_number
+        raise KeyboardInterrupt
+    if app.failure is not None:
+        raise app.failure
+
+
+def _models(environment: Environment) -> list[str]:
+    """The names of the models on this machine: aliases, and what the hub's cache holds whole."""
+    from attncli.features.models.compute import models_document
+    from attncli.inputs.hub import cache_folder
+
+    document = models_document(cache_folder(environment.variables))
+    here = [alias.name for alias in document.aliases if alias.here is not None]
+    cached_hubs = {alias.hub for alias in document.aliases if alias.here is not None}
+    return [*here, *(model.name for model in document.cached if not model.missing and model.name not in cached_hubs)]
+
+
+def _refuse_elsewhere(environment: Environment) -> None:
+    """Raise UsageError where there is no screen to draw on."""
+    if environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb":
+        return
+    raise UsageError(
+        "attn explore fills a terminal's screen, and standard output is none"
+        if not environment.stdout_is_terminal
+        else "attn explore fills a terminal's screen, and TERM=dumb says that this one has none",
+        expected="a terminal",
+        hint="attn run … for the same as text, attn run … --html page.html for a browser",
+    )
+
+
+def _open_source(
+    environment: Environment,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    query: str | None,
+) -> tuple[Source, int | None]:
+    """What is explored, and the word that it begins with, if that was said."""
+    from attncli.explore.source import LiveSource
+    from attncli.features.run.compute import RunRequest
+    from attncli.models.run import rows_for
+
+    if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
+        return _saved_source(Path(text.text)), None
+    from dataclasses import replace
+
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
+    source_text = request.one_text(environment, text)
+    with request.errors_located_in(source_text):
+        tokens = request.tokens_of(loaded_model, source_text)
+    smallest_run = RunRequest(matrices=False)
+    request.refuse_run(
+        loaded_model,
+        len(tokens),
+        smallest_run,
+        compute,
+        "a shorter text",
+        rows=rows_for(loaded_model.spec, len(tokens)),
+    )
+    layers, heads = layers_and_heads(loaded_model, model)
+    source = replace(LiveSource.of(loaded_model, source_text.text, tokens), layers=layers, heads=heads)
+    index = None if query is None else request.query_index(environment, tokens, query)
+    return source, index
+
+
+def _saved_source(file: Path) -> Source:
+    """A saved document, or tensors, as `attn view` opens them."""
+    from attncli.explore.source import SavedSource
+    from attncli.features.run.document import RunDocument
+    from attncli.features.view.command import TENSOR_FILES, open_document, record_of
+
+    document = open_document(file)
+    if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
+        from attncli.features.view.compute import saved_derivation
+        from attncli.inputs.tensors import read_tensors
+
+        tensors, saved_run = read_tensors(file, allow_nonfinite=True), document
+        return SavedSource(
+            file.name,
+            document,
+            lambda: record_of(document, file),
+            lambda layer, head, query: saved_derivation(tensors, saved_run, layer, head, query),
+        )
+    record_of(document, file)  # what is not about heads is refused before the screen is filled
+    return SavedSource(file.name, document, lambda: record_of(document, file))
+
+
+app = command_app(explore)

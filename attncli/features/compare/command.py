@@ -1,0 +1,395 @@
+"""`attn compare`: what differs between two sides, signed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from dataclasses import replace as with_fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec.structs import replace
+
+from attncli.cli import declarations, delivery, page_output, request
+from attncli.cli import svg_output as picture
+from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.options import (
+    OUTPUT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    number,
+    only,
+)
+from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
+from attncli.cli.repeated_options import Repeated, repeat
+from attncli.errors import InputError, UsageError, VerdictError
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.run import RunRecord
+    from attncli.features.compare.document import CompareDocument
+    from attncli.features.effects.document import EffectsDocument
+    from attncli.features.run.document import RunDocument
+
+
+# The options of `attn compare` that may be given once for all sides, or once for each.
+
+SideModel = Annotated[
+    Repeated[ModelOptions],
+    only("model", "weights", "seed", "layer", "head", "d_model", "num_heads", "d_k", "d_v", "bias", "embeddings"),
+    repeat("model", "weights", "seed", "layer", "head"),
+]
+"""Sizes of seeded weights are the same on all sides; repeat another option to compare its values."""
+SideAttention = Annotated[Repeated[AttentionOptions], repeat("mask", "scale", "softcap", "position", "attention")]
+SideCompute = Annotated[Repeated[ComputeOptions], only("backend", "dtype", "max_memory"), repeat("backend", "dtype")]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: its text, its name, and the options as every other command has them."""
+
+    text: str
+    name: str
+    model: ModelOptions
+    attention: AttentionOptions
+    compute: ComputeOptions
+
+
+WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
+
+
+def split_texts_and_files(
+    arguments: Sequence[str], model: Repeated[ModelOptions]
+) -> tuple[list[str], Repeated[ModelOptions]]:
+    """The texts among the arguments, and the options with those that are weight files or checkpoint folders.
+
+    Raises InputError for what is written like a file but cannot be one side: it is no text that anyone means.
+    """
+    files = [text for text in arguments if text.endswith(WEIGHT_FILES) and is_there(text)]
+    folders = [text for text in arguments if is_there(f"{text}/config.json")]
+    texts = [text for text in arguments if text not in (*files, *folders)]
+    for text in texts:
+        if text.endswith((*WEIGHT_FILES, ".json")) and not any(map(str.isspace, text)):
+            reason = "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
+            raise InputError(
+                reason, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
+            )
+    return texts, model.adding("weights", [Path(file) for file in files]).adding("model", folders)
+
+
+def is_there(name: str) -> bool:
+    """Whether this is a file; a text may be no possible name at all."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def sides(
+    texts: Sequence[str],
+    model: Repeated[ModelOptions],
+    attention: Repeated[AttentionOptions],
+    compute: Repeated[ComputeOptions],
+) -> list[Side]:
+    """The sides that texts and repeated options make: at least two, the first to be compared with each other one.
+
+    Raises UsageError where there is only one, or where options are repeated unequally often.
+    """
+    values_by_option = {**attention.values, **model.values, **compute.values}
+    repeats = {name: values for name, values in values_by_option.items() if len(values) > 1}
+    counts = {f"--{name}": len(values) for name, values in repeats.items()}
+    counts |= {"texts": len(texts)} if len(texts) > 1 else {}
+    if not counts:
+        raise UsageError(
+            "there is nothing to compare with",
+            expected="a second text, or an option given twice",
+            hint='attn compare "…" --mask none --mask causal',
+        )
+    if len(set(counts.values())) > 1:
+        unequal = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise UsageError(f"the sides do not match: {unequal}", expected="every option once, or as often as the others")
+    compared_sides = []
+    for side_index in range(next(iter(counts.values()))):
+        words = [f"{name} {values[side_index]}" for name, values in repeats.items()]
+        label = " · ".join(words) if words else f"text {side_index + 1}"
+        text = texts[side_index] if len(texts) > 1 else texts[0]
+        compared_sides.append(
+            Side(
+                text,
+                label,
+                model.side(side_index),
+                _intersect_masks(attention.side(side_index)),
+                compute.side(side_index),
+            )
+        )
+    return compared_sides
+
+
+def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
+    """The same, with the masks of `A&B` apart: a repeated `--mask` is another side here, not one mask more."""
+    return with_fields(options, mask=[part.strip() for part in options.mask[0].split("&")]) if options.mask else options
+
+
+def compare(
+    ctx: typer.Context,
+    model: SideModel,
+    attention: SideAttention,
+    compute: SideCompute,
+    output: OutputOptions,
+    page: PageOptions,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="One text or two; weight files; checkpoint folders; saved runs (.json).",
+            show_default=False,
+            metavar="[TEXT|FILE]...",
+        ),
+    ] = None,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False,
+    fail_above: Annotated[
+        float | None,
+        number(
+            "--fail-above",
+            help="Exit 1 when a weight differs by more than this.",
+            panel=OUTPUT,
+            metavar="X",
+            least=0,
+            most=1e30,
+        ),
+    ] = None,
+) -> None:
+    """What differs between two texts, heads, layers, masks, scales, positions, models or files: B minus A.
+
+    attn compare "she ate apples" "he ate apples"
+
+    attn compare "humpty dumpty sat on" --mask none --mask window:2 --mask lsh:4
+
+    attn compare "it was too tired" "it was too wide" --model minilm --query it
+
+    attn compare before.safetensors after.safetensors "humpty dumpty sat on"
+
+    attn compare before.json after.json --fail-above 1e-6
+    """
+
+    environment: Environment = ctx.obj
+    page_output.check(page)
+    effects, saved_runs = _effects(texts), _saved_runs(texts)
+    if effects is not None or saved_runs is not None:
+        _refuse_weights(environment, page if effects is not None else None)
+    if effects is not None and (query is not None or all_links):
+        raise UsageError(
+            f"{'--all-links' if query is None else '--query'} is about links, and saved effects have none",
+            expected="saved runs, or texts",
+        )
+    if effects is not None:
+        _compare_effects(effects, output, environment, fail_above)
+        return
+    view = delivery.validate_options(
+        output,
+        environment,
+        "compare",
+        files={"--html": page.html},
+        document_options=("top", "max_output"),
+        tables=("max_output",),
+        answers=("precision",),
+    )
+    records: list[RunRecord] | None = None if page.html is None else []
+    runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
+    worst: list[float] = []
+
+    def documents() -> Iterator[CompareDocument]:
+        from attncli.features.compare.compute import compare_document
+
+        name, first = next(runs)
+        for second_name, second in runs:
+            rows = None if query is None else _rows(environment, first, second, query)
+            document = compare_document(
+                first, second, names=(name, second_name), top=output.top, query=rows, all_links=all_links
+            )
+            worst.append(abs(document.summary.max_difference))
+            if page.html is not None:
+                if len(worst) > 1:
+                    raise UsageError(
+                        "a page compares two sides, and there are more", expected="two sides, or no --html"
+                    )
+                run_records = records or [_record(name, first), _record(second_name, second)]
+                _write_page(run_records, document, page, view.lang)
+            yield document
+            if output.json and next(runs, None) is not None:
+                raise UsageError(
+                    "--json is one document, and more than two sides make several", expected="--ndjson, or two sides"
+                )
+
+    picture.write_with_figure(list(documents()), output, environment, view)
+    if fail_above is not None and max(worst) > fail_above:
+        raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+
+
+def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) -> list[int]:
+    """The positions in A of the tokens that `--query` names; says so where a word is several.
+
+    Raises InputError for a token that A lacks.
+    """
+    from attncli.analysis.document import tokens_of
+    from attncli.inputs.token import find_span
+
+    tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
+    try:
+        span = find_span(tokens, query)
+    except InputError:
+        try:
+            find_span(others, query)
+        except InputError:
+            pass
+        else:
+            raise InputError(
+                f"{query!r} is only in B, so there is nothing to compare its row with",
+                expected="a token that both texts have",
+            ) from None
+        raise
+    if span.stop - span.first > 1:
+        environment.note(f"{query!r} is {span.stop - span.first} tokens, each with its own row")
+    else:
+        request.query_index(environment, tokens, query)
+    return list(range(span.first, span.stop))
+
+
+def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
+    from attncli.render.page.of_document import compared_page
+
+    left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
+    content = compared_page(document, records, (left_tokens, right), lang, page.budget, page_output.BUDGET)
+    page_output.write(page, content)
+
+
+def _record(name: str, document: RunDocument) -> RunRecord:
+    """A saved run, called by the name of its file."""
+    from attncli.analysis.records.saved import document_record
+
+    record = document_record(document)
+    assert record is not None  # it is a run
+    return replace(record, name=name)
+
+
+def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
+    """The saved runs, if all texts name such files; None otherwise."""
+    if (
+        not texts
+        or len(texts) < 2
+        or not all(text.endswith(".json") for text in texts)
+        or not any(map(is_there, texts))
+    ):
+        return None
+    return ((text, _read_run(Path(text))) for text in texts)
+
+
+def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
+    """Saved effects over texts, if both texts name such files; None otherwise."""
+    if not texts or len(texts) != 2 or not all(text.endswith(".json") and is_there(text) for text in texts):
+        return None
+    from attncli.features.effects.document import EffectsDocument
+    from attncli.features.view.command import open_document
+
+    documents = [(text, open_document(Path(text))) for text in texts]
+    effects = [(name, document) for name, document in documents if isinstance(document, EffectsDocument)]
+    return effects if len(effects) == len(documents) else None
+
+
+def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
+    """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: of
+    documents that no page shows."""
+    about = {item.name for group in (ModelOptions, AttentionOptions, ComputeOptions) for item in fields(group)} | {
+        "tokenizer"
+    }
+    if ignored_options := sorted(environment.explicit_options & about):
+        raise UsageError(
+            f"--{ignored_options[0].replace('_', '-')} is about what runs, and saved documents hold what ran",
+            expected="one or the other",
+        )
+    if page is not None and page.html is not None:
+        raise UsageError("--html is a page about heads that look at tokens", expected="runs, not effects, or no --html")
+
+
+def _compare_effects(
+    sides: list[tuple[str, EffectsDocument]], output: OutputOptions, environment: Environment, fail_above: float | None
+) -> None:
+    from attncli.features.effects.texts import difference_document
+
+    view = delivery.validate_options(output, environment, "difference")
+    (a, first), (b, second) = sides
+    document = difference_document(first, second, (a, b))
+    picture.write_with_figure([document], output, environment, view)
+    worst = abs(document.heads[0].difference)
+    if fail_above is not None and worst > fail_above:
+        raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+
+
+def _read_run(path: Path) -> RunDocument:
+    from attncli.features.run.document import RunDocument
+    from attncli.features.view.command import open_document
+
+    document = open_document(path)
+    if not isinstance(document, RunDocument):
+        raise InputError(
+            f"this is {document.schema!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
+        )
+    return document
+
+
+def _sides(
+    environment: Environment,
+    texts: list[str] | None,
+    model: SideModel,
+    attention: SideAttention,
+    compute: SideCompute,
+    tokenizer: str | None,
+    output: OutputOptions,
+    records: list[RunRecord] | None,
+) -> Iterator[tuple[str, RunDocument]]:
+    text_arguments, model = split_texts_and_files(texts or (), model)
+    if len(text_arguments) > 2:
+        raise UsageError(f"{len(text_arguments)} texts are given", expected="one or two")
+    asked_texts: list[str | None] = [*text_arguments] if text_arguments else [None]
+    side_texts = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
+    for side in sides(side_texts, model, attention, compute):
+        yield side.name, _run_side(environment, side, tokenizer, output, records)
+
+
+def _run_side(
+    environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord] | None
+) -> RunDocument:
+    from attncli.features.run.compute import RunRequest, cost, run_document
+
+    loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
+    tokens = loaded_model.encode(side.text)
+    layers, heads = layers_and_heads(loaded_model, side.model)
+    run_request = RunRequest(layers=layers, heads=heads, top=output.top)
+    expected = cost(loaded_model, len(tokens), run_request, is_saved=False)
+    request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
+    delivery.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+    if records is None:
+        return run_document(loaded_model, side.text, tokens, run_request)
+    from attncli.analysis.records.recording import Recording
+    from attncli.analysis.records.run import recordable, recorded_run, run_record
+
+    recording = Recording(loaded_model, tokens, run_request.heads) if recordable(loaded_model, words=False) else None
+    document = run_document(loaded_model, side.text, tokens, run_request, recording=recording)
+    if recording is not None:
+        records.append(recorded_run(loaded_model, side.text, recording, name=side.name))
+    else:
+        records.append(
+            run_record(
+                loaded_model, side.text, tokens, name=side.name, layers=run_request.layers, heads=run_request.heads
+            )
+        )
+    return document
+
+
+app = command_app(compare)

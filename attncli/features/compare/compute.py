@@ -1,0 +1,344 @@
+"""What differs between two runs: the document of `attn compare`, made from two `attn.run/1` documents.
+
+Every difference is B − A, over the queries and keys that both texts have. Weight that goes to
+keys without a partner is kept in one further bin, so that a row remains a distribution.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct
+
+from attncli import __version__
+from attncli.analysis.document import tokens_of, warnings_of_sides
+from attncli.analysis.documents.declaration import members
+from attncli.analysis.exclusion import exclusion
+from attncli.analysis.links import kinds_left_out
+from attncli.analysis.similarity import row_divergences
+from attncli.analysis.visible_keys import Bools, Floats, Ints
+from attncli.errors import InputError
+from attncli.features.compare.document import (
+    BothCounts,
+    BothNumbers,
+    ComparedHead,
+    CompareDocument,
+    CompareSide,
+    CompareSummary,
+    HeadPlace,
+    MovedWeight,
+    OnlyOn,
+    SignedDifference,
+)
+from attncli.features.run.document import RunDocument, RunHead
+
+# Which tokens of two texts correspond: the longest runs of equal tokens.
+
+
+class Alignment(Struct, frozen=True):
+    """Positions that correspond: a[k] with b[k], a rising, b too unless the texts hold the same tokens in another
+    order.
+
+    only_a, only_b: positions without a partner.
+    """
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    only_a: tuple[int, ...]
+    only_b: tuple[int, ...]
+
+
+def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
+    """Align two texts by their tokens, as a line-by-line comparison of files does.
+
+    Each token has at most one partner and none crosses another. Equal texts align as they are, and
+    texts of the same tokens in another order align token by token, equal ones in their order.
+    Source: Ratcliff and Metzener, 1988, as in Python's difflib.
+    """
+    if list(a) == list(b):
+        everything = tuple(range(len(a)))
+        return Alignment(everything, everything, (), ())
+    if Counter(a) == Counter(b):
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for index in range(len(b) - 1, -1, -1):
+            places[b[index]].append(index)
+        return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
+    blocks = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
+    pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
+    indices_a, indices_b = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    return Alignment(
+        indices_a,
+        indices_b,
+        tuple(sorted({*range(len(a))} - {*indices_a})),
+        tuple(sorted({*range(len(b))} - {*indices_b})),
+    )
+
+
+LayerHead = tuple[int, RunHead]
+"""A layer's number, and the part of one of its heads."""
+
+
+def compare_document(
+    a: RunDocument,
+    b: RunDocument,
+    *,
+    names: tuple[str, str],
+    top: int,
+    query: Sequence[int] | None = None,
+    all_links: bool = False,
+) -> CompareDocument:
+    """`attn.compare/1` for two `attn.run/1` documents.
+
+    Args:
+        a: One side, with the weights of every head.
+        b: The other side.
+        names: What the sides are called.
+        top: How many of the weights that moved most are listed.
+        query: Positions in A whose rows alone are measured; None for all that both texts have.
+        all_links: Whether weights count among those that moved that say little of a trained model: `kinds_left_out`.
+
+    Returns:
+        The differences B − A, heads paired in the order in which the documents hold them.
+
+    Raises:
+        InputError: The texts have no token in common, a document holds no weights, the numbers of heads differ, or B
+            lacks a query.
+    """
+    heads_a, heads_b = _heads(a), _heads(b)
+    if len(heads_a) != len(heads_b):
+        raise InputError(
+            f"the sides have different numbers of heads: {len(heads_a)} and {len(heads_b)}",
+            expected="as many on either side",
+            hint="--layer and --head choose",
+        )
+    texts_a, texts_b = ([token.text for token in side.tokens] for side in (a, b))
+    pairs = align(texts_a, texts_b)
+    if not pairs.a:
+        raise InputError(
+            "the two texts have no token in common, so nothing can be compared", expected="texts that share words"
+        )
+    rows = _rows(a, pairs, query)
+    learned = "checkpoint" in (a.model.source, b.model.source)
+    leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
+    count_mask = _count_mask(a, b, pairs, leave_out)[rows]
+    heads = [
+        compare_heads(head_a, head_b, pairs, rows, count_mask) for head_a, head_b in zip(heads_a, heads_b, strict=True)
+    ]
+    return CompareDocument(
+        version=__version__,
+        a=_side(a, names[0]),
+        b=_side(b, names[1]),
+        differs=_differs(a, b, heads_a, heads_b),
+        aligned=list(zip(pairs.a, pairs.b, strict=True)),
+        only=OnlyOn(a=list(pairs.only_a), b=list(pairs.only_b)),
+        queries=UNSET if query is None else list(query),
+        heads=heads,
+        summary=_summary(heads),
+        links_leave_out=list(leave_out) or UNSET,
+        moved=largest_moves(heads, pairs, rows, count_mask, top),
+        warnings=warnings_of_sides(a.warnings, b.warnings),
+    )
+
+
+def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
+    """Which of the aligned queries are measured. Raises InputError for a query that B lacks."""
+    if query is None:
+        return np.arange(len(pairs.a))
+    for token in query:
+        if token not in pairs.a:
+            raise InputError(
+                f"{a.tokens[token].text!r} (token {token}) is only in A, so there is nothing to compare its row with",
+                expected="a token that both texts have",
+            )
+    return np.asarray([pairs.a.index(token) for token in query])
+
+
+def _count_mask(a: RunDocument, b: RunDocument, pairs: Alignment, leave_out: Sequence[str]) -> Bools:
+    """Which aligned pairs [query, key] count among the links that moved: those left out on neither side."""
+    out = np.zeros((len(pairs.a), len(pairs.a)), bool)
+    for side, places in ((a, pairs.a), (b, pairs.b)):
+        out |= exclusion(leave_out, tokens_of(side.tokens)).rows(np.asarray(places))[:, list(places)]
+    return ~out
+
+
+def _heads(document: RunDocument) -> list[LayerHead]:
+    """The heads of a run, each with whole weights."""
+    if document.queries is not UNSET:
+        raise InputError("this run holds only some queries", expected="a run without --query")
+    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
+    if not heads or any(head.weights is UNSET for _, head in heads):
+        raise InputError("this run holds no weights", expected="a run saved with them: attn run TEXT --json")
+    return heads
+
+
+def _side(document: RunDocument, name: str) -> CompareSide:
+    return CompareSide(
+        name=name, text=document.text, tokens=document.tokens, model=document.model, attention=document.attention
+    )
+
+
+def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads_b: Sequence[LayerHead]) -> list[str]:
+    """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
+    names = ["text"] if a.text != b.text else []
+    names += ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names else []
+    identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
+    names += ["weights"] if any(getattr(a.model, name) != getattr(b.model, name) for name in identity) else []
+    names += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
+    names += ["head"] if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)) else []
+    sides = [dict(members(side.attention)) for side in (a, b)]
+    return names + [name for name in dict.fromkeys((*sides[0], *sides[1])) if sides[0].get(name) != sides[1].get(name)]
+
+
+def _matrix(values: Any) -> Floats:
+    """Numbers, with NaN for null and for −∞."""
+    matrix = np.asarray(values, np.float64)
+    return np.where(np.isfinite(matrix), matrix, np.nan)
+
+
+def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Ints, count_mask: Bools) -> ComparedHead:
+    """One pair of heads. Weights are compared on aligned queries and keys.
+
+    row_indices: the rows [row] of the aligned queries that everything but the matrices is about.
+    count_mask: which of their pairs [row, aligned key] may be the link.
+    max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
+    mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to ln 2,
+    over `js_rows` rows that see something on both sides; null without any. outside: mean weight on
+    keys without a partner. kept: mean share of A's weight on keys that B sees too; null without scores.
+    output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different widths.
+    """
+    (layer_a, part_a), (layer_b, part_b) = a, b
+    weights = [_matrix(part.weights) for part in (part_a, part_b)]
+    places = (pairs.a, pairs.b)
+    common = [matrix[np.ix_(place, place)] for matrix, place in zip(weights, places, strict=True)]
+    outside = [
+        np.clip(matrix[list(place)].sum(axis=1) - part.sum(axis=1), 0.0, None)
+        for matrix, part, place in zip(weights, common, places, strict=True)
+    ]
+    difference = common[1] - common[0]
+    if np.isnan(difference).all():
+        raise InputError(
+            f"layer {layer_a} head {part_a.head} and layer {layer_b} head {part_b.head} have no weights that are "
+            f"numbers on both sides",
+            expected="numbers that their type can hold",
+        )
+    sizes = np.abs(difference[row_indices])
+    place = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)
+    has_weight = [matrix[list(rows)].sum(axis=1) > 0 for matrix, rows in zip(weights, places, strict=True)]
+    rows = row_indices[(has_weight[0] & has_weight[1])[row_indices]]
+    js = row_divergences(*(np.column_stack([part, rest])[rows] for part, rest in zip(common, outside, strict=True)))
+    queries = [[places[place] for place in row_indices] for places in (pairs.a, pairs.b)]
+    return ComparedHead(
+        a=HeadPlace(layer=layer_a, head=part_a.head),
+        b=HeadPlace(layer=layer_b, head=part_b.head),
+        max_difference=_signed_difference(difference, row_indices, pairs, place),
+        link=_largest(difference, row_indices, pairs, count_mask),
+        mean_difference=float(np.nanmean(sizes)),
+        js=float(js.mean()) if rows.size else None,
+        js_rows=rows.size,
+        outside=BothNumbers(a=float(outside[0][row_indices].mean()), b=float(outside[1][row_indices].mean())),
+        pairs=_visible_pairs(part_a, part_b, queries if len(row_indices) < len(difference) else None),
+        kept=_visible_share(common[0][row_indices], part_b, queries[1], pairs),
+        output_error=_output_error(part_a, part_b, queries),
+        weights_a=_visible_weights(common[0], part_a, pairs.a),
+        weights_b=_visible_weights(common[1], part_b, pairs.b),
+        difference=difference,
+    )
+
+
+def _signed_difference(
+    difference: Floats, row_indices: Ints, pairs: Alignment, place: tuple[Any, ...]
+) -> SignedDifference:
+    """The difference at a place [row, aligned key] among the measured rows, by positions in A."""
+    row, key = int(row_indices[place[0]]), int(place[1])
+    return SignedDifference(value=float(difference[row, key]), query=pairs.a[row], key=pairs.a[key])
+
+
+def _largest(difference: Floats, row_indices: Ints, pairs: Alignment, count_mask: Bools) -> SignedDifference | None:
+    """The largest difference that counts; None where none does."""
+    sizes = np.where(count_mask, np.nan_to_num(np.abs(difference[row_indices])), -1.0)
+    place = np.unravel_index(int(sizes.argmax()), sizes.shape)
+    return _signed_difference(difference, row_indices, pairs, place) if sizes[place] >= 0 else None
+
+
+def _visible(part: RunHead) -> np.ndarray[Any, Any] | None:
+    """Which pairs a head sees, from its scores; None where it has none."""
+    return None if part.scores is UNSET else np.isfinite(np.asarray(part.scores, np.float64))
+
+
+def _visible_weights(weights: Floats, part: RunHead, tokens: Sequence[int]) -> Floats:
+    """The weights with NaN where they are hidden, which is not the same as 0."""
+    visibility = _visible(part)
+    return weights if visibility is None else np.where(visibility[np.ix_(tokens, tokens)], weights, np.nan)
+
+
+def _visible_pairs(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]] | None) -> BothCounts | None:
+    """How many pairs each side computes, of these queries of either side alone where there are any; null without
+    scores."""
+    visibility = [_visible(part) for part in (a, b)]
+    if visibility[0] is None or visibility[1] is None:
+        return None
+    rows = [
+        visible if queries is None else visible[queries[side]]
+        for side, visible in enumerate((visibility[0], visibility[1]))
+    ]
+    return BothCounts(a=int(rows[0].sum()), b=int(rows[1].sum()))
+
+
+def _visible_share(weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment) -> float | None:
+    """The share of these weights of A [query, aligned key] on keys that B's queries see; None where nothing tells."""
+    visibility = _visible(b)
+    if visibility is None:
+        return None
+    total = np.nansum(weights)
+    return float(np.nansum(np.where(visibility[np.ix_(queries, pairs.b)], weights, 0.0)) / total) if total > 0 else None
+
+
+def _output_error(a: RunHead, b: RunHead, queries: Sequence[Sequence[int]]) -> float | None:
+    """|O_B − O_A| / |O_A| over these queries of A and of B; None where it is not defined."""
+    if a.output is UNSET or b.output is UNSET:
+        return None
+    first, second = (
+        np.asarray(part.output, np.float64)[list(rows)] for part, rows in zip((a, b), queries, strict=True)
+    )
+    size = float(np.linalg.norm(first))
+    return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
+
+
+def _summary(heads: Sequence[ComparedHead]) -> CompareSummary:
+    """Over all heads: the difference of largest magnitude, the mean, the mean divergence."""
+    divergences = [head.js for head in heads if head.js is not None]
+    return CompareSummary(
+        max_difference=max((head.max_difference.value for head in heads), key=abs),
+        mean_difference=float(np.mean([head.mean_difference for head in heads])),
+        js=float(np.mean(divergences)) if divergences else None,
+    )
+
+
+def largest_moves(
+    heads: Sequence[ComparedHead], pairs: Alignment, row_indices: Ints, count_mask: Bools, top: int
+) -> list[MovedWeight]:
+    """The weights that differ most of those counted [measured row, aligned key], largest first; layer and head are A's,
+    query and key positions in A. Equal weights are left out."""
+    moves = []
+    for head in heads:
+        sizes = np.where(count_mask, np.nan_to_num(np.abs(np.asarray(head.difference)[row_indices])), 0.0)
+        for flat_index in np.argsort(-sizes, axis=None, kind="stable")[:top]:
+            row, key = (int(place) for place in np.unravel_index(int(flat_index), sizes.shape))
+            query = int(row_indices[row])
+            if sizes[row, key] > 0:
+                moves.append(
+                    MovedWeight(
+                        layer=head.a.layer,
+                        head=head.a.head,
+                        query=pairs.a[query],
+                        key=pairs.a[key],
+                        a=float(np.nan_to_num(head.weights_a[query, key])),
+                        b=float(np.nan_to_num(head.weights_b[query, key])),
+                        difference=float(head.difference[query, key]),
+                    )
+                )
+    return sorted(moves, key=lambda move: -abs(move.difference))[:top]

@@ -1,0 +1,414 @@
+"""The screen of `attn.compare/1`: the two sides, differences by head, maps with the signed one, what moved most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, localize, remark, sentences
+from attncli.render.heatmap import heatmap
+from attncli.render.lines import Lines, beside, clip_lines, line, stack, stack_spaced
+from attncli.render.maps import legend, row_names
+from attncli.render.matrix import as_matrix, matrix
+from attncli.render.numbers import format_fixed, percent
+from attncli.render.phrases import say
+from attncli.render.safe import cut, safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.header import SIDE, count_phrase, fact, warning
+from attncli.render.screens.sentence_answer import left_out_note
+from attncli.render.screens.shading import shaded_comparison
+from attncli.render.sentence import sentence, words
+from attncli.render.tables import table
+from attncli.render.token_names import quoted_ends, quoted_token, short
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide
+
+
+PARTS = PARTS_OF["compare"]
+"""Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
+DEFAULT = frozenset({"sides", "moved", "heads", "maps", "answer"})
+MAPPED = 1
+"""Pairs of heads that are drawn unless the view is full: the one whose link changed most."""
+
+
+def compare_screen(document: CompareDocument, view: View) -> Lines:
+    """The whole screen of an `attn.compare/1` document."""
+    part_names = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    parts = {
+        "sides": compared_sides,
+        "moved": _moved_weights,
+        "heads": _heads,
+        "maps": _maps,
+        "difference": _tables,
+        "answer": compare_answer,
+    }
+    blocks = [parts[part](document, view) for part in PARTS if part in part_names]
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
+    """One line per pair of heads, for `--plain`."""
+    yield [
+        "layer_a",
+        "head_a",
+        "layer_b",
+        "head_b",
+        "max_difference",
+        "query",
+        "key",
+        "mean_difference",
+        "js",
+        "kept",
+        "output_error",
+    ]
+    for head in document.heads:
+        most = head.max_difference
+        yield [
+            head.a.layer, head.a.head, head.b.layer, head.b.head, most.value, most.query,
+            most.key,
+            head.mean_difference, head.js, head.kept, head.output_error,
+        ]  # fmt: skip
+
+
+def _heads(document: CompareDocument, view: View) -> Lines:
+    """One line per pair of heads: largest and mean difference, divergence, weight kept, output error, pairs."""
+    texts = [token.text for token in document.a.tokens]
+    heads = by_change(document)
+    heads = heads if view.full else heads[: view.top]
+    has_kept = any(head.kept is not None and head.kept < 1 for head in heads)
+    outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
+    error = any(head.output_error is not None for head in heads)
+    columns = [
+        "head",
+        "max diff",
+        "at",
+        "mean |diff|",
+        "JS",
+        *(["kept"] if has_kept else []),
+        *(["error" if outside else "output error"] if error else []),
+    ]
+    columns += ["else A", "else B"] if outside else []
+    rows = []
+    for head in heads:
+        largest_change = head.change
+        rows.append(
+            [
+                _pair(head, view),
+                "-" if largest_change is None else _signed_number(largest_change.value, view),
+                "-" if largest_change is None else _link(largest_change, texts, view),
+                f"{head.mean_difference:.{view.precision + 1}f}",
+                _number(head.js, view, 1),
+                *([_number(head.kept, view)] if has_kept else []),
+                *([_number(head.output_error, view)] if error else []),
+                *([_number(getattr(head.outside, letter), view) for letter in "ab"] if outside else []),
+            ]
+        )
+    title = heading("differences B − A by head", "of the weights; the largest change first", view)
+    body = table(columns, rows, view, align=["left", "right", "left", *["right"] * 8])
+    explanations = ["JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69"]
+    explanations += ["kept: share of A's weight on keys that B sees"] if has_kept else []
+    explanations += [f"{'error' if outside else 'output error'}: |O_B − O_A| / |O_A|"] if error else []
+    explanations += ["else: mean weight on tokens that the other text lacks"] if outside else []
+    summary = document.summary
+    largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
+    over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"
+    rest_count = len(document.heads) - len(heads)
+    more = remark(say(view, "effect.more", rest_count) if rest_count else "", view)
+    cost = (
+        _cost(document.heads, view)
+        if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
+        else Lines()
+    )
+    out = remark(left_out_note(document), view)
+    return stack((title, body, more, remark(" · ".join(explanations), view), out, remark(over, view), cost))
+
+
+def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
+    """Pairs computed on either side, where they differ."""
+    pair_counts = [head.pairs for head in heads if head.pairs is not None]
+    a, b = sum(pairs.a for pairs in pair_counts), sum(pairs.b for pairs in pair_counts)
+    if not pair_counts or a == b or a == 0:
+        return Lines()
+    saved_text = f"{percent(1 - b / a, 1)} saved" if b < a else f"{percent(b / a - 1, 1)} more"
+    return remark(f"pairs: A {a:,}, B {b:,}: B computes {percent(b / a, 1)} of A's, {saved_text}", view)
+
+
+def _signed_number(value: float, view: View) -> str:
+    """A difference with its sign; one too small for the digits that are shown as a power of ten, such as `-6e-08`."""
+    text = f"{value:+.{view.precision}f}"
+    return text if value == 0 or text.strip("+-0.") else f"{value:+.0e}"
+
+
+def _number(value: float | None, view: View, more: int = 0) -> str:
+    return "-" if value is None else f"{value:.{view.precision + more}f}"
+
+
+def _pair(head: ComparedHead, view: View) -> str:
+    a, b = head.a, head.b
+    first, same = f"L{a.layer} H{a.head}", (a.layer, a.head) == (b.layer, b.head)
+    return first if same else spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
+
+
+def _link(link: SignedDifference | MovedWeight, texts: Sequence[str], view: View) -> str:
+    query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
+    return f"{query}{spell(' → ', ascii=view.ascii)}{key}"
+
+
+def _heads_to_draw(document: CompareDocument, view: View, most: int) -> list[ComparedHead]:
+    """The pairs of heads that are drawn, those that changed most."""
+    return list(document.heads) if view.full else by_change(document)[:most]
+
+
+def _maps(document: CompareDocument, view: View) -> Lines:
+    """A, B and the signed difference side by side; one scale for all weights, one for all differences."""
+    heads = _heads_to_draw(document, view, MAPPED)
+    # differences that print as 0.00 are not drawn as if they were large
+    far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
+    rows = document.rows()
+    names = row_names([document.a.tokens[document.aligned[index][0]].text for index in rows], view)
+    slot = max((view.width - names.width - 7) // 3, 8)
+    if 2 * len(document.aligned) > slot:  # pooled, or finer than a line a word
+        names, slot = Lines(), max((view.width - 6) // 3, 8)
+    blocks = []
+    for head in heads:
+        size = len(head.weights_a)
+        side_title = f"A {_pair(head, view)}" if len(document.heads) > 1 else "A"
+        pictures = [
+            stack(
+                (
+                    line((cut(name, slot, ascii=view.ascii), "bold")),
+                    heatmap(
+                        as_matrix(getattr(head, key))[rows],
+                        view,
+                        max_width=min(2 * size, slot),
+                        max_height=size,
+                        scale=scale,
+                        low=low,
+                        high=high,
+                    ),
+                )
+            )
+            for name, key, scale, low, high in (
+                (side_title, "weights_a", "", 0.0, 1.0),
+                ("B", "weights_b", "", 0.0, 1.0),
+                (spell("B − A", ascii=view.ascii), "difference", "signed", -far, far),
+            )
+        ]
+        blocks.append(beside(pictures, width=view.width, side=names))
+    rest_count = len(document.heads) - len(heads)
+    rest_note = f"{count_phrase(rest_count, 'other pair')} not drawn; --full draws all" if rest_count else ""
+    scales = stack((legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), remark(rest_note, view)))
+    return stack(
+        (heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced((*blocks, scales)))
+    )
+
+
+def _tables(document: CompareDocument, view: View) -> Lines:
+    """The signed difference in numbers."""
+    columns = [index for index, _ in document.aligned]
+    rows = document.rows()
+    texts = [document.a.tokens[index].text for index in columns]
+    return stack_spaced(
+        matrix(
+            as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view,
+            shade=False, mark_max=False, title=f"difference {_pair(head, view)}",
+            note="B − A · rows: queries, columns: keys", row_numbers=[columns[index] for index in rows],
+            column_numbers=columns,
+        )
+        for head in _heads_to_draw(document, view, 1)
+    )  # fmt: skip
+
+
+def _moved_weights(document: CompareDocument, view: View) -> Lines:
+    """The weights that moved most."""
+    texts = [token.text for token in document.a.tokens]
+    arrow = spell(" → ", ascii=view.ascii)
+    several = len(document.heads) > 1
+    rows = [
+        [
+            *([f"L{weight.layer} H{weight.head}"] if several else []),
+            f"{weight.query} {_link(weight, texts, view).split(arrow)[0]}{arrow}"
+            f"{weight.key} {_link(weight, texts, view).split(arrow)[1]}",
+            f"{weight.a:.{view.precision}f}",
+            f"{weight.b:.{view.precision}f}",
+            _signed_number(weight.difference, view),
+        ]
+        for weight in document.moved
+    ]
+    columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
+    if not rows:
+        text = left_out_note(document) if document.summary.max_difference else "nothing: the weights are equal"
+        return stack((heading("what moved most", "", view), remark(text, view)))
+    return table(
+        columns,
+        rows,
+        view,
+        align=[*(["left"] if several else []), "left", "right", "right", "right"],
+        title="what moved most",
+    )
+
+
+# What is compared: the two sides, the words that differ, what ran.
+
+DIFFERS = 0.6
+"""The tint of words that differ."""
+MOST_NAMES = 8
+"""Words that only one side has that are named."""
+
+
+def compared_sides(document: CompareDocument, view: View) -> Lines:
+    """The two sides, their words that differ tinted; what ran, once where it is the same; in what they differ."""
+    blocks = []
+    same = _run_facts(document.a, view) == _run_facts(document.b, view)
+    texts = "text" in document.differs
+    for letter in "ab":
+        side = getattr(document, letter)
+        blocks.append(line((letter.upper(), "bold"), "  ", (localize(safe(side.name, ascii=view.ascii), view), "bold")))
+        if texts:
+            only_here = frozenset(getattr(document.only, letter))
+            shares = [DIFFERS if index in only_here else 0.0 for index in range(len(side.tokens))]
+            blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
+        blocks += [] if same else [fact("ran", _run_facts(side, view), view)]
+    if not texts:
+        text = cut(safe(document.a.text, ascii=view.ascii), max(view.width - SIDE, 10), ascii=view.ascii)
+        blocks.append(fact("text", [text], view, is_ours=False))
+    blocks += _alignment_notes(document, view)
+    blocks += [fact("ran", _run_facts(document.a, view), view)] if same else []
+    blocks.append(fact("differs in", difference_names(document.differs), view))
+    blocks += [warning(warning_text, view) for warning_text in document.warnings]
+    return stack(blocks)
+
+
+def _run_facts(side: CompareSide, view: View) -> list[str]:
+    """What computed a side's weights, in parts."""
+    model, attention = side.model, side.attention
+    facts = [
+        safe(model.source, ascii=view.ascii),
+        f"seed {model.seed}" if model.source in ("seeded", "random") else "",
+        safe(model.name or "", ascii=view.ascii),
+        f"scale {attention.scale:.6g}" if attention.scale is not None else "",
+        f"mask {safe(attention.mask, ascii=view.ascii)}",
+        f"position {safe(attention.position, ascii=view.ascii)}",
+        f"hash attention {safe(attention.hashing, ascii=view.ascii)}" if attention.hashing else "",
+        f"{attention.backend} {attention.dtype}",
+    ]
+    return [part for part in facts if part]
+
+
+def _alignment_notes(document: CompareDocument, view: View) -> list[Lines]:
+    """Which tokens are compared, where not all are."""
+    only = document.only
+    if not only.a and not only.b:
+        has_moved = any(left != right for left, right in document.aligned)
+        return (
+            [remark("the same tokens in another order: each is compared with itself, in the order of A", view)]
+            if has_moved
+            else []
+        )
+    notes = []
+    for letter in "ab":
+        if places := getattr(only, letter):
+            tokens = getattr(document, letter).tokens
+            token_names = [
+                quoted_token(tokens, index, view) for index in places[: len(places) if view.full else MOST_NAMES]
+            ]
+            more = len(places) - len(token_names)
+            token_names += [f"… (+{more})"] if more else []
+            notes.append(fact(f"only in {letter.upper()}", [" ".join(token_names)], view, is_ours=False))
+    notes.append(remark(f"compared: {count_phrase(len(document.aligned), 'token')} that both texts have", view))
+    return notes
+
+
+# In words, what two compared sides differ in.
+
+SIDES_DIFFER = {
+    "text": "the text",
+    "tokens": "how the text is split into tokens",
+    "weights": "the weights",
+    "layer": "the layer",
+    "head": "the head",
+    "scale": "the scale of the scores",
+    "softcap": "the soft cap",
+    "mask": "the mask",
+    "position": "the position encoding",
+    "backend": "what computed",
+    "dtype": "the type of the numbers",
+    "compute_dtype": "the type that was computed in",
+    "hashing": "hash attention",
+}
+"""In words, what two sides may differ in."""
+UNTOLD = ("mask_says",)
+"""Differences that another one says already."""
+
+
+def difference_names(names: Sequence[str]) -> list[str]:
+    """The differences that a comparison names by its document's keys, each once; that there is none, where none is."""
+    differences = list(dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD))
+    return differences or ["nothing that was asked for"]
+
+
+# The answer of a comparison: the link that changed most; for two ways to attend, what they do and what they take.
+
+SAME = 1e-6
+"""Differences up to this are called none: float32 rounds weights by less."""
+
+
+def by_change(document: CompareDocument) -> list[ComparedHead]:
+    """The pairs of heads, those whose link changed most first."""
+    return sorted(document.heads, key=lambda head: -abs(head.change.value) if head.change else 0.0)
+
+
+def compare_answer(document: CompareDocument, view: View) -> Lines:
+    """The answer of an `attn.compare/1` document: which link changed most; for two ways to attend to one text, what
+    that does to the output and to the cost."""
+    if not document.heads:
+        return Lines()
+    link = document.moved[0] if document.moved else None
+    if abs(document.summary.max_difference) <= SAME:
+        has_unshared_tokens = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
+        name = "query" if document.queries else "shared" if has_unshared_tokens else ""
+        return sentences(
+            [say(view, f"answer.compare.same.{name}".rstrip(".")), *_output_and_cost(document, view)], view
+        )
+    if link is None or abs(link.difference) <= SAME:
+        none = "answer.compare.none.unknown" if "unknown" in (document.links_leave_out or ()) else "answer.compare.none"
+        return sentences([say(view, none), *_output_and_cost(document, view)], view)
+    head = next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
+    ends = quoted_ends(document.a.tokens, document.a.tokens, link, view)
+    values = [f"{value:.{view.precision}f}" for value in (link.a, link.b)]
+    values = values if values[0] != values[1] else [f"{value:.3g}" for value in (link.a, link.b)]
+    places = dict.fromkeys(((head.a.layer, head.a.head), (head.b.layer, head.b.head)))
+    name = "answer.compare.moved" if len(places) == 1 else "answer.compare.moved.places"
+    sentence_text = say(view, name, *ends, *values, *(number for place in places for number in place))
+    tinted_sentence = shaded_comparison(document, head, link.query, view)
+    return stack((tinted_sentence, sentences([sentence_text, *_output_and_cost(document, view)], view)))
+
+
+WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})
+"""What makes another way to attend of the same text and weights."""
+
+
+def _output_and_cost(document: CompareDocument, view: View) -> list[str]:
+    """What another way to attend does: weight kept, error of the output, pairs computed. Nothing for two texts."""
+    if "text" in document.differs or not WAYS.intersection(document.differs):
+        return []
+    answer_sentences = []
+    kept_shares = [head.kept for head in document.heads if head.kept is not None]
+    if kept_shares and min(kept_shares) < 1:
+        answer_sentences.append(say(view, "answer.compare.kept", percent(sum(kept_shares) / len(kept_shares))))
+    errors = [head.output_error for head in document.heads if head.output_error is not None]
+    if errors:
+        answer_sentences.append(
+            say(view, "answer.compare.error", len(errors), format_fixed(sum(errors) / len(errors), view.precision))
+        )
+    pairs = [head.pairs for head in document.heads if head.pairs is not None]
+    a, b = sum(pair_count.a for pair_count in pairs), sum(pair_count.b for pair_count in pairs)
+    if a and a == b:
+        answer_sentences.append(say(view, "answer.compare.cost.same", f"{a:,}"))
+    elif a:
+        answer_sentences.append(say(view, "answer.compare.cost", f"{a:,}", f"{b:,}", percent(b / a, 1)))
+    return answer_sentences

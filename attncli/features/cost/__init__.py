@@ -1,0 +1,1 @@
+"""`attn cost`: operations, memory and pairs, computed and measured."""

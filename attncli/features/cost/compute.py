@@ -1,0 +1,326 @@
+"""The document of `attn cost`: pairs, operations and bytes of attention and its relatives, by formula.
+
+A multiply-add is one multiplication with its addition. q·k and w·v take d_k and d_v of them per
+visible pair and head; exponentials, scaling and the projections (the same for all) are left out
+of a variant's own count, the projections are told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli import __version__
+from attncli.analysis.document import model_part, position_name
+from attncli.analysis.visibility import pairs_of
+from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
+from attncli.errors import LimitError, UsageError
+from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
+from attncli.mechanism.attend import Rule, attend, span
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
+from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.random_streams import normal
+from attncli.mechanism.spec import Attention
+from attncli.mechanism.streaming import ignore_block, stream
+from attncli.models.model import Model
+
+ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"
+BLOCKS = 256
+"""Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three times as many."""
+POINTS = 13
+"""Lengths at which the growth is computed."""
+
+
+class Sizes(Struct, frozen=True):
+    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a
+    decoder's window; chunk, rounds: of hash attention. masks: further variants."""
+
+    n: int
+    d_model: int
+    heads: int
+    d_k: int
+    d_v: int
+    dtype: str = "float32"
+    window: int = 128
+    chunk: int = 64
+    rounds: int = 1
+    rows: int = 128
+    masks: tuple[Mask, ...] = ()
+
+    @property
+    def buckets(self) -> int:
+        """Reformer's rule: two buckets for every chunk, and an even number."""
+        return 2 * -(-self.n // self.chunk)
+
+
+def check(sizes: Sizes) -> None:
+    """Raise UsageError for a size below 1."""
+    for name in ("n", "d_model", "heads", "d_k", "d_v", "window", "chunk", "rounds", "rows"):
+        if getattr(sizes, name) < 1:
+            raise UsageError(f"{name} is {getattr(sizes, name)}", expected="at least 1")
+
+
+def variants(sizes: Sizes) -> list[Variant]:
+    """Every variant with its numbers for one layer.
+
+    pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all heads at
+    once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path: through how many layers
+    (or steps) information between the two most distant tokens must go, None where chance decides.
+    """
+    n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
+    masks: list[tuple[VariantName, Mask]] = [
+        ("full", Everywhere()),
+        ("causal", Causal()),
+        ("window", Window(sizes.window - 1, 0)),
+    ]
+    masks += [("mask", mask) for mask in sizes.masks]
+    rows = []
+    for name, mask in masks:
+        pairs = pairs_of(mask, n)
+        rows.append(
+            Variant(
+                name=name,
+                spec=spec_text(mask),
+                pairs=pairs,
+                multiply_adds=sizes.heads * pairs * both,
+                # dense attention computes every score and hides those that are masked; a window keeps its band
+                score_bytes=sizes.heads * item * (n * min(sizes.window, n) if name == "window" else n * n),
+                streamed_bytes=sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
+                steps=1,
+                path=-(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
+                grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
+            )
+        )
+    return [*rows, _hash_variant(sizes), _recurrent(sizes)]
+
+
+def reach(mask: Mask, n: int, rows: int) -> int:
+    """The most keys that any block of `rows` query rows has to look at; of very many blocks, the first, the last and
+    some between."""
+    starts: Sequence[int] = range(0, n, rows)
+    if len(starts) > 3 * BLOCKS:
+        between = starts[BLOCKS : -BLOCKS : (len(starts) - 2 * BLOCKS) // BLOCKS]
+        starts = [*starts[:BLOCKS], *between, *starts[-BLOCKS:]]
+    ends = (span(mask, start, min(start + rows, n) - 1, n) for start in starts)
+    return max(high - low for low, high in ends)
+
+
+def _hash_variant(sizes: Sizes) -> Variant:
+    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one
+    before."""
+    n, item = sizes.n, ITEM[sizes.dtype]
+    span = min(2 * sizes.chunk, n)
+    pairs = n * span * sizes.rounds
+    hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
+    return Variant(
+        name="lsh",
+        spec=f"chunks of {sizes.chunk}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}, {sizes.buckets} buckets",
+        pairs=pairs,
+        multiply_adds=sizes.heads * (pairs * (sizes.d_k + sizes.d_v) + hashing),
+        score_bytes=sizes.heads * item * pairs,
+        streamed_bytes=sizes.heads * item * min(sizes.rows, n) * span,
+        steps=1,
+        path=None,
+        grows="n·c + n²/c",
+    )
+
+
+def _recurrent(sizes: Sizes) -> Variant:
+    """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token after the other."""
+    return Variant(
+        name="rnn",
+        spec=f"width {sizes.d_model}",
+        pairs=0,
+        multiply_adds=2 * sizes.n * sizes.d_model**2,
+        score_bytes=ITEM[sizes.dtype] * sizes.n * sizes.d_model,
+        streamed_bytes=ITEM[sizes.dtype] * sizes.d_model,
+        steps=sizes.n,
+        path=sizes.n,
+        grows="n·d²",
+    )
+
+
+def lengths(n: int) -> list[int]:
+    """`POINTS` lengths around n, each twice the one before; n is among them, the others are 8 at least."""
+    below = min(max(n.bit_length() - 4, 0), POINTS - 5)
+    return [n >> shift for shift in range(below, 0, -1)] + [n << shift for shift in range(POINTS - below)]
+
+
+def growth(sizes: Sizes) -> list[GrowthRow]:
+    """Multiply-adds and score bytes of every variant with a formula at several lengths."""
+    rows = []
+    for n in lengths(sizes.n):
+        variant_rows = variants(replace(sizes, n=n, masks=()))
+        rows.append(GrowthRow(n=n, multiply_adds={variant.name: variant.multiply_adds for variant in variant_rows}))
+    return rows
+
+
+def layer_cost(layer: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> LayerCost:
+    """The cost of one attention layer of a model. Projections are those to queries, keys, values and back."""
+    pairs, item = pairs_of(spec.mask, n), ITEM[dtype]
+    wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
+    return LayerCost(
+        layer=layer,
+        mask=spec_text(spec.mask),
+        position=position_name(spec.position),
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        pairs=pairs,
+        multiply_adds=spec.heads * pairs * (spec.head_dim + spec.v_dim),
+        projections=n * d_model * wide,
+        score_bytes=spec.heads * n * n * item,
+        streamed_bytes=spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
+        cache_bytes=spec.kv_heads * n * (spec.head_dim + spec.v_dim) * item,
+    )
+
+
+def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalCost]:
+    """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
+    layers = [
+        layer_cost(number, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
+        for number, block in enumerate(model.spec.blocks)
+    ]
+    return layers, TotalCost(
+        multiply_adds=sum(layer.multiply_adds for layer in layers),
+        projections=sum(layer.projections for layer in layers),
+        cache_bytes=sum(layer.cache_bytes for layer in layers),
+        score_bytes=max(layer.score_bytes for layer in layers),
+        streamed_bytes=max(layer.streamed_bytes for layer in layers),
+    )
+
+
+def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()) -> CostDocument:
+    """`attn.cost/1`. timings: times from `timing.measure`. Raises UsageError for sizes below 1."""
+    check(sizes)
+    layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
+    return CostDocument(
+        version=__version__,
+        n=sizes.n,
+        d_model=sizes.d_model,
+        heads=sizes.heads,
+        d_k=sizes.d_k,
+        d_v=sizes.d_v,
+        dtype=sizes.dtype,
+        window=sizes.window,
+        chunk=sizes.chunk,
+        rounds=sizes.rounds,
+        rows=sizes.rows,
+        projections=sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v),
+        variants=variants(sizes),
+        growth=growth(sizes),
+        model=None if model is None else model_part(model),
+        layers=layers,
+        total=total,
+        measured=list(timings),
+        warnings=[ENCODER] if model is not None and model.spec.decoder is not None else [],
+    )
+
+
+# What attention and its relatives take on this machine, measured: `attn cost --measure`.
+
+MOST_BYTES = 4 * 2**30
+"""Dense scores with their copies may take this much."""
+COPIES = 4
+ENOUGH = 0.4
+"""Seconds after which a run is not repeated again; at most `REPEATS` times."""
+REPEATS = 7
+
+
+def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda _: None) -> list[Timing]:
+    """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent
+    network, torch's fused.
+
+    `ratio` is to the dense run of the same backend, `work_ratios` the same ratio of multiply-adds. One
+    warm-up each. note: told what is being timed. Raises LimitError where the dense scores would not fit.
+    """
+    least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
+    if least_bytes > MOST_BYTES:
+        raise LimitError(
+            f"dense attention over {sizes.n} tokens and {sizes.heads} heads takes about {least_bytes / 2**30:.1f} GiB",
+            expected=f"at most {MOST_BYTES / 2**30:.0f} GiB to measure",
+            hint="a smaller -n or fewer --num-heads",
+        )
+    work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants(sizes)}
+    work_ratios = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
+        name: work[name] / work["full"] for name in ("causal", "window", "rnn")
+    }
+    timings = []
+    for name in ("numpy", *(("torch",) if torch_is_installed() else ())):
+        if name == "numpy" and sizes.dtype in ("bfloat16", "float16"):
+            continue
+        backend = choose(name, device=None, dtype=sizes.dtype)
+        dense = 0.0
+        for what, seconds, times in _measure_runs(backend, sizes, seed, note):
+            dense = seconds if what == "full" else dense
+            timings.append(
+                Timing(
+                    name=what,
+                    backend=name,
+                    seconds=seconds,
+                    repeats=times,
+                    ratio=seconds / dense,
+                    computed=work_ratios[what],
+                )
+            )
+    return timings
+
+
+def _measure_runs(
+    backend: Backend, sizes: Sizes, seed: int, note: Callable[[str], None]
+) -> Iterator[tuple[str, float, int]]:
+    for what, run_variant in _runs(backend, sizes, seed):
+        note(f"timing {what} on {backend.name} …")
+        run_variant()
+        durations: list[float] = []
+        while len(durations) < REPEATS and sum(durations) < ENOUGH:
+            start = perf_counter()
+            run_variant()
+            durations.append(perf_counter() - start)
+        yield what, median(durations), len(durations)
+
+
+def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
+    q, k, v = (
+        backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
+        for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))
+    )
+
+    def rule(mask: Mask) -> Rule:
+        return Rule(scale=sizes.d_k**-0.5, mask=mask)
+
+    def stream_mask(mask: Mask) -> Callable[[], None]:
+        def run_stream() -> None:
+            stream(backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block)
+
+        return run_stream
+
+    yield "full", lambda: attend(backend, q, k, v, rule(Everywhere()), keep=("weights",))
+    yield "streamed", stream_mask(Everywhere())
+    yield "causal", stream_mask(Causal())
+    yield "window", stream_mask(Window(sizes.window - 1, 0))
+    yield "rnn", _time_recurrent(backend, sizes, seed)
+    if backend.name == "torch":
+        from attncli.arrays.torch_backend import fused_attention
+
+        yield "fused", lambda: fused_attention(q, k, v, scale=sizes.d_k**-0.5)
+
+
+def _time_recurrent(backend: Backend, sizes: Sizes, seed: int) -> Callable[[], Array]:
+    """h = tanh(W·x + U·h) over the tokens, one after the other."""
+    width = sizes.d_model
+    x = backend.array(normal(seed, "cost\0x", (sizes.n, width)))
+    w, u = (backend.array(normal(seed, f"cost\0{name}", (width, width)) * np.float32(width**-0.5)) for name in "wu")
+
+    def run_steps() -> Array:
+        inputs = backend.matmul(x, w)
+        state = backend.array(np.zeros((1, width), np.float32))
+        for step in range(sizes.n):
+            state = backend.tanh(inputs[step : step + 1] + backend.matmul(state, u))
+        return state
+
+    return run_steps

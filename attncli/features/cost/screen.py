@@ -1,0 +1,265 @@
+"""The screen of `attn.cost/1`: variants side by side, growth over n, a model's layers, times measured beside computed
+ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from attncli.analysis.documents.declaration import members
+from attncli.features.cost.document import CostDocument, LayerCost, Timing, TotalCost, Variant
+from attncli.render.bars import bar
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, localize, remark, sentences
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.render.numbers import percent, size_words
+from attncli.render.phrases import say, say_each
+from attncli.render.plot import Series, curves
+from attncli.render.safe import safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.header import count_phrase, warning
+from attncli.render.tables import table
+from attncli.render.view import View
+
+PARTS = PARTS_OF["cost"]
+"""Every part, in the order of the screen."""
+ROOMY = 76
+"""Cells from which on large numbers are written out."""
+
+ATTENTION_NAMES = ("full", "causal", "lsh", "rnn")
+"""Kinds of attention with a name in every language; others are told as masks are spelt."""
+
+
+def cost_screen(document: CostDocument, view: View) -> Lines:
+    """The whole screen of an `attn.cost/1` document."""
+    if view.brief:
+        return cost_answer(document, view)
+    blocks = [_title(document, view)]
+    for part in PARTS:
+        if view.show is not None and part not in view.show:
+            continue
+        match part:
+            case "variants":
+                blocks.append(_variants(document, view))
+            case "answer":
+                blocks.append(cost_answer(document, view))
+            case "memory":
+                blocks.append(_memory(document, view))
+            case "growth":
+                blocks.append(_growth(document, view))
+            case "layers" if document.layers:
+                blocks.append(_layers(document, view))
+            case "measured" if document.measured:
+                blocks.append(_measured_times(document.measured, view))
+            case _:
+                pass
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+def cost_rows(document: CostDocument) -> Iterable[list[object]]:
+    """One line per variant, for `--plain`."""
+    names = ["name", "spec", "pairs", "multiply_adds", "score_bytes", "streamed_bytes", "steps", "path"]
+    yield [*names]
+    for variant in document.variants:
+        yield [getattr(variant, name) for name in names]
+
+
+def _title(document: CostDocument, view: View) -> Lines:
+    facts = [
+        f"d_model {document.d_model}",
+        localize(count_phrase(document.heads, "head"), view),
+        f"d_k {document.d_k}",
+        f"d_v {document.d_v}",
+        safe(document.dtype),
+    ]
+    title = say(view, "cost.title", f"{document.n:,}")
+    warnings = [warning(warning_text, view) for warning_text in document.warnings]
+    return stack(
+        (
+            heading(title, " · ".join(facts), view),
+            *warnings,
+            remark(say(view, "cost.says", _count(document.projections, view)), view),
+        )
+    )
+
+
+def _variants(document: CostDocument, view: View) -> Lines:
+    """Pairs and multiply-adds, with the ratio to full attention; sequential steps and path."""
+    full = document.variants[0]
+    rows = [
+        [
+            _name(variant, view),
+            _count(variant.pairs, view) if variant.pairs else "-",
+            _count(variant.multiply_adds, view),
+            f"{variant.multiply_adds / full.multiply_adds:.4g}" + spell("×", ascii=view.ascii),
+            _steps(variant.steps),
+            "-" if variant.path is None else _steps(variant.path),
+            spell(variant.grows or "", ascii=view.ascii),
+        ]
+        for variant in document.variants
+    ]
+    columns = say_each(view, "cost.column", "variant", "pairs", "work", "ratio", "steps", "path", "grows")
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", *["right"] * 5, "left"],
+        title=say(view, "cost.variants"),
+        note=say(view, "cost.variants.note"),
+    )
+    return stack((body, remark(say(view, "cost.path"), view)))
+
+
+def cost_answer(document: CostDocument, view: View) -> Lines:
+    """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
+    and the steps of a recurrent network, which come one after the other."""
+    full, *others = document.variants
+    answer_sentences = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
+    sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
+    if sparse:
+        least = min(sparse, key=lambda variant: variant.multiply_adds)
+        share = percent(least.multiply_adds / full.multiply_adds, 1)
+        answer_sentences.append(say(view, "answer.cost.least", safe(_name(least, view), ascii=view.ascii), share))
+    recurrent = next((variant for variant in others if variant.name == "rnn"), None)
+    if recurrent is not None:
+        answer_sentences.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
+    return sentences(answer_sentences, view)
+
+
+def _name(variant: Variant, view: View) -> str:
+    """A variant by its mask where that is the user's own, else by the name that it has in the view's language."""
+    return str(variant.spec) if variant.name in ("window", "mask") else variant_name(variant.name, view)
+
+
+def variant_name(name: str, view: View) -> str:
+    """A kind of attention by the name that the view's language has for it."""
+    return say(view, f"cost.name.{name}") if name in ATTENTION_NAMES else name
+
+
+def _saved_factor(variant: Variant, view: View) -> str:
+    if not variant.streamed_bytes:  # a mask that shows nothing
+        return "-"
+    return f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii)
+
+
+def _memory(document: CostDocument, view: View) -> Lines:
+    """Bytes of the scores, at once and by rows."""
+    rows = [
+        [
+            _name(variant, view),
+            size_words(variant.score_bytes),
+            size_words(variant.streamed_bytes),
+            _saved_factor(variant, view),
+        ]
+        for variant in document.variants
+    ]
+    columns = say_each(view, "cost.column", "variant", "dense", "streamed", "saved")
+    title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document.rows)
+    return stack(
+        (
+            table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
+            remark(say(view, "cost.memory.rnn"), view),
+        )
+    )
+
+
+def _growth(document: CostDocument, view: View) -> Lines:
+    names = list(document.growth[0].multiply_adds)
+    series = [
+        Series(
+            variant_name(name, view), tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)
+        )
+        for name in names
+    ]
+    title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
+    crossing = _crossing(document)
+    crossing_note = say(view, "cost.crossing", *crossing) if crossing else ""
+    return stack((title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view)))
+
+
+def _crossing(document: CostDocument) -> tuple[str, str] | None:
+    """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) >
+    2·d_model²."""
+    per_token = document.heads * (document.d_k + document.d_v)
+    return f"{2 * document.d_model**2 // per_token + 1:,}", f"{document.d_model:,}"
+
+
+def _layers(document: CostDocument, view: View) -> Lines:
+    """A model's layers, equal ones together, and the total."""
+    rows: list[list[str]] = []
+    layers = document.layers
+    first = 0
+    for index, layer in enumerate(layers):
+        if index + 1 < len(layers) and _costs_alike(layer, layers[index + 1]):
+            continue
+        place = f"{first}" if first == index else f"{first}–{index}"
+        rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
+        first = index + 1
+    total = document.total
+    rows += [] if total is None else [[say(view, "cost.total"), "", *_layer_cells(total, view)]]
+    columns = say_each(view, "cost.column", "layers", "mask", "work", "projections", "dense", "streamed", "cache")
+    name = "" if document.model is None else document.model.name or document.model.source
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", *["right"] * 5],
+        title=say(view, "cost.layers", name),
+        note=say(view, "cost.layers.note"),
+    )
+    return stack((body, remark(say(view, "cost.layers.total"), view)))
+
+
+def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
+    return [
+        _count(layer.multiply_adds, view),
+        _count(layer.projections, view),
+        *(size_words(getattr(layer, f"{name}_bytes")) for name in ("score", "streamed", "cache")),
+    ]
+
+
+def _measured_times(timings: Sequence[Timing], view: View) -> Lines:
+    longest = max(row.seconds for row in timings)
+    room = max(min(view.width - 62, 24), 0)
+    rows = [
+        [
+            row.backend,
+            variant_name(row.name, view),
+            _seconds(row.seconds),
+            f"{row.ratio:.3g}" + spell("×", ascii=view.ascii),
+            f"{row.computed:.3g}" + spell("×", ascii=view.ascii),
+            bar(row.seconds / longest, room, ascii=view.ascii),
+        ]
+        for row in timings
+    ]
+    columns = [*say_each(view, "cost.column", "backend", "variant", "time", "measured", "computed"), ""]
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", "right", "right", "right", "left"],
+        title=say(view, "cost.measured"),
+        note=say(view, "cost.measured.note"),
+        bars=5,
+    )
+    return stack((body, remark(say(view, "cost.measured.says"), view)))
+
+
+def _count(value: int, view: View) -> str:
+    """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be
+    read so."""
+    return f"{value:,}" if value < (10**10 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
+
+
+def _steps(value: int) -> str:
+    return f"{value:,}" if value < 10**8 else f"{value:.2e}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
+
+
+def _costs_alike(layer: LayerCost, second: LayerCost) -> bool:
+    """Whether two layers cost the same, and for the same reasons."""
+    return dict(members(replace(layer, layer=second.layer))) == dict(members(second))

@@ -1,0 +1,1 @@
+"""`attn cross`: cross-attention between two texts."""

@@ -1,0 +1,149 @@
+"""`attn cross`: queries from one text, keys and values from another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import declarations, delivery, page_output, request
+from attncli.cli import svg_output as picture
+from attncli.cli.options import (
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.run import CrossTexts
+    from attncli.models.model import Model
+
+
+def cross(
+    ctx: typer.Context,
+    query_text: Annotated[
+        str, typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT")
+    ],
+    model: Annotated[ModelOptions, without("residual", "layer_norm")],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("scale_colors")],
+    page: PageOptions,
+    key_text: Annotated[
+        str | None,
+        typer.Argument(
+            help="The text that is looked at; - for standard input. None with --source-states.",
+            show_default=False,
+            metavar="KEY_TEXT",
+        ),
+    ] = None,
+    value_text: Annotated[
+        str | None,
+        option(
+            "--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT"
+        ),
+    ] = None,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False,
+) -> None:
+    """Cross-attention: the tokens of one text look at those of another.
+
+    attn cross "the black cat" "le chat noir dort"
+
+    With an encoder-decoder (t5, bart, marian) the decoder's text looks at the encoder's:
+
+    attn cross --model FOLDER "Das Haus ist klein" "The house is small"
+
+    or at captured states, as those of the sound that Whisper hears:
+
+    attn cross --model FOLDER "the house" --source-states states.npy
+    """
+    from attncli.features.cross.compute import cross_document, cross_memory, cross_numbers
+    from attncli.render.encoding import estimate_bytes
+
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(
+        output,
+        environment,
+        "cross",
+        files={"--html": page.html},
+        document_options=("top", "max_output"),
+        tables=("max_output",),
+    )
+    page_output.check(page)
+    if model.embeddings is not None:
+        raise UsageError(
+            "--embeddings belongs to one text, and cross-attention has two",
+            expected="attn tensors, for arrays of your own",
+        )
+    if query_text == key_text == "-":
+        raise UsageError("both texts are -, and standard input is one text", expected="- once")
+    looked_at = model.source_states if key_text is None else key_text
+    if looked_at is None or None not in (key_text, model.source_states):
+        raise UsageError(
+            "nothing is looked at" if key_text is None else "a text and captured states are both to be looked at",
+            expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
+        )
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=tokenizer)
+    texts = _texts(environment, loaded_model, query_text, looked_at, value_text)
+    decoder = loaded_model.spec.decoder or loaded_model.spec
+    first = decoder.blocks[0].cross or decoder.blocks[0].attention
+    layers = request.numbers(model.layer, "layer", len(decoder.blocks))
+    heads = request.numbers(model.head, "head", first.heads)
+    delivery.refuse_over(
+        estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), compute.dtype),
+        output,
+        "shorter texts, --layer or --head",
+    )
+    request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
+    document = cross_document(loaded_model, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
+    if page.html is not None:
+        from attncli.analysis.records.run import cross_record
+        from attncli.render.page.contents import Page
+
+        record = cross_record(loaded_model, texts, layers=layers, heads=heads)
+        page_output.write(
+            page, Page(texts.query, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
+        )
+    picture.write_with_figure([document], output, environment, view)
+
+
+def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> CrossTexts:
+    from attncli.analysis.records.run import CrossTexts
+    from attncli.errors import UnsupportedError
+    from attncli.features.cross.compute import states
+
+    sources = [
+        request.one_text(environment, TextOptions(text=text)).text for text in (query, key) if isinstance(text, str)
+    ]
+    if isinstance(key, Path):
+        assert model.memory is not None
+        return CrossTexts(sources[0], key.name, model.encode(sources[0]), states(model.memory.shape[-2]))
+    if model.identity.source != "checkpoint":
+        values = None if value is None else model.encode(value)
+        return CrossTexts(sources[0], sources[1], model.encode(sources[0]), model.encode(sources[1]), value, values)
+    if value is not None:
+        raise UsageError(
+            "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
+        )
+    if model.spec.decoder is None:
+        raise UnsupportedError(
+            f"{model.identity.family} models have no cross-attention",
+            expected="an encoder-decoder: t5, bart or marian",
+            hint="attn models list",
+        )
+    keys = model.encode(sources[1])
+    return CrossTexts(sources[0], sources[1], model.decoder(keys).encode(sources[0]), keys)
+
+
+app = command_app(cross)

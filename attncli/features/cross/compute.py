@@ -1,0 +1,161 @@
+"""The document of `attn cross`: queries from one text, keys and values from another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from msgspec.structs import replace
+
+from attncli import __version__
+from attncli.analysis.document import attention_part, empty_rows, model_part, shape_rows, token_rows
+from attncli.analysis.documents.declaration import Numbers
+from attncli.analysis.documents.parts import EmptyRow, ShapeRow
+from attncli.analysis.links import LinkCollector, kinds_left_out
+from attncli.analysis.records.run import CrossTexts, cross_traces
+from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes_of_two
+from attncli.arrays.backend import SCORE_ITEM, Backend, Selection, numbers_of
+from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
+from attncli.inputs.token import Token
+from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.estimate import estimate
+from attncli.models.model import Model
+
+AT_ONCE = 4
+"""Arrays of one number per pair that are alive while a layer is computed."""
+SHIFTED = (
+    "the decoder reads the query text one token late, after its start token: each row is where the next token is "
+    "predicted"
+)
+
+
+def states(count: int) -> list[Token]:
+    """Captured states of an encoder as what is looked at: s0, s1 and so on."""
+    return [Token(place, f"s{place}", None, None, None) for place in range(count)]
+
+
+def cross_document(
+    model: Model, texts: CrossTexts, *, layers: Selection, heads: Selection, top: int, all_links: bool = True
+) -> CrossDocument:
+    """`attn.cross/1`. layers, heads: which. top: how many links. all_links: also those that say little,
+    as to special tokens.
+
+    `alignment` names for every query the key with the largest mean weight over the layers and heads shown;
+    null where a query sees nothing.
+    """
+    is_learned = model.identity.source == "checkpoint"
+    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
+    links = LinkCollector(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
+    parts: list[CrossLayer] = []
+    shapes: list[ShapeRow] = []
+    empty: list[EmptyRow] = []
+    specs: list[Attention] = []
+    total: Floats = np.zeros((len(texts.queries), len(texts.keys)))
+    for spec, trace in cross_traces(model, texts, layers, heads):
+        head_numbers = sorted(numbers_of(heads, spec.heads))
+        weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+        shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
+        parts.append(_layer(model.backend, trace, head_numbers))
+        empty += empty_rows(model.backend, trace, head_numbers)
+        links.add(trace.layer, head_numbers, list(weights))
+        total = total + weights[..., : len(texts.keys)].sum(axis=0)
+        specs.append(spec)
+    cross_model = replace(model, spec=_as_model(model.spec, specs))
+    computing = replace(model, spec=model.spec.decoder or model.spec).computing(len(texts.queries))
+    mean = total / sum(len(part.heads) for part in parts)
+    return CrossDocument(
+        version=__version__,
+        query_text=texts.query,
+        key_text=texts.key,
+        value_text=texts.value,
+        queries=token_rows(texts.queries),
+        keys=token_rows(texts.keys),
+        model=replace(model_part(cross_model), layers=_depth(model)),
+        attention=attention_part(cross_model, computing),
+        shapes=shapes,
+        layers=parts,
+        alignment=alignment(mean),
+        links=links.strongest(),
+        empty_rows=empty,
+        warnings=list(
+            dict.fromkeys(
+                (
+                    *model.warnings,
+                    *((SHIFTED,) if model.spec.decoder is not None else ()),
+                    *unknown_notes_of_two(
+                        ("query text", texts.query, texts.queries), ("key text", texts.key, texts.keys)
+                    ),
+                )
+            )
+        ),
+    )
+
+
+def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
+    """A layer of the document. heads: the numbers of the heads that the trace holds."""
+    scores, weights, mixed, out = (backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out"))
+    parts = [
+        CrossHead(head=head, scores=scores[place], weights=weights[place], output=mixed[place])
+        for place, head in enumerate(heads)
+    ]
+    return CrossLayer(layer=trace.layer, heads=parts, output=out)
+
+
+def _shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
+    """The shape trace with the second text as Y, which keys and values come from."""
+    formulas = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
+    renamed_rows = [replace(row, formula=formulas.get(row.step, row.formula)) for row in rows]
+    memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
+    return [*renamed_rows[:1], memory, *renamed_rows[1:]]
+
+
+def alignment(mean: Numbers) -> list[Aligned]:
+    """For each query the key with the largest weight, [query, key] to one entry per query; the first of equals."""
+    best = mean.argmax(axis=1)
+    return [
+        Aligned(query=query, key=int(key) if mean[query, key] > 0 else None, weight=float(mean[query, key]))
+        for query, key in enumerate(best)
+    ]
+
+
+def _as_model(spec: Spec, attentions: Sequence[Attention]) -> Spec:
+    """A Spec whose blocks are these attentions, so that header lines speak of the cross-attention."""
+    return replace(spec, blocks=tuple(Block(attention) for attention in attentions))
+
+
+def _depth(model: Model) -> int:
+    decoder = model.spec.decoder
+    return len(model.spec.blocks if decoder is None else decoder.blocks)
+
+
+def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> int:
+    """About how many bytes this takes at the peak, estimated before it starts: each side's own run, and the pairs of
+    both."""
+    queries, keys = len(texts.queries), len(texts.keys)
+    spec = model.spec.decoder or model.spec
+    most = max((block.cross or block.attention).heads for block in spec.blocks)
+    compute_dtype = "float64" if "float64" in (model.computing(count).dtype for count in (queries, keys)) else "float32"
+    pairs = queries * keys
+    sides = 0
+    if model.spec.decoder is not None:
+        pairs += queries * queries  # the decoder's attention to its own text
+        encoder_peak = estimate(model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=compute_dtype).peak
+        sides = max(encoder_peak, estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype).peak)
+    vectors = (queries + keys) * most * 2 * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
+    numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
+    return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[compute_dtype]
+
+
+def cross_numbers(model: Model, texts: CrossTexts, layers: Selection, heads: Selection) -> list[tuple[int, ...]]:
+    """Shapes of the arrays that the document will hold, to estimate its size before it is built."""
+    spec = model.spec.decoder or model.spec
+    attention = spec.blocks[0].cross or spec.blocks[0].attention
+    count = len(numbers_of(layers, len(spec.blocks))) * len(numbers_of(heads, attention.heads))
+    return [
+        (2 * count, len(texts.queries), len(texts.keys)),
+        (count, len(texts.queries), attention.v_dim),
+        (len(texts.queries), spec.d_model),
+    ]

@@ -1,0 +1,192 @@
+"""The screen of `attn.cross/1`: both texts, alignment, rectangular maps and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attncli.features.cross.document import CrossDocument, CrossHead
+from attncli.features.run.screen import shapes_part
+from attncli.render.bars import bar
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.render.links import layer_and_head, links
+from attncli.render.maps import Map, side_by_side
+from attncli.render.matrix import matrix, visible
+from attncli.render.safe import cut, safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.conclusion import cross_answer
+from attncli.render.screens.header import count_phrase, header_lines, query_count_phrase, tokens_part
+from attncli.render.tables import table
+from attncli.render.token_names import position_and_text
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+PARTS = PARTS_OF["cross"]
+"""Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
+ALIGNED = 64
+"""Queries of the alignment that are shown unless the view is full."""
+
+
+def cross_screen(document: CrossDocument, view: View) -> Lines:
+    """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the
+    view is full."""
+    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
+    blocks = []
+    for part in PARTS:
+        if view.brief and part != "answer":
+            continue
+        if part in view.show if view.show is not None else part != "maps" or len(heads) > 1:
+            blocks.append(_part(part, document, heads, view))
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
+    """One line per layer, head, query and key, for `--plain`."""
+    yield ["layer", "head", "query", "query_text", "key", "key_text", "weight"]
+    for layer in document.layers:
+        for head in layer.heads:
+            for query, row in enumerate(head.weights):
+                for key, weight in enumerate(row):
+                    texts = [
+                        side[index].text if index < len(side) else None
+                        for side, index in ((document.queries, query), (document.keys, key))
+                    ]
+                    yield [
+                        layer.layer,
+                        head.head,
+                        query,
+                        texts[0],
+                        key,
+                        texts[1],
+                        None if weight is None else float(weight),
+                    ]
+
+
+def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]], view: View) -> Lines:
+    queries, keys = _names(document)
+    several = len({layer for layer, _ in heads}) > 1
+    match part:
+        case "header":
+            text = f"{document.query_text} → {document.key_text}"
+            title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
+            counts = (query_count_phrase(len(document.queries)), count_phrase(len(document.keys), "key"))
+            return header_lines(title, document, view, counts=counts)
+        case "tokens":
+            query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
+            return stack_spaced(
+                (
+                    query_lines,
+                    stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))),
+                )
+            )
+        case "shapes":
+            return shapes_part(document.shapes, view)
+        case "maps":
+            maps = [
+                Map(
+                    f"layer {layer} head {head.head}" if several else f"head {head.head}",
+                    visible(head.weights, head.scores),
+                )
+                for layer, head in heads
+            ]
+            return stack(
+                (
+                    heading("maps of the weights", "rows: queries, columns: keys", view),
+                    side_by_side(maps, view, limits=(0.0, 1.0), names=queries),
+                )
+            )
+        case "answer":
+            return cross_answer(document, view)
+        case "alignment":
+            return _alignment(document, len(heads), view)
+        case "links":
+            note = "weight of a key in its query's row; bars from 0 to 1"
+            place = None if len(heads) == 1 else layer_and_head
+            return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
+        case _:
+            return _tables(part, heads, queries, keys, view)
+
+
+def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
+    """Texts of queries and keys; learned keys come after the tokens."""
+    queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
+    heads = [head for layer in document.layers for head in layer.heads]
+    wide = len(heads[0].weights[0]) if heads and len(heads[0].weights) else len(keys)
+    return queries, keys + [f"bias_k {index}" for index in range(wide - len(keys))]
+
+
+def _values(document: CrossDocument) -> str:
+    return f"values from: {document.value_text}" if document.value_text is not None else ""
+
+
+def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
+    """For each query the key that it looks at most."""
+    queries, keys = _names(document)
+    alignment = document.alignment if view.full else document.alignment[:ALIGNED]
+    room = max(min(view.width - 48, 24), 0)
+    rows = []
+    for row in alignment:
+        query = position_and_text(row.query, queries[row.query], 16, view)
+        if row.key is None:
+            rows.append([query, "", "(sees nothing)", "", ""])
+            continue
+        key = position_and_text(row.key, keys[row.key], 16, view)
+        rows.append(
+            [
+                query,
+                spell("→", ascii=view.ascii),
+                key,
+                f"{row.weight:.{view.precision}f}",
+                bar(row.weight, room, ascii=view.ascii),
+            ]
+        )
+    note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}; bars from 0 to 1"
+    rest_count = len(document.alignment) - len(alignment)
+    rest_note = remark(
+        f"the first {len(alignment)} of {len(document.alignment)} queries shown; --full shows all"
+        if rest_count
+        else "",
+        view,
+    )
+    align = ["left", "left", "left", "right", "left"]
+    body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4)
+    return stack((body, rest_note))
+
+
+def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], keys: list[str], view: View) -> Lines:
+    heads_shown = heads if view.full else heads[:1]
+    blocks = []
+    for layer, head in heads_shown:
+        place = f"layer {layer} head {head.head}"
+        match part:
+            case "scores":
+                note = f"{place} · what enters the softmax; rows: queries, columns: keys"
+                blocks.append(matrix(head.scores, queries, keys, view, signed=True, title="scores", note=note))
+            case "weights":
+                note = f"{place} · softmax of each row; rows: queries, columns: keys"
+                blocks.append(
+                    matrix(
+                        visible(head.weights, head.scores),
+                        queries,
+                        keys,
+                        view,
+                        limits=(0.0, 1.0),
+                        title="weights",
+                        note=note,
+                    )
+                )
+            case _:
+                blocks.append(
+                    vectors(
+                        head.output, queries, view, title="output of the head", note=f"{place} · one vector per query"
+                    )
+                )
+    rest_count = len(heads) - len(heads_shown)
+    rest_note = (
+        f"{rest_count} other head{'s' if rest_count > 1 else ''} not shown in full; "
+        "--layer L --head H chooses, --full shows all"
+        if rest_count and part == "weights"
+        else ""
+    )
+    return stack((stack_spaced(blocks), remark(rest_note, view)))

@@ -1,0 +1,268 @@
+"""What the screens of effects share: their answers in words, their parts, the grid of all heads.
+
+Each sentence has its rule; none says more than the numbers of the document hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.features.ablate.document import reading_of
+from attncli.features.effects.document import readings_of
+from attncli.render.head_grid import draw_grid, head_grid
+from attncli.render.headings import remark, sentences
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.render.phrases import say
+from attncli.render.screens.sentence_answer import not_learned_note
+from attncli.render.screens.shading import shaded_sentence
+from attncli.render.token_names import quote_text, quoted_token, quoted_word
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Document
+
+
+if TYPE_CHECKING:
+    from attncli.features.ablate.document import AblateDocument, EffectRow
+    from attncli.features.effects.document import DifferentHead, MeanEffect, Measures, TokenPlace
+    from attncli.features.find.document import FindDocument
+    from attncli.features.logits.document import LogitPart
+    from attncli.features.patch.document import PatchRow
+
+    AnyHead = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
+
+TIMES = 2.0
+"""A first effect of at least so many times the second is said to be that many times it."""
+ALIKE = 0.8
+"""A head looks at a key as much as another one does from this share of its weight on."""
+HARDLY = 0.25
+"""An effect of at most this share of the largest hardly matters beside it."""
+NOTHING = 1e-12
+"""Effects below this are none."""
+ABOVE = 2.0
+"""An effect of at most so many times that of a random change of its size is said to be little more than it."""
+
+
+def size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
+    """An effect by the first measure: of a vector, the turn."""
+    return reading_of(effect, readings_of(document.measures)[0])
+
+
+def size_or_zero(effect: EffectRow | Measures, document: AblateDocument) -> float:
+    """The same as a number, 0 where it is undefined."""
+    return size(effect, document) or 0.0
+
+
+def head_phrase(effect: AnyHead, view: View) -> str:
+    """A head as sentences name it."""
+    name = "effect.head.cross" if effect.attention == "cross" else "effect.head"
+    return say(view, name, effect.layer, effect.head)
+
+
+def capitalize(text: str) -> str:
+    """A sentence with a capital letter, where its script has them."""
+    return text[:1].upper() + text[1:]
+
+
+def number(value: float) -> str:
+    """Two or three significant digits."""
+    return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value or 0.0:.2g}"  # never -0
+
+
+def table_number(value: float | None) -> str:
+    """A number in a table; `-` where there is none."""
+    return "-" if value is None else number(value) if value else "0"
+
+
+def cut_link_sentences(document: FindDocument, view: View) -> list[str]:
+    """What `attn find --effect` says: in which head cutting the link changes most, and in all of them."""
+    effects = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
+    if not effects:
+        return []
+    query_text = quoted_token(document.tokens, document.query, view)
+    effect, first = max(effects, key=lambda pair: pair[0])
+    answer_sentences = []
+    if effect >= NOTHING:
+        head = say(view, "effect.head", first.layer, first.head)
+        answer_sentences.append(say(view, "effect.most.link", head, query_text, number(effect), ""))
+    else:
+        answer_sentences.append(say(view, "effect.none.link", query_text))
+    if document.effect_together is not UNSET and document.effect_together is not None:
+        answer_sentences.append(say(view, "effect.together.link", number(document.effect_together), query_text))
+    return [capitalize(text) for text in answer_sentences]
+
+
+def subject(document: AblateDocument, view: View) -> str:
+    """What is measured: a token's vector, the mean of all, a prediction."""
+    first = document.measures[0]
+    if first != "vector":
+        return say(view, f"effect.subject.{'every' if document.every else first}", _target_word(document, view))
+    if document.place == "mean":
+        return say(view, "effect.subject.mean")
+    texts = [token.text for token in document.tokens[document.place.token : _last_token(document.place) + 1]]
+    return quote_text(" ".join(texts), view)
+
+
+def _last_token(place: TokenPlace) -> int:
+    return place.token if place.last is UNSET else place.last
+
+
+def _target_word(document: AblateDocument, view: View) -> str:
+    target = document.target
+    return "" if target is None else quoted_word(target.text, view)
+
+
+def effect_sentences(document: AblateDocument, view: View) -> list[str]:
+    """The sentences, in order."""
+    effects = [effect for effect in document.effects if size(effect, document) is not None]
+    together = size(document.together, document)
+    subject_ = subject(document, view)
+    link = document.link is not None
+    answer_sentences = []
+    if effects:
+        first = effects[0]
+        largest = abs(size_or_zero(first, document))
+        if largest < NOTHING:
+            answer_sentences.append(say(view, "effect.none.link" if link else "effect.none", subject_))
+        else:
+            second = abs(size_or_zero(effects[1], document)) if len(effects) > 1 else None
+            name = "effect.most.link" if link else "effect.most"
+            if second is not None and second > 0 and largest / second >= TIMES:
+                name, times = f"{name}.times", say(view, "effect.times", f"{largest / second:.2g}")
+            else:
+                times = ""
+            answer_sentences.append(
+                say(view, name, head_phrase(first, view), subject_, number(size_or_zero(first, document)), times)
+            )
+            answer_sentences += _random_sentences(document, first, view) + _alike_sentences(document, effects, view)
+    if together is not None and len(document.effects) != 1:  # of one head it is the same
+        name = "effect.together.link" if link else "effect.together"
+        if not document.effects:
+            name += ".alone"
+        answer_sentences.append(say(view, name, number(together), subject_))
+    elif len(document.effects) != 1 and not link:
+        answer_sentences.append(say(view, "effect.together.undefined", subject_))
+    if len(effects) > 1:
+        answer_sentences.append(say(view, "effect.sum.link" if link else "effect.sum"))
+    return [capitalize(text) for text in answer_sentences]
+
+
+def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], view: View) -> list[str]:
+    """A head that looks at the same key as the first about as much, and hardly matters."""
+    first = effects[0]
+    if first.looks is None or document.tokens[first.looks.key].special or document.tokens[first.looks.key].unknown:
+        return []
+    key = quoted_token(document.tokens, first.looks.key, view)
+    for effect in sorted(effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)):
+        looks = effect.looks
+        if (
+            looks is not None
+            and looks.key == first.looks.key
+            and looks.weight >= ALIKE * first.looks.weight
+            and abs(size_or_zero(effect, document)) <= HARDLY * abs(size_or_zero(first, document))
+        ):
+            values = (head_phrase(effect, view), key, f"{looks.weight:.2f}", number(size_or_zero(effect, document)))
+            return [say(view, "effect.alike", *values, f"{first.looks.weight:.2f}")]
+    return []
+
+
+def _random_sentences(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
+    if first.random is None:
+        return []
+    random_size = size(first.random, document)
+    if random_size is None or abs(size_or_zero(first, document)) > ABOVE * abs(random_size):
+        return []
+    return [say(view, "effect.random", number(random_size))]
+
+
+def ablate_answer(document: AblateDocument, view: View) -> Lines:
+    """The sentence tinted by what the head that matters most looks at, and what the numbers say."""
+    tokens, effects = document.tokens, document.effects
+    shares, queries, tint = [0.0] * len(tokens), range(0), "answer.tint.head"
+    first = effects[0] if effects else None
+    if document.place != "mean":
+        queries = range(document.place.token, _last_token(document.place) + 1)
+    if document.link is not None and effects:
+        first, tint = max(effects, key=lambda effect: effect.weight or 0.0), "answer.tint.link"
+        key = [] if document.link.attention == "cross" else document.link.key  # the other text is not drawn
+        for place in [key] if isinstance(key, int) else key:
+            shares[place] = first.weight or 0.0
+    elif first is not None and first.looks is not None and first.attention == "self":
+        shares[first.looks.key] = first.looks.weight
+    head = () if first is None else (head_phrase(first, view),)
+    tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint, values=head)
+    return stack(
+        (tinted_sentence, sentences((*effect_sentences(document, view), not_learned_note(document.model, view)), view))
+    )
+
+
+# What the screens of effects are put together from: their parts in order, the grid of all heads, a head's name.
+
+AnyDocument = TypeVar("AnyDocument", bound="Document")
+WHOLE = 200
+"""Heads up to which a grid shows all of them, in panels where the screen is narrow."""
+
+
+def draw_parts(
+    draw_by_part: Mapping[str, Callable[[AnyDocument, View], Lines]],
+    document: AnyDocument,
+    view: View,
+    *,
+    hidden: Collection[str] = (),
+) -> Lines:
+    """The parts that are asked for, in their order; the answer alone where the view is brief.
+
+    hidden: those shown only where they are asked for.
+    """
+    usual = frozenset(draw_by_part) - frozenset(hidden)
+    part_names = frozenset({"answer"}) if view.brief else usual if view.show is None else view.show
+    blocks = [draw(document, view) for part, draw in draw_by_part.items() if part in part_names]
+    return clip_lines(stack_spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def grid(numbers: Sequence[tuple[int, int, float | None]], view: View, title: str, *, signed: bool) -> Lines:
+    """A number of every layer and head, as (layer, head, number); nothing for one layer, or for one head.
+
+    signed: whether numbers below 0 mean the opposite.
+    """
+    values = head_grid(numbers)
+    if len(values.layers) < 2 or len(values.heads) < 2:
+        return Lines()
+    # most effects are small: a digit more tells them apart, for which without colour, where cells are wide, zeros go
+    small = (
+        float(np.nanmedian(np.abs(values.values))) < 0.5 * 10.0**-view.precision
+        if np.isfinite(values.values).any()
+        else False
+    )
+    finer, note = replace(view, precision=view.precision + small), say(view, "effect.grid.note")
+    # in panels, so that no head is left out
+    finer = replace(finer, full=view.full or values.values.size <= WHOLE)
+    return draw_grid(values, finer, bare=small and not view.color, title=title, note=note, signed=signed)
+
+
+def grids(
+    numbers_by_kind: Mapping[str, Sequence[tuple[int, int, float | None]]], view: View, title: str, *, signed: bool
+) -> Lines:
+    """The grid of each kind of attention, `self` and `cross`; that of cross-attention says so beside the other."""
+    cross = say(view, "effect.grid.of.cross", title) if numbers_by_kind.get("self") else title
+    titles = {"self": title, "cross": cross}
+    grids_drawn = (
+        grid(numbers_by_kind[kind], view, titles[kind], signed=signed) for kind in titles if numbers_by_kind.get(kind)
+    )
+    return stack_spaced(block for block in grids_drawn if block.rows)
+
+
+def short_name(effect: AnyHead) -> str:
+    """A head as tables name it."""
+    return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
+
+
+def more_heads_note(effects: Sequence[AnyHead], effects_shown: Sequence[AnyHead], view: View) -> Lines:
+    """How many heads are not shown, and how they would be."""
+    rest_count = len(effects) - len(effects_shown)
+    return remark(say(view, "effect.more", rest_count) if rest_count else "", view)

@@ -1,0 +1,324 @@
+"""What is measured of a changed run against the text's own: vectors, log-probabilities, divergences.
+
+A measure that is not defined, such as the angle to a vector of length 0, is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.analysis.visible_keys import Floats
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.features.effects.document import Measure, TargetToken, readings_of
+from attncli.features.effects.places import measured_at
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+from attncli.models.run import finish, logits
+
+# The vocabulary entry that a word names: what a prediction is measured of.
+
+BY_ID = "id:"
+LONGEST_ID = 12
+"""Digits of an id; no vocabulary needs more."""
+
+
+def target_id(model: Model, name: str) -> int:
+    """The id of the one entry that a name stands for: `id:N`, or a word, as it stands after a blank before as it
+    stands at the start of a text.
+
+    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a malformed id;
+    UnsupportedError for a model that predicts no token.
+    """
+    if model.spec.head is None:
+        raise UnsupportedError(
+            f"this {model.spec.family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            hint="attn ablate --measure vector needs none",
+        )
+    if name.startswith(BY_ID):
+        number = name.removeprefix(BY_ID)
+        if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
+            raise UsageError(f"{name!r} names no entry", expected="id: and a whole number, such as id:42")
+        if int(number) >= model.spec.vocabulary:
+            raise InputError(
+                f"there is no entry {int(number):,}",
+                expected=f"0 to {model.spec.vocabulary - 1:,}, the model's vocabulary",
+            )
+        return int(number)
+    spellings = (f" {name}", name)
+    encodings = [[token for token in model.tokenizer.encode(text) if not token.special] for text in spellings]
+    for pieces in encodings:
+        if len(pieces) == 1 and pieces[0].id is not None and not pieces[0].unknown:
+            return pieces[0].id
+    if any(token.unknown for token in encodings[-1]):
+        raise InputError(
+            f"{name!r} is unknown to this model: its vocabulary has no entry for it",
+            expected="a word that is one entry",
+            hint="id:N names an entry",
+        )
+    pieces_text = " ".join(f"{token.text} (id:{token.id})" for token in encodings[-1])
+    raise InputError(
+        f"{name!r} is {len(encodings[-1])} entries of the vocabulary: {pieces_text}"
+        if pieces_text
+        else f"{name!r} is no entry",
+        expected="a word that is one entry",
+        hint="one of these, as id:N" if pieces_text else "id:N names an entry",
+    )
+
+
+def target_token(model: Model, number: int) -> TargetToken:
+    """An entry as documents tell it."""
+    (token,) = model.tokenizer.ids_to_tokens([number])
+    return TargetToken(id=number, text=token.text)
+
+
+Readings = dict[str, Floats]
+"""By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
+
+MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl")
+"""What `--measure` takes."""
+LOGITS_AT_ONCE = 2**22
+"""Logits that are in memory at once: 32 MiB of float64."""
+VECTORS_AT_ONCE = 256
+"""Vectors whose logits are computed together where the vocabulary comes in portions."""
+
+
+def refuse_overflow(backend: Backend, vectors: Array) -> None:
+    """Raise InputError where the model's own vectors are not all finite: nothing can be measured against them."""
+    if not np.isfinite(np.asarray(backend.numpy(vectors), np.float64)).all():
+        raise InputError(
+            f"the model's own numbers leave the range of {backend.dtype}",
+            expected="a smaller --scale or a wider --dtype",
+        )
+
+
+class Reader(Protocol):
+    """Reads numbers off the ends of branches. target: the token that they are about; None for none."""
+
+    target: int | None
+
+    @property
+    def baseline(self) -> Readings:
+        """The numbers of a run that is the own one, [1]."""
+
+    def read(self, after: Array) -> Readings:
+        """The numbers of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
+
+
+class SweepReading(Protocol):
+    """What is read off, and where."""
+
+    def rows(self, count: int) -> slice:
+        """The tokens of a text of `count` whose last vectors are needed."""
+
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
+        """Ready to read. hidden: what leaves the last layer of the text's own run, [token, width], from `first` on."""
+
+
+class MeasureRequest(Struct, frozen=True):
+    """What is measured, and where.
+
+    positions: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
+    predicted. target: its id, None for the own run's first choice. every: whether the log-probability is the mean over
+    all positions of that of the token which does follow; following: those tokens' ids, then.
+    """
+
+    measures: tuple[Measure, ...]
+    positions: tuple[int, ...]
+    position: int
+    target: int | None = None
+    every: bool = False
+    following: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        tokens: Sequence[Token],
+        measures: Sequence[Measure],
+        *,
+        query: Sequence[int] | None,
+        usual: Sequence[int] | None,
+        target: str | None,
+        every: bool,
+    ) -> MeasureRequest:
+        """What is asked of a text by these names. query: the tokens to measure at; None for the last one's prediction
+        and the vectors of `usual`, or where that is None too those of `measured_at`. target: as for `target_id`."""
+        return cls(
+            tuple(measures),
+            tuple(query or usual or measured_at(model.spec, len(tokens))),
+            len(tokens) - 1 if query is None else query[-1],
+            None if target is None else target_id(model, target),
+            every,
+            tuple(token.id or 0 for token in tokens[1:]) if every else (),
+        )
+
+    @property
+    def predicts(self) -> bool:
+        """Whether next tokens are measured."""
+        return bool({"logprob", "kl"} & set(self.measures))
+
+    def rows(self, count: int) -> slice:
+        """The tokens of a text of `count` whose last vectors are needed."""
+        places = set(self.positions) if "vector" in self.measures else set()
+        if self.every and "logprob" in self.measures:
+            places |= set(range(count))
+        elif self.predicts:
+            places.add(self.position)
+        if "kl" in self.measures:
+            places.add(self.position)
+        return slice(min(places), max(places) + 1)
+
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
+        """A meter of these measures."""
+        return Meter(model, backend, self, hidden, first)
+
+
+class Meter:
+    """Measures branches against the own run. first: the number of the token that comes first in what it is given."""
+
+    def __init__(self, model: Model, backend: Backend, request: MeasureRequest, hidden: Array, first: int) -> None:
+        self._model, self._backend, self._request, self._first = model, backend, request, first
+        self._weights = model.store.outer(backend)
+        vectors = self._apply_final_norm(hidden[None])
+        self.vector = self._pooled(vectors)[0]
+        self.target = request.target
+        self._log_probabilities: Floats | None = None
+        self._loss: float | None = None
+        if request.every and "logprob" in request.measures:
+            self._loss = float(self._every(hidden[None])[0])
+        if "kl" in request.measures or ("logprob" in request.measures and not request.every):
+            self._log_probabilities = self.log_probabilities(hidden[None][:, request.position - first])[0]
+            self.target = int(self._log_probabilities.argmax()) if request.target is None else request.target
+
+    def read(self, after: Array) -> Readings:
+        """The measures of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
+        request, readings = self._request, Readings()
+        if "vector" in request.measures:
+            readings |= vector_change(self.vector, self._pooled(self._apply_final_norm(after)))
+        if self._log_probabilities is not None:
+            parts = list(self._portions(after[:, request.position - self._first]))
+            if "logprob" in request.measures and not request.every:
+                gain = [log[:, self.target] - self._log_probabilities[self.target] for log in parts]
+                readings["logprob"] = np.concatenate(gain)
+            if "kl" in request.measures:
+                readings["kl"] = np.concatenate([divergence(self._log_probabilities, log) for log in parts])
+        if self._loss is not None:
+            readings["logprob"] = self._every(after) - self._loss
+        return {name: readings[name] for name in readings_of(request.measures)}
+
+    @property
+    def baseline(self) -> Readings:
+        """The measures of a run that is the own one, [1]."""
+        nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
+        names = readings_of(self._request.measures)
+        return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}
+
+    def log_probabilities(self, hidden: Array) -> Floats:
+        """log p of every next token, [branch, vocabulary], in nats. hidden: [branch, width]."""
+        return log_softmax(next_logits(self._model, self._backend, hidden))
+
+    def _portions(self, hidden: Array) -> Iterator[Floats]:
+        for part in portions(hidden, self._model.spec.vocabulary):
+            yield self.log_probabilities(part)
+
+    def _every(self, after: Array) -> Floats:
+        """The mean log-probability of the tokens that do follow, of each branch."""
+        following = np.asarray(self._request.following)
+        count, width = len(following), after.shape[-1]
+        flat = after[:, :count].reshape((-1, width))
+        next_tokens = np.tile(following, after.shape[0])
+        picks = [
+            self._next_log_probabilities(
+                flat[first : first + VECTORS_AT_ONCE], next_tokens[first : first + VECTORS_AT_ONCE]
+            )
+            for first in range(0, len(next_tokens), VECTORS_AT_ONCE)
+        ]
+        return np.concatenate(picks).reshape(after.shape[0], count).mean(1)
+
+    def _next_log_probabilities(self, hidden: Array, next_tokens: np.ndarray[Any, Any]) -> Floats:
+        """log p of one next token of each vector, [row]; the vocabulary is gone through in portions.
+
+        The sum of exponentials is kept relative to the largest logit so far.
+        """
+        vocabulary, rows = self._model.spec.vocabulary, np.arange(len(next_tokens))
+        step = max(LOGITS_AT_ONCE // len(next_tokens), 1)
+        largest, total, token_logits = (
+            np.full(len(next_tokens), -np.inf),
+            np.zeros(len(next_tokens)),
+            np.zeros(len(next_tokens)),
+        )
+        for first in range(0, vocabulary, step):
+            part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
+            here = (next_tokens >= first) & (next_tokens < first + part.shape[1])
+            token_logits[here] = part[rows[here], next_tokens[here] - first]
+            above = np.maximum(largest, part.max(-1))
+            total = total * np.exp(largest - above) + np.exp(part - above[:, None]).sum(-1)
+            largest = above
+        log_probabilities: Floats = token_logits - largest - np.log(total)
+        return log_probabilities
+
+    def _apply_final_norm(self, after: Array) -> Array:
+        return finish(self._model.spec, self._weights, self._backend, after)
+
+    def _pooled(self, vectors: Array) -> Floats:
+        rows = [place - self._first for place in self._request.positions if place >= self._first]
+        wide = np.asarray(self._backend.numpy(vectors[:, min(rows) : max(rows) + 1]), np.float64)
+        mean: Floats = wide[:, [row - min(rows) for row in rows]].mean(1)
+        return mean
+
+
+def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Floats:
+    """The logits of every next token, [branch, vocabulary]. hidden: [branch, width]. entries: which of the vocabulary.
+
+    Raises UnsupportedError where there is no output head, naming the measure that needs none.
+    """
+    if model.spec.head is None:
+        raise UnsupportedError(
+            f"this {model.spec.family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            hint="--measure vector",
+        )
+    scores = logits(model.spec, model.store.outer(backend), backend, hidden, entries)
+    return np.asarray(backend.numpy(scores), np.float64)
+
+
+def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
+    """Vectors, [branch, width], in parts whose logits fit in memory."""
+    step = max(LOGITS_AT_ONCE // max(vocabulary, 1), 1)
+    for start in range(0, hidden.shape[0], step):
+        yield hidden[start : start + step]
+
+
+def vector_change(x: Floats, others: Floats) -> Readings:
+    """1 − cos(x, x′) as ½‖x̂ − x̂′‖², which loses no digits near 0, and ‖x − x′‖/‖x‖. x: [width]; others: [branch,
+    width]."""
+    # both by the same sum, so that equal vectors are 0 apart, bit for bit
+    (length,), lengths = np.linalg.norm(x[None], axis=-1), np.linalg.norm(others, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.linalg.norm(x / length - others / lengths[:, None], axis=-1)
+        relative_size = np.linalg.norm(others - x, axis=-1) / length
+    return {
+        "cosine": np.where((length > 0) & (lengths > 0), apart**2 / 2, np.nan),
+        "norm": np.where(length > 0, relative_size, np.nan),
+    }
+
+
+def log_softmax(scores: Floats) -> Floats:
+    """Logarithms of the shares of exp(scores) over the last axis."""
+    lower = scores - scores.max(-1, keepdims=True)
+    log_probabilities: Floats = lower - np.log(np.exp(lower).sum(-1, keepdims=True))
+    return log_probabilities
+
+
+def divergence(log_probabilities: Floats, changed_log_probabilities: Floats) -> Floats:
+    """KL(p ‖ p′) in nats from logarithms: own [vocabulary], others [branch, vocabulary]; at least 0."""
+    share = np.exp(log_probabilities)
+    with np.errstate(invalid="ignore"):
+        terms = np.where(share > 0, share * (log_probabilities - changed_log_probabilities), 0.0)
+    return np.maximum(terms.sum(-1), 0.0)

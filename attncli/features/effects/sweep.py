@@ -1,0 +1,373 @@
+"""A sweep: one branch for each change of one head, through the layers above it, measured at the end.
+
+The text's own run goes along once and stays as the trunk. Branches run in portions that fit the memory given; where
+not even their vectors fit together, several sweeps begin at the layers where theirs leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, assert_never
+
+import numpy as np
+from msgspec import Struct, field
+
+from attncli.analysis.visible_keys import Floats
+from attncli.arrays.backend import SCORE_ITEM, Array, Backend
+from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
+from attncli.features.effects.places import HeadAddress, attentions, may_ask_some, may_start_late
+from attncli.inputs.token import Token
+from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.intervention import Interventions, Kind
+from attncli.mechanism.spec import Block, Experts, Mlp, Spec
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.branches import Leaving, Trunk, grow
+from attncli.models.estimate import ComputeWork, estimate, seconds_of, work_of
+from attncli.models.model import Model
+
+# How much memory a sweep takes, how many branches run together within it, and roughly how long it takes.
+
+ROWS_AT_ONCE = 1024
+"""Vectors that one matrix product takes: more of them make it no faster."""
+SCORES = 3
+"""Arrays of the size of a branch's scores that are alive at once."""
+LOGITS = 3
+"""Arrays of the size of a portion of logits that are alive at once."""
+SHARE = 0.5
+"""How much of the memory given is for the vectors of branches that wait; the rest is for those that run."""
+
+
+class MemoryBudget(Struct, frozen=True):
+    """How branches fit. at_once: how many run together. waiting: how many may have left and wait for the next layer.
+    bytes: what the sweep takes at the peak, besides the program itself."""
+
+    at_once: int
+    waiting: int
+    bytes: int
+
+    def groups(self, places: Sequence[HeadAddress], variants: int) -> Iterator[list[HeadAddress]]:
+        """The places by sweeps, in order; each begins at the layer of its first place."""
+        size = max(self.waiting // variants, 1)
+        for start in range(0, len(places), size):
+            yield list(places[start : start + size])
+
+
+def memory_budget(
+    spec: Spec, count: int, branches: int, dtype: str, memory: int | None, *, predicts: bool = False
+) -> MemoryBudget:
+    """The room that `branches` branches of a text of `count` tokens have in `memory` bytes, None for any amount.
+
+    predicts: whether next tokens are measured, which takes the output head and a portion of logits. At least one branch
+    at a time runs, whatever the memory: `least` tells what that takes.
+    """
+    item = SCORE_ITEM[dtype]
+    branch_bytes = count * spec.d_model * item
+    running = running_bytes(spec, count, dtype)
+    base = _base(spec, count, dtype) + (_head(spec, dtype) if predicts else 0)
+    most_at_once = max(min(-(-ROWS_AT_ONCE // count), branches), 1)
+    if memory is None:
+        return MemoryBudget(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
+    free = max(memory - base, 0)
+    at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
+    waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
+    return MemoryBudget(at_once, waiting, base + at_once * running + waiting * branch_bytes)
+
+
+def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
+    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `memory_budget`."""
+    return memory_budget(spec, count, 1, dtype, 0, predicts=predicts).bytes
+
+
+class SweepCost(Struct, frozen=True):
+    """What measuring effects will take: how many branches, rough seconds, bytes at the peak besides the program."""
+
+    branches: int
+    seconds: float
+    bytes: int
+
+
+def foretell(
+    spec: Spec,
+    count: int,
+    places: Sequence[HeadAddress],
+    dtype: str,
+    memory: int,
+    *,
+    predicts: bool = False,
+    draws: int = 0,
+) -> SweepCost:
+    """What a sweep over these places takes for a text of `count` tokens in `memory` bytes.
+
+    predicts: as of `memory_budget`.
+    draws: how many random changes follow, for the heads that are compared with them: which those are is not known yet,
+    so that they count as evenly spread over the places.
+    """
+    seconds = seconds_of(sweep_work(spec, count, places, 1), dtype)
+    if draws:
+        seconds += seconds_of(sweep_work(spec, count, places, 1), dtype) * draws / len(places)
+    widest = max(len(places), draws)
+    return SweepCost(len(places), seconds, memory_budget(spec, count, widest, dtype, memory, predicts=predicts).bytes)
+
+
+def running_bytes(spec: Spec, count: int, dtype: str) -> int:
+    """Bytes that one branch takes while it goes through a layer: its vectors, the feed-forward part's, its scores."""
+    width = max(3 * _inner(block) + 4 * spec.d_model + _heads_wide(block) for block in spec.blocks)
+    heads = max(attention.heads for block in spec.blocks for _, attention in attentions(block))
+    return count * (width + SCORES * heads * count) * SCORE_ITEM[dtype]
+
+
+def _base(spec: Spec, count: int, dtype: str) -> int:
+    """What the own run takes, one layer's weights, and what enters each layer."""
+    run_bytes = estimate(spec, count, kept_stages=2, dtype=dtype).peak
+    layer = max(work_of(spec, [block], count).weights for block in spec.blocks)
+    return run_bytes + (layer + len(spec.blocks) * count * spec.d_model) * SCORE_ITEM[dtype]
+
+
+def _head(spec: Spec, dtype: str) -> int:
+    """What an output head takes, and the logits that are in memory at once with what becomes of them."""
+    rows = 0 if spec.head is None else spec.vocabulary * spec.d_model * SCORE_ITEM[dtype]
+    return rows + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
+
+
+def _inner(block: Block) -> int:
+    match block.mlp:
+        case Mlp(width):
+            return width
+        case Experts(_, per_token, width):
+            return per_token * width
+        case None:
+            return 0
+        case _:
+            assert_never(block.mlp)
+
+
+def _heads_wide(block: Block) -> int:
+    return sum(
+        2 * attention.heads * (attention.head_dim + attention.v_dim)
+        + 2 * attention.kv_heads * (attention.head_dim + attention.v_dim)
+        for _, attention in attentions(block)
+    )
+
+
+def sweep_work(spec: Spec, count: int, places: Sequence[HeadAddress], variants: int) -> ComputeWork:
+    """What there is to compute for these places: each one's branches go through its own layer and those above."""
+    layers = [work_of(spec, [block], count) for block in spec.blocks]
+    rest_of_run = [
+        ComputeWork(0, sum(work.products for work in layers[layer:]), sum(work.scores for work in layers[layer:]))
+        for layer in range(len(layers))
+    ]
+    whole_run = work_of(spec, spec.blocks, count)
+    branches = [
+        (rest_of_run[layer], variants * len(list(group)))
+        for layer, group in groupby(places, key=lambda place: place.layer)
+    ]
+    return ComputeWork(
+        whole_run.weights,
+        whole_run.products + sum(work.products * times for work, times in branches),
+        whole_run.scores + sum(work.scores * times for work, times in branches),
+    )
+
+
+Numbers = np.ndarray[Any, Any]
+Change = Callable[[LayerTrace, Weights, Kind], Numbers]
+"""What each head of an attention would mix after the change, [head, token, v_dim], given its layer's own trace."""
+Joint = Callable[[LayerTrace], Interventions]
+"""Every change of a layer at once."""
+Variants = Callable[[HeadAddress, Numbers, Numbers], Numbers]
+"""Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim]."""
+
+
+class SweepText(Struct, frozen=True, eq=False):
+    """A text on its model, ready to be run. backend: what it is computed in."""
+
+    model: Model
+    tokens: Sequence[Token]
+    backend: Backend
+
+    @property
+    def count(self) -> int:
+        """How many tokens there are."""
+        return len(self.tokens)
+
+    def context(self, keep: frozenset[str] = frozenset()) -> Context:
+        """What every layer must know."""
+        memory = self.model.memory
+        return Context(
+            np.asarray([token.index for token in self.tokens]),
+            self.tokens[-1].index + 1,
+            memory=None if memory is None else self.backend.cast(memory, self.backend.dtype),
+            keep=keep,
+        )
+
+
+class SweepPlan(Struct, frozen=True, eq=False):
+    """What is changed. places: one head at a time, each by `change`; variants: those run of each; many: how many.
+
+    start: the first token that changes. joint: every change at once, None for no such run.
+    """
+
+    places: Sequence[HeadAddress]
+    change: Change
+    variants: Variants = field(default=lambda place, values, replacement: replacement[None])
+    many: int = 1
+    start: int = 0
+    joint: Joint | None = None
+
+
+class SweepResult(Struct, frozen=True, eq=False):
+    """What a sweep found. readings: by measure, [place, variant]; together: of the run with every change, [1]; None
+    without; reader: what the own run was like."""
+
+    readings: Readings
+    together: Readings | None
+    reader: Reader
+
+
+def sweep(
+    text: SweepText,
+    plan: SweepPlan,
+    reading: SweepReading,
+    budget: MemoryBudget,
+    *,
+    on_trace: Callable[[LayerTrace], None] = lambda trace: None,
+    on_progress: Callable[[float], None] = lambda share: None,
+) -> SweepResult:
+    """Change one head at a time and measure.
+
+    on_trace: is handed each layer's own trace, with its weights. on_progress: the share done.
+    """
+    spec, rows = text.model.spec, reading.rows(text.count)
+    rows_only = may_ask_some(spec)
+    late = min(plan.start, rows.start) if may_start_late(spec) else 0
+    entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
+    readings = _SweepReadings(len(plan.places), plan.many)
+    together: Readings | None = None
+    reader: Reader | None = None
+    groups = list(budget.groups(plan.places, plan.many)) or [[]]
+    for number, group in enumerate(groups):
+        leaver = _Leaver(text, group, plan, budget.at_once, on_trace if number == 0 else None)
+        progress = _Progress(on_progress, number, len(groups), group, len(spec.blocks))
+        first = group[0].layer if number else 0
+        trunk = Trunk(
+            spec, text.model.store, text.backend, text.context(frozenset(("weights",) if number == 0 else ())),
+            first, late, rows if rows_only else None, budget.at_once, plan.joint if number == 0 else None,
+        )  # fmt: skip
+
+        def on_layer(layer: int, hidden: Array, progress: _Progress = progress) -> None:
+            entering[layer] = hidden
+            progress.report_layer(layer)
+
+        branched = grow(trunk, entering[first], leaver.leave, on_layer)
+        if reader is None:
+            own_hidden = branched.hidden if rows_only else branched.hidden[rows]
+            refuse_overflow(text.backend, own_hidden)
+            reader = reading.reader(text.model, text.backend, own_hidden, rows.start)
+            if branched.joint is not None:
+                together = reader.read(branched.joint[None] if rows_only else branched.joint[None][:, rows])
+        here = slice(rows.start - late, rows.stop - late)
+        readings.add(leaver.ran, [reader.read(part if rows_only else part[:, here]) for part in branched.branches])
+    assert reader is not None
+    on_progress(1.0)
+    return SweepResult(readings.result(reader.baseline), together, reader)
+
+
+class _Leaver:
+    """Makes the branches of a group of places as their layers are reached.
+
+    ran: of each variant, whether it was run; one that leaves what a head mixes bit for bit as it was is not, nor one of
+    a head that W_O writes nowhere.
+    """
+
+    def __init__(
+        self,
+        text: SweepText,
+        group: Sequence[HeadAddress],
+        plan: SweepPlan,
+        at_once: int,
+        on_trace: Callable[[LayerTrace], None] | None,
+    ) -> None:
+        self._backend, self._plan, self._at_once, self._on_trace = text.backend, plan, at_once, on_trace
+        self._group = {
+            key: list(head_places) for key, head_places in groupby(group, key=lambda place: (place.layer, place.kind))
+        }
+        self.ran: list[bool] = []
+
+    def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[Leaving]:
+        if self._on_trace is not None:
+            self._on_trace(trace)
+        kinds: tuple[Kind, ...] = ("self", "cross")
+        for kind in kinds:
+            places = self._group.get((trace.layer, kind), [])
+            if not places:
+                continue
+            of = trace if kind == "self" else trace.cross
+            assert of is not None
+            head_values = self._backend.numpy(of.stages["mixed"])
+            idle = _idle(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *head_values.shape[::2])
+            replacement = self._plan.change(trace, weights, kind)
+            waiting: list[Numbers] = []
+            for place in places:
+                for values in self._plan.variants(place, head_values[place.head], replacement[place.head]):
+                    same = np.array_equal(values, head_values[place.head], equal_nan=True)
+                    differs = not (same or idle[place.head])
+                    self.ran.append(differs)
+                    if differs:
+                        whole = head_values.copy()
+                        whole[place.head] = values
+                        waiting.append(whole)
+                    if len(waiting) == self._at_once:
+                        yield Leaving(kind, self._backend.array(np.stack(waiting)))
+                        waiting = []
+            if waiting:
+                yield Leaving(kind, self._backend.array(np.stack(waiting)))
+
+
+def _idle(projection: Array | None, heads: int, width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each head's columns of W_O, [out, head·v_dim], are all 0."""
+    if projection is None:
+        return np.zeros(heads, bool)
+    is_idle: np.ndarray[Any, np.dtype[np.bool_]] = np.asarray(
+        [not bool((projection[:, head * width : (head + 1) * width] != 0).any()) for head in range(heads)]
+    )
+    return is_idle
+
+
+class _SweepReadings:
+    """Readings of branches as they come, put where their places are."""
+
+    def __init__(self, places: int, variants: int) -> None:
+        self._shape = (places, variants)
+        self._ran: list[bool] = []
+        self._parts: list[Readings] = []
+
+    def add(self, ran: Sequence[bool], parts: Sequence[Readings]) -> None:
+        self._ran += ran
+        self._parts += parts
+
+    def result(self, baseline: Readings) -> Readings:
+        """By measure [place, variant]. baseline: the measures of what was not run, [1]."""
+        ran = np.asarray(self._ran, bool)
+        whole: Readings = {}
+        for name, value in baseline.items():
+            column: Floats = np.full(ran.shape, value[0])
+            if self._parts:
+                column[ran] = np.concatenate([part[name] for part in self._parts])
+            whole[name] = column.reshape(self._shape)
+        return whole
+
+
+class _Progress(Struct, frozen=True):
+    """The share done of sweeps that begin at different layers."""
+
+    progress: Callable[[float], None]
+    number: int
+    groups: int
+    group: Sequence[HeadAddress]
+    layers: int
+
+    def report_layer(self, layer: int) -> None:
+        """Layer `layer` begins: what is done grows with the square of how many branches go along."""
+        first = self.group[0].layer if self.group else 0
+        share = ((layer - first) / max(self.layers - first, 1)) ** 2
+        self.progress((self.number + share) / self.groups)

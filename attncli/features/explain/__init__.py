@@ -1,0 +1,1 @@
+"""`attn explain`: the derivation of attention, step by step, and its topics."""

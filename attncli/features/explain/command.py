@@ -1,0 +1,542 @@
+"""`attn explain`: the derivation of one query's attention, and the other topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from attncli.cli import completion, declarations, delivery, request
+from attncli.cli.lazy_commands import LazyCommands
+from attncli.cli.options import (
+    MODEL,
+    AttentionOptions,
+    ComputeOptions,
+    GroupedCommand,
+    ModelOptions,
+    TextOptions,
+    flat,
+    meaning,
+    number,
+    redeclare,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+from attncli.features.explain.explain_options import (
+    ExplainOutput,
+    SmallOutput,
+    TextOutput,
+    TopicOutput,
+    check_steps,
+    default_query,
+    give_topic,
+    one_head,
+    one_layer,
+    strongest_head,
+    write_explanation,
+)
+
+if TYPE_CHECKING:
+    from attncli.features.explain.document import ExplainDocument
+    from attncli.inputs.text import Text
+    from attncli.inputs.token import Token
+    from attncli.models.model import Model
+    from attncli.render.view import View
+
+
+# The topics of `attn explain` that are about a whole layer: position, mask, multihead, residual.
+
+POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+"""The ways that seeded weights have of telling where tokens stand."""
+HEADS = 4
+"""Heads of seeded weights where several are explained."""
+SEVERAL = redeclare(declarations.NUM_HEADS, help=f"Number of heads. [default: {HEADS}]")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a model a topic looks: one text's tokens, a layer, a head, a query."""
+
+    model: Model
+    text: Text
+    tokens: list[Token]
+    layer: int
+    head: int
+    query: int
+
+
+def position(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: TopicOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+) -> None:
+    """How attention learns where words stand: each way's numbers, and what it does to one query's weights.
+
+    attn explain position "humpty dumpty sat on" --query on
+
+    attn explain position "humpty dumpty sat on" --position rope
+    """
+    from attncli.features.explain.layer_topics import position_document
+
+    environment: Environment = ctx.obj
+    first_place = _place(environment, text, model, attention, compute, query, strongest=True)
+
+    def models() -> Iterator[Model]:
+        if first_place.model.identity.source == "checkpoint":
+            yield first_place.model
+            return
+        ways = POSITIONS if attention.position is None else tuple(dict.fromkeys(("none", attention.position)))
+        for option_set in with_positions(ways, attention, first_place.model):
+            yield again(environment, first_place.model, model, option_set, compute, text.tokenizer)
+
+    place = {"layer": first_place.layer, "head": first_place.head, "query": first_place.query}
+    give_topic(ctx, position_document(models(), first_place.text.text, first_place.tokens, **place), output)
+
+
+def mask(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: TopicOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Argument(help="More texts: all are padded together.", show_default=False, metavar="[OTHER]..."),
+    ] = None,
+) -> None:
+    """What a mask does between scores and weights (--mask causal without another); of several texts, how padding is
+    masked.
+
+    attn explain mask "humpty dumpty sat on" --query sat
+
+    attn explain mask "humpty dumpty sat on" "on a wall" --mask none
+    """
+    from attncli.features.explain.layer_topics import mask_topic_document
+
+    environment: Environment = ctx.obj
+    masked = attention
+    if attention.mask is None and model.model is None and not others:
+        masked = replace(attention, mask=["causal"])
+    default_query = None if query is not None or masked.mask != ["causal"] else "middle"
+    place = _place(environment, text, model, masked, compute, query, shown=default_query, strongest=True)
+    more = [(spec, place.model.encode(spec)) for spec in others or ()]
+    document = mask_topic_document(
+        place.model, place.text.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
+    )
+    give_topic(ctx, document, output)
+
+
+def multihead(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, without("head"), meaning(num_heads=SEVERAL)],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: TopicOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+) -> None:
+    """Several heads: what each looks at, what the average hides, and concat(O₁ … O_h)·W_O written out.
+
+    attn explain multihead "humpty dumpty sat on" --query on --num-heads 4
+    """
+    from attncli.features.explain.layer_topics import multihead_document
+
+    place = _place(ctx.obj, text, model, attention, compute, query, heads=HEADS)
+    document = multihead_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
+    give_topic(ctx, document, output)
+
+
+def residual(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, without("head")],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: TopicOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+) -> None:
+    """The residual connection x + O and the norm, worked out for one query.
+
+    attn explain residual "humpty dumpty sat on" --query on
+    """
+    from attncli.features.explain.layer_topics import residual_document
+
+    model_options = model
+    if model.model is None:  # what the topic is about is there without being asked for
+        model_options = replace(model, residual=True, layer_norm=True)
+    place = _place(ctx.obj, text, model_options, attention, compute, query)
+    document = residual_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
+    give_topic(ctx, document, output)
+
+
+def _place(
+    environment: Environment,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    query: str | None,
+    *,
+    heads: int = 1,
+    shown: str | None = None,
+    strongest: bool = False,
+) -> Place:
+    """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
+    whether of a checkpoint the head that is not named is the one with the query's strongest link."""
+    from attncli.features.run.compute import RunRequest
+
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
+    source_text = request.one_text(environment, text)
+    tokens = request.tokens_of(loaded_model, source_text)
+    if query is not None:
+        index = request.query_index(environment, tokens, query)
+    else:
+        index = len(tokens) // 2 if shown == "middle" else default_query(tokens)
+    if strongest:
+        layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
+    else:
+        layer, head = one_head(loaded_model, model)
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), compute, "a shorter text")
+    return Place(loaded_model, source_text, tokens, layer, head, index)
+
+
+def with_positions(ways: Sequence[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
+    """The attention with its positions told in each of these ways; RoPE turns pairs of entries, and heads of an odd
+    width are without it."""
+    even = first.spec.blocks[0].attention.head_dim % 2 == 0
+    return [replace(attention, position=way) for way in ways if even or not way.startswith("rope")]
+
+
+def again(
+    environment: Environment,
+    first: Model,
+    model_options: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    tokenizer: str | None,
+) -> Model:
+    """The same weights under another attention: the seed that was drawn for the first model, and no notes."""
+    same_seed = (
+        replace(model_options, seed=str(first.identity.seed)) if model_options.seed == "random" else model_options
+    )
+    return request.model(replace(environment, quiet=True), same_seed, attention, compute, tokenizer=tokenizer)
+
+
+def softmax(
+    ctx: typer.Context,
+    output: SmallOutput,
+    numbers: Annotated[
+        list[str] | None,
+        typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]..."),
+    ] = None,
+    temperature: Annotated[
+        float,
+        number(
+            "--temperature",
+            "-t",
+            help="Divides the scores first.",
+            panel=MODEL,
+            metavar="T",
+            least=0,
+            most=1e30,
+            above=True,
+        ),
+    ] = 1.0,
+) -> None:
+    """Softmax of given numbers, worked through.
+
+    attn explain softmax 2.0 1.0 0.1
+
+    attn explain softmax --temperature 0.5 -1 0 1
+    """
+    from attncli.cli.usage_errors import no_option
+    from attncli.features.explain.softmax_topics import parse_scores, softmax_document
+
+    unknown_option = next((text for text in numbers or [] if text.startswith("--")), None)
+    if unknown_option is not None:  # what looks like an option comes as a number, so that -1 can be one
+        raise no_option(ctx, unknown_option.partition("=")[0])
+    give_topic(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output)
+
+
+def scaling(
+    ctx: typer.Context,
+    output: SmallOutput,
+    d_k: Annotated[int, redeclare(declarations.D_K, help="Width of the queries and keys.")] = 64,
+    d_model: Annotated[
+        int | None, redeclare(declarations.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do.")
+    ] = None,
+    samples: Annotated[int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, least=2)] = 4096,
+    keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
+    seed: Annotated[int, redeclare(declarations.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
+) -> None:
+    """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
+
+    attn explain scaling --d-k 512
+    """
+    from attncli.features.explain.softmax_topics import scaling_document
+
+    give_topic(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output)
+
+
+def matrix_softmax(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, without("residual", "layer_norm")],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: TopicOutput,
+) -> None:
+    """Softmax of each row against softmax over the whole matrix, on a text's scores.
+
+    attn explain matrix-softmax "humpty dumpty sat on"
+    """
+    from attncli.features.explain.softmax_topics import matrix_softmax_document
+    from attncli.features.run.compute import RunRequest
+    from attncli.render.encoding import estimate_bytes
+
+    environment: Environment = ctx.obj
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    source_text = request.one_text(environment, text)
+    tokens = request.tokens_of(loaded_model, source_text)
+    layer, head = one_head(loaded_model, model)
+    delivery.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), compute, "a shorter text")
+    give_topic(ctx, matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head), output)
+
+
+def order(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, without("head")],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: SmallOutput,
+    other_text: Annotated[
+        str | None,
+        typer.Argument(
+            help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]"
+        ),
+    ] = None,
+) -> None:
+    """Whether attention sees the order of the tokens: without positions it does not.
+
+    attn explain order 我爱你 你爱我 --tokenizer char
+    """
+    from attncli.features.explain.softmax_topics import order_document, order_of, reversed_order
+    from attncli.features.run.compute import RunRequest
+
+    environment: Environment = ctx.obj
+    if model.embeddings is not None:
+        raise UsageError(
+            "--embeddings has one row per place, and order moves the tokens",
+            expected="seeded, file or checkpoint embeddings",
+        )
+    first = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    source_text = request.one_text(environment, text)
+    tokens = request.tokens_of(first, source_text)
+    layer = one_layer(first, model)
+    request.refuse_run(first, len(tokens), RunRequest([layer], matrices=False), compute, "a shorter text")
+    to = reversed_order(tokens) if other_text is None else order_of(tokens, first.encode(other_text))
+
+    def models() -> Iterator[Model]:
+        if attention.position is not None or attention.mask or first.identity.source == "checkpoint":
+            yield first
+            return
+        for option_set in (*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])):
+            yield again(environment, first, model, option_set, compute, text.tokenizer)
+
+    give_topic(ctx, order_document(models(), source_text.text, tokens, to, layer=layer), output)
+
+
+def metric(
+    ctx: typer.Context,
+    output: SmallOutput,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="The metric; none lists them.",
+            show_default=False,
+            metavar="[NAME]",
+            autocompletion=completion.offer(completion.metric),
+        ),
+    ] = None,
+) -> None:
+    """What a metric of `attn heads` means: formula, range, what it leaves out, source.
+
+    attn explain metric entropy
+    """
+    from attncli.features.explain.softmax_topics import metric_document, metric_meanings
+
+    if name is None:
+        environment: Environment = ctx.obj
+        view = delivery.validate_options(output, environment)
+        if output.json or output.ndjson or output.plain or output.file is not None or output.svg is not None:
+            raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
+
+        from attncli.features.explain.softmax_screens import metrics_screen
+
+        environment.write(delivery.render_text(metrics_screen(metric_meanings(), view), view, environment).encode())
+        return
+    give_topic(ctx, metric_document(name), output)
+
+
+TOPICS: dict[str, Callable[..., None]] = {
+    "softmax": softmax,
+    "matrix-softmax": matrix_softmax,
+    "scaling": scaling,
+    "order": order,
+    "position": position,
+    "mask": mask,
+    "multihead": multihead,
+    "residual": residual,
+    "metric": metric,
+}
+"""The topics by name, and the function of each."""
+
+
+ALIKE = 0.8
+"""How like a topic's name a word must be to be taken for a slip."""
+
+
+def text(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: TextOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+) -> None:
+    """The derivation of one query's attention, step by step, with this text's numbers.
+
+    attn explain "humpty dumpty sat on" --query on --d-model 512
+
+    attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
+
+    Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k 512, and
+    matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is itself a topic's name is
+    read with --file or from a pipe.
+    """
+
+    environment: Environment = ctx.obj
+    check_steps(output, environment)
+    view = delivery.validate_options(
+        output, environment, "explain", document_options=("max_output", "show"), tables=("max_output",)
+    )
+    if output.code is not None and output.brief:
+        raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
+    view = replace(view, code=output.code or "")
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    one_only = output.json or output.svg is not None or output.step
+    settings = (loaded_model, model, compute, query, output, environment, view)
+    if one_only:
+        write_explanation(_document(request.one_text(environment, text), *settings), output, environment, view)
+        return
+
+    def documents() -> Iterator[ExplainDocument]:
+        for source_text in request.texts(environment, text):
+            with request.errors_located_in(source_text):
+                yield _document(source_text, *settings)
+
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _document(
+    source_text: Text,
+    loaded_model: Model,
+    model: ModelOptions,
+    compute: ComputeOptions,
+    query: str | None,
+    output: ExplainOutput,
+    environment: Environment,
+    view: View,
+) -> ExplainDocument:
+    from attncli.features.explain.compute import derivation_document, derivation_shapes
+    from attncli.features.run.compute import RunRequest
+    from attncli.render.encoding import estimate_bytes
+    from attncli.render.screens.stages import PROJECTIONS
+
+    meant = _topic_like(source_text.text)
+    if meant is not None:
+        environment.note(f"{source_text.text!r} is explained as a text; the topic is attn explain {meant}")
+    tokens = request.tokens_of(loaded_model, source_text)
+    index = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
+    layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
+    shapes = derivation_shapes(loaded_model, len(tokens), layer)
+    delivery.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
+    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head], stages=True), compute, "a shorter text")
+    weights = view.show is not None and bool(view.show & set(PROJECTIONS))
+    return derivation_document(
+        loaded_model, source_text.text, tokens, layer=layer, head=head, query=index, projections=weights
+    )
+
+
+def _topic_like(word: str) -> str | None:
+    """The topic that a word was probably meant to name, if any."""
+    return next(iter(get_close_matches(word, TOPICS, 1, ALIKE)), None)
+
+
+class TextCommand(GroupedCommand):
+    """The command without a topic: its usage has no name of its own."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.command_path.rstrip(), " ".join(self.collect_usage_pieces(ctx)))
+
+
+class TextOrTopic(TyperGroup):
+    """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's
+    name."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LazyCommands(("text", *TOPICS), _topic_app)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:
+            return super().parse_args(ctx, args)  # a shell asks for the topics
+        is_topic = bool(args) and args[0] in TOPICS
+        meant = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
+        if meant is not None:
+            raise UsageError(
+                f"attn explain has no topic {args[0]!r}",
+                expected=f"{', '.join(TOPICS)}, or one text in quotes",
+                hint=f"did you mean attn explain {meant}?",
+            )
+        return super().parse_args(ctx, args if is_topic else ["text", *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return ("" if name == "text" else name), command, rest
+
+
+def _topic_app(name: str) -> Any:
+    """The command of one topic, or of a text."""
+    command = text if name == "text" else TOPICS[name]
+    # what is left over is refused by GroupedCommand, which knows what it probably is
+    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
+    if command is softmax:  # a negative score is a number, not an option
+        settings["ignore_unknown_options"] = True
+    alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    alone.command(cls=TextCommand if command is text else GroupedCommand, context_settings=settings)(flat(command))
+    return typer.main.get_command(alone)
+
+
+app = typer.Typer(
+    cls=TextOrTopic,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "allow_extra_args": True},
+)
+app.callback()(lambda: None)

@@ -1,0 +1,462 @@
+"""`attn.explain/1`: one query's derivation, or another topic explained; `topic` tells which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, TypeVar, get_args
+
+from msgspec import UNSET, UnsetType, field
+
+from attncli.analysis.documents.declaration import (
+    Count,
+    Document,
+    Numbers,
+    Part,
+    Size,
+    Weight,
+    axes,
+    describe,
+    index_of,
+)
+from attncli.analysis.documents.parts import EmptyRows, Header, ShapeRows, TokenRow
+
+# The topic `attention` of `attn.explain/1`: one query's attention, step by step.
+
+Values = list[float | None]
+
+
+class Projections(Part, tag_field="step", tag="projections", frozen=True, kw_only=True):
+    """q, k and v of the token and of every key."""
+
+    formula: str
+    x: Annotated[Numbers, axes("width")]
+    q: Annotated[Numbers, axes("dim")]
+    column: Annotated[Numbers, axes("width", meaning="what x is multiplied with for q's first entry.")] | UnsetType = (
+        UNSET
+    )
+    bias: Annotated[float, describe("What is added to q's first entry.")] | UnsetType = UNSET
+    k: Annotated[Numbers, axes("key", "dim")]
+    v: Annotated[Numbers, axes("key", "v_dim")]
+
+
+class Products(Part, tag_field="step", tag="similarity", frozen=True, kw_only=True):
+    """q·k, product by product."""
+
+    formula: str
+    products: Annotated[Numbers, axes("key", "dim", meaning="q_i·k_ji.")]
+    raw: Annotated[Numbers, axes("key", meaning="their sums.")]
+
+
+class Scores(Part, tag_field="step", tag="scores", frozen=True, kw_only=True):
+    """What becomes of the sums before the softmax."""
+
+    formula: str
+    scale: float
+    softcap: float | None
+    scaled: Annotated[Numbers, axes("key")]
+    capped: Annotated[Numbers, axes("key")] | None
+    bias: Annotated[Numbers, axes("key")] | None
+    visible: Annotated[list[bool], axes("key")]
+    scores: Annotated[Values, axes("key", meaning="what enters the softmax; null where hidden.")]
+
+
+class SoftmaxRow(Part, tag_field="step", tag="softmax", frozen=True, kw_only=True):
+    """The softmax, exponential by exponential."""
+
+    formula: str
+    highest: float | None
+    shifted: Annotated[Values, axes("key")]
+    exponentials: Annotated[Values, axes("key")]
+    sink: Annotated[float | None, describe("Exponential of a learned sink.")]
+    sum: float
+    weights: Annotated[Numbers, axes("key")]
+
+
+class OutputSum(Part, tag_field="step", tag="output", frozen=True, kw_only=True):
+    """The values, weighted and added."""
+
+    formula: str
+    terms: Annotated[Numbers, axes("key", "v_dim", meaning="w_j·v_j.")]
+    output: Annotated[Numbers, axes("v_dim", meaning="their sum.")]
+
+
+Step = Projections | Products | Scores | SoftmaxRow | OutputSum
+Kind = TypeVar("Kind", Projections, Products, Scores, SoftmaxRow, OutputSum)
+
+
+class After(Part, frozen=True, kw_only=True):
+    """The token's vector after the heads."""
+
+    x: Annotated[Numbers, axes("width", meaning="what entered the layer.")]
+    heads: (
+        Annotated[
+            Numbers, axes("every head", "width", meaning="of several heads: each one's O_h times its rows of W_O.")
+        ]
+        | UnsetType
+    ) = UNSET
+    bias: Annotated[Numbers, axes("width", meaning="b_O.")] | UnsetType = UNSET
+    out: Annotated[Numbers, axes("concat", meaning="concat(O₁ … O_h), times W_O where there is one.")]
+    sum: Annotated[Numbers, axes("width", meaning="x + out.")] | UnsetType = UNSET
+    norm: Annotated[Numbers, axes("width", meaning="the norm of the sum.")] | UnsetType = UNSET
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """What is added is of one width."""
+        if self.sum is not UNSET and len(self.out) != len(self.x):
+            yield "sum", f"x of width {len(self.x)} and out of {len(self.out)}"
+
+
+class Matrices(Part, frozen=True, kw_only=True):
+    """The matrices that the steps are a row of."""
+
+    x: Annotated[Numbers, axes("token", "width", meaning="the input X.")] | UnsetType = UNSET
+    raw: Annotated[Numbers, axes("token", "key", meaning="S = Q·Kᵀ.")] | UnsetType = UNSET
+    scaled: Annotated[Numbers, axes("token", "key", meaning="S × scale.")] | UnsetType = UNSET
+    scores: Annotated[Numbers, axes("token", "key")]
+    weights: Annotated[Numbers, axes("token", "key")]
+    output: Annotated[Numbers, axes("token", "v_dim")]
+
+
+class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """One query's attention, step by step."""
+
+    topic: Literal["attention"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    extra_keys: Annotated[Count, describe("Learned keys after those of the tokens.")]
+    rotated: Annotated[bool, describe("Whether q and k are shown after rotation by position.")]
+    shapes: ShapeRows
+    steps: Annotated[list[Step], describe("The steps in order; keys in the order of the text.")]
+    matrices: Matrices
+    projections: (
+        Annotated[dict[str, Numbers], describe("With --show W_Q and the like: the head's weights, [in, out].")]
+        | UnsetType
+    ) = UNSET
+    after: After | UnsetType = UNSET
+    agreement: Annotated[float, describe("Largest difference between the steps and the run's own numbers.")]
+    empty_rows: EmptyRows
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The tokens, and the learned keys after them."""
+        return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
+
+    def step(self, kind: type[Kind]) -> Kind:
+        """The step of that kind; there is one of each."""
+        return next(step for step in self.steps if isinstance(step, kind))
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """The steps follow from each other, each once."""
+        yield from super().validation_errors()
+        order = [type(step) for step in self.steps]
+        if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
+            yield "steps", "the steps are not projections, similarity, scores, softmax and output"
+
+
+# The topics of `attn.explain/1` that are about a whole layer: positions, masks, several heads, residual and norm.
+
+
+class PositionWay(Part, frozen=True, kw_only=True):
+    """One way of telling attention where tokens stand, and what it makes of the query's weights."""
+
+    position: str
+    enters: Annotated[
+        Literal["nowhere", "input", "queries and keys", "scores"], describe("Where in the layer the positions come in.")
+    ]
+    formula: str
+    table: (
+        Annotated[
+            Numbers,
+            axes(
+                "token",
+                "",
+                meaning="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
+                "added to the scores of each key.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
+    moved: Annotated[float, describe("Largest |difference| of the query's weights from those of the first way.")]
+
+
+class PositionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Ways of telling attention where tokens stand."""
+
+    topic: Literal["position"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    ways: list[PositionWay]
+    warnings: list[str]
+
+
+class PaddedText(Part, frozen=True, kw_only=True):
+    """A text of a padded batch."""
+
+    text: str
+    tokens: list[TokenRow]
+    weights: Annotated[Numbers, axes("padded", meaning="of its last token, padding included.")]
+    agreement: Annotated[float, describe("Largest |difference| of its weights from those that it has alone.")]
+
+
+class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """What a mask does between scores and weights; with several texts, how padding is masked."""
+
+    topic: Literal["mask"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    scores: Annotated[Numbers, axes("token", "key", meaning="as they are before the mask.")]
+    masked: Annotated[Numbers, axes("token", "key", meaning="what enters the softmax; null where hidden.")]
+    before: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `scores`.")]
+    after: Annotated[Numbers, axes("token", "key", meaning="softmax of each row of `masked`.")]
+    hidden: Annotated[Weight, describe("What the query's hidden keys have of its weights before the mask.")]
+    batch: Annotated[list[PaddedText], describe("With several texts: each, padded to the longest.")] | UnsetType = UNSET
+    warnings: list[str]
+
+
+class HeadPart(Part, frozen=True, kw_only=True):
+    """What one head looks at, and what it gives."""
+
+    head: Count
+    weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
+    output: Annotated[Numbers, axes("v_dim", meaning="the query's row of A·V.")]
+    share: Annotated[Numbers, axes("width", meaning="its output times its rows of W_O.")] | UnsetType = UNSET
+
+
+class SingleHead(Part, frozen=True, kw_only=True):
+    """One query's attention worked out without heads: softmax(q·kᵀ × scale)·v."""
+
+    weights: Annotated[Numbers, axes("key")]
+    output: Annotated[Numbers, axes("v_dim")]
+    agreement: Annotated[float, describe("Largest |difference| of both from those of the run's one head.")]
+
+
+class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Several heads side by side: their weights, outputs, and concat(O₁ … O_h)·W_O."""
+
+    topic: Literal["multihead"]
+    layer: Count
+    query: Annotated[Count, index_of("token")]
+    heads: list[HeadPart]
+    average: Annotated[Numbers, axes("key", meaning="of the heads' weights.")]
+    entropies: Annotated[list[float], describe("Of each head's row, in nats.")]
+    average_entropy: Annotated[float, describe("Of the averaged row, in nats; never below the mean of the heads' own.")]
+    single: Annotated[SingleHead, describe("Of one head: the same without heads.")] | UnsetType = UNSET
+    concat: Annotated[Numbers, axes("concat", meaning="the heads' outputs side by side.")]
+    bias: Annotated[Numbers, axes("width", meaning="b_O.")] | UnsetType = UNSET
+    out: Annotated[Numbers, axes("out", meaning="concat·W_O, or concat where there is no W_O.")]
+    agreement: Annotated[
+        float, describe("Largest |difference| of the heads' shares, added up, from the run's own output.")
+    ]
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """There are heads, each with its entropy, and a share of each or of none."""
+        yield from super().validation_errors()
+        if not self.heads or len(self.entropies) != len(self.heads):
+            yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
+        if len({head.share is UNSET for head in self.heads}) > 1:
+            yield "heads", "shares of some heads only"
+        if any(head.share is not UNSET and len(head.share) != len(self.out) for head in self.heads):
+            yield "out", f"{len(self.out)} wide, and shares of another width"
+
+
+class NormStep(Part, frozen=True, kw_only=True):
+    """A norm of one vector, number by number."""
+
+    place: Annotated[str, describe("attn.sum: after the residual; attn.in: before the attention.")]
+    kind: Literal["layer", "rms"]
+    eps: float
+    vector: Annotated[Numbers, axes("width", meaning="the vector that is normed.")] = field(name="given")
+    mean: Annotated[float, describe("Of its entries; subtracted by a layer norm alone.")]
+    variance: Annotated[float, describe("Mean square of the entries, after the mean is subtracted where it is.")]
+    scaled: Annotated[Numbers, axes("width", meaning="(x − mean) / √(variance + eps).")]
+    normed: Annotated[Numbers, axes("width", meaning="times the learned weight, plus the learned bias.")]
+
+
+class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The residual connection and the norm, for one query."""
+
+    topic: Literal["residual"]
+    layer: Count
+    query: Annotated[Count, index_of("token")]
+    width: Size
+    x: Annotated[Numbers, axes("width", meaning="what entered the layer.")]
+    out: Annotated[Numbers, axes("width", meaning="what attention adds.")]
+    sum: Annotated[Numbers, axes("width", meaning="x + out.")]
+    weights: (
+        Annotated[Numbers, axes("key", meaning="the most that the query gives each key in any head.")] | UnsetType
+    ) = UNSET
+    cosine: Annotated[float, describe("Between x and x + out: 1 where attention changes no direction.")]
+    norm: NormStep | None
+    agreement: Annotated[float, describe("Largest |difference| of x + out and its norm from the run's own.")]
+    warnings: list[str]
+
+
+Order = Annotated[
+    list[Annotated[Count, index_of("token")]],
+    axes("token", meaning="for each new place the position of the token that moves there."),
+]
+
+
+class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Softmax of given numbers."""
+
+    topic: Literal["softmax"]
+    numbers: Annotated[list[float], axes("score")] = field(name="given")
+    temperature: float
+    scores: Annotated[list[float], axes("score", meaning="what was given, divided by the temperature.")]
+    exponentials: Annotated[
+        list[float | None], axes("score", meaning="exp of the scores; null where too large for a float.")
+    ]
+    sum: float | None
+    highest: float
+    shifted: Annotated[list[float | None], axes("score")]
+    shifted_exponentials: Annotated[list[float | None], axes("score")]
+    shifted_sum: float
+    weights: Annotated[list[float], axes("score")]
+    entropy: Annotated[float, describe("Nats.")]
+    gradient: Annotated[float, describe("Frobenius norm of diag(w) - w·wT.")]
+    agreement: float
+    warnings: list[str]
+
+
+SCALES = ("none", "sqrt-dk", "sqrt-dmodel")
+
+
+class ScaleVariance(Part, frozen=True, kw_only=True):
+    """The variance of q·k under one scale."""
+
+    scale: str
+    mean: float
+    mean_error: float
+    variance: float
+    variance_error: Annotated[float, describe("Standard error of the variance.")]
+    theory: float
+    standard_errors: float | None
+
+
+class ScaleSoftmax(Part, frozen=True, kw_only=True):
+    """What a softmax makes of one scale; means over the queries."""
+
+    scale: Annotated[str, describe("A scale, or `uniform` for weights that are all alike.")]
+    largest: float
+    entropy: float
+    gradient: float
+
+
+class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The variance of q·k, and a softmax with and without scaling."""
+
+    topic: Literal["scaling"]
+    d_k: Size
+    d_model: Size | None
+    samples: Size
+    keys: Size
+    queries: Size
+    seed: Count
+    variance: list[ScaleVariance]
+    softmax: Annotated[list[ScaleSoftmax], describe("Means over the queries.")]
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Each scale stands beside the others, that of d_model where there is one."""
+        scales = [*SCALES[: 2 if self.d_model is None else 3]]
+        if [row.scale for row in self.variance] != scales:
+            yield "variance", f"the scales are not {', '.join(scales)}"
+        if [row.scale for row in self.softmax] != [*scales, "uniform"]:
+            yield "softmax", f"the scales are not {', '.join(scales)}, uniform"
+
+
+class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Softmax by rows and over the whole matrix."""
+
+    topic: Literal["matrix-softmax"]
+    layer: Count
+    head: Count
+    scores: Annotated[Numbers, axes("token", "key")]
+    rows: Annotated[Numbers, axes("token", "key", meaning="softmax of each row.")]
+    whole: Annotated[Numbers, axes("token", "key", meaning="softmax over all entries.")]
+    row_sums: Annotated[Numbers, axes("token", meaning="of `whole`.")]
+    warnings: list[str]
+
+
+class OrderRow(Part, frozen=True, kw_only=True):
+    """What one model makes of one order."""
+
+    mask: str
+    position: str
+    dtype: str
+    order: Order
+    max_difference: float
+    token: Annotated[Count, index_of("token")]
+    tolerance: Annotated[float, describe("What float rounding may make of equal outputs.")]
+    equal: bool
+    per_token: Annotated[Numbers, axes("token")]
+    outputs: (
+        Annotated[Numbers, axes("token", "entry", meaning="the first entries, 8 at most, of each token's output.")]
+        | UnsetType
+    ) = UNSET
+    moved_outputs: (
+        Annotated[Numbers, axes("token", "entry", meaning="the same in the other order, token for token.")] | UnsetType
+    ) = UNSET
+
+
+class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The same tokens in two orders."""
+
+    topic: Literal["order"]
+    layer: Count
+    order: Order
+    reversed: Annotated[
+        bool, describe("Whether the other order is the tokens read backwards, which keeps every distance.")
+    ]
+    moved: Annotated[list[TokenRow], axes("token", meaning="the tokens in the other order.")]
+    rows: list[OrderRow]
+    warnings: list[str]
+
+
+class MetricExample(Part, frozen=True, kw_only=True):
+    """A metric of one small head, and of uniform attention."""
+
+    weights: Annotated[Numbers, axes("query", "query")]
+    value: float | None
+    uniform: float | None
+    rows: Count
+
+
+class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """What a metric means."""
+
+    topic: Literal["metric"]
+    name: str
+    says: str
+    formula: str
+    low: int | float | None
+    high: int | float | None
+    range: str
+    unit: str
+    rows: str
+    note: str | None
+    source: str
+    needs: str | None
+    example: MetricExample
+    warnings: list[str]
+
+
+TaughtTopic = (
+    SoftmaxTopic
+    | ScalingTopic
+    | MatrixSoftmaxTopic
+    | OrderTopic
+    | MetricTopic
+    | PositionTopic
+    | MaskTopic
+    | MultiheadTopic
+    | ResidualTopic
+)
+ExplainDocument = AttentionTopic | TaughtTopic
+TOPICS: tuple[type[Document], ...] = get_args(ExplainDocument)
+"""What an explanation may be about, told apart by `topic`."""

@@ -1,0 +1,219 @@
+"""The screen of `attn.explain/1`: a derivation's steps and the shapes that flow through them, or another topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from attncli.features.explain import derivation_screen
+from attncli.features.explain.document import AttentionTopic, ExplainDocument, Products, Scores, SoftmaxRow
+from attncli.features.run.screen import shapes_part
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, remark
+from attncli.render.lines import Line, Lines, Piece, clip_lines, stack, stack_spaced
+from attncli.render.numbers import brief, root_of
+from attncli.render.phrases import say
+from attncli.render.safe import cells, pad
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.header import header, shown_tokens
+from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.features.explain.document import AttentionTopic
+
+
+# The five steps of attention as a whole: the flow of their shapes as a small diagram, and each one's line of code.
+
+LIBRARIES = {"numpy": "np", "torch": "torch"}
+"""The libraries that steps are written in, and the name that each is imported by."""
+
+
+def flow_part(document: AttentionTopic, view: View) -> Lines:
+    """X → Q, K, V → 1 QKᵀ → 2 scale → 3 mask → 4 softmax → 5 A·V → O, each with its shape below it."""
+    sizes = {row.step: "×".join(map(str, row.shape[-2:])) for row in document.shapes}
+    square, out = sizes.get("weights", ""), sizes.get("mixed", "")
+    vectors = sizes.get("q", "")
+    # one size where queries, keys and values share it
+    if len({sizes.get(name, vectors) for name in ("q", "k", "v")}) > 1:
+        vectors = ", ".join(sizes.get(name, "") for name in ("q", "k", "v"))
+    steps = [
+        ("X", sizes.get("hidden", "")), ("Q, K, V", vectors), ("1 QKᵀ", square),
+        (f"2 {say(view, 'flow.scale')}", square), (f"3 {say(view, 'flow.mask')}", square),
+        ("4 softmax", square), ("5 A·V", ""), ("O", out),
+    ]  # fmt: skip
+    arrow = spell(" → ", ascii=view.ascii)
+    rows: list[Line] = []
+    names: list[Piece] = []
+    shapes: list[Piece] = []
+    row_width = 0
+    for index, (name, shape) in enumerate(
+        (spell(name_text, ascii=view.ascii), spell(shape_text, ascii=view.ascii)) for name_text, shape_text in steps
+    ):
+        room = max(cells(name), cells(shape))
+        before = arrow if index else ""
+        if row_width and row_width + cells(before) + room > view.width:
+            rows += [tuple(names), tuple(shapes)]
+            names, shapes, row_width = [], [], 0
+        names += [(before, FAINT), (pad(name, room), "bold")]
+        shapes += [(" " * cells(before), ""), (pad(shape, room), FAINT)]
+        row_width += cells(before) + room
+    return Lines((*rows, tuple(names), tuple(shapes)))
+
+
+def code_lines(document: AttentionTopic, library: str) -> dict[str, Sequence[str]]:
+    """Each step's lines of code, by the part of the screen that they stand in: one after the other they compute the
+    head's output `o` from its `q`, `k` and `v`, for all queries.
+
+    What the run adds by its positions is called `bias`, what may be seen `visible`, a learned sink's logit `sink`.
+    library: "numpy" or "torch".
+    """
+    name = LIBRARIES[library]
+    scores, softmax = document.step(Scores), document.step(SoftmaxRow)
+    model = document.model
+    root = root_of(scores.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
+    by = f"s / {name}.sqrt({root})" if root and library == "numpy" else f"s / {root} ** 0.5" if root else ""
+    scaled = [f"s = {by or f's * {scores.scale!r}'}"]
+    if scores.softcap is not None:
+        cap = brief(scores.softcap) if float(brief(scores.softcap)) == scores.softcap else repr(scores.softcap)
+        scaled.append(f"s = {cap} * {name}.tanh(s / {cap})")
+    if scores.bias is not None:
+        scaled.append("s = s + bias")
+    hidden = f"{name}.where(visible, s, -{name}.inf)"
+    weights = _weights(library, sink=softmax.sink is not None, empty=bool(document.empty_rows))
+    return {
+        "similarity": ["s = q @ k.T"],
+        "scaled": scaled,
+        "masked": [f"s = {hidden}"],
+        "softmax": weights,
+        "output": ["o = a @ v"],
+    }
+
+
+def _weights(library: str, *, sink: bool, empty: bool) -> list[str]:
+    """The softmax of each row; with a learned sink in its sum, and 0 for a row that sees nothing."""
+    if library == "torch" and not sink:
+        lines = ["a = torch.softmax(s, dim=-1)"]
+    elif library == "torch":
+        lines = ["e = torch.exp(s)", "a = e / (e.sum(-1, keepdim=True) + torch.exp(sink))"]
+    elif sink:
+        lines = ["e = np.exp(s)", "a = e / (e.sum(-1, keepdims=True) + np.exp(sink))"]
+    else:
+        lines = ["e = np.exp(s - s.max(-1, keepdims=True))", "a = e / e.sum(-1, keepdims=True)"]
+    return [*lines, f"a = {LIBRARIES[library]}.nan_to_num(a)"] if empty else lines
+
+
+PARTS = PARTS_OF["explain"]
+"""Every part of a derivation, in the order of the screen."""
+DEFAULT = ("header", "flow", "projections", "similarity", "scaled", "masked", "softmax", "output", "answer")
+"""Those that are shown where none are named: the five steps of one query."""
+TWICE = {"scores": ("scaled", "masked")}
+"""Names of several parts together."""
+LED = ("residual", "matrices")
+"""Those that follow the steps; a sentence leads to them."""
+
+
+def explain_screen(document: ExplainDocument, view: View) -> Lines:
+    """The whole screen of an `attn.explain/1` document, of whichever topic."""
+    return stack_spaced(explain_blocks(document, view))
+
+
+def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
+    """The steps of the screen, one after the other; of a brief one, the answer alone."""
+    match document:
+        case AttentionTopic():
+            blocks = _derivation(document, view)
+        case _:
+            from attncli.features.explain.layer_screens import topic_blocks
+
+            blocks = [block for block in topic_blocks(document, view) if block.rows]
+            blocks = blocks[-1:] if view.brief else blocks
+    return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
+
+
+def _is_part_shown(part: str, document: AttentionTopic, view: View) -> bool:
+    """Whether a part is shown: those named, or of a full view all, else the five steps, and what was asked to follow
+    them."""
+    if view.brief:
+        return part == "answer"
+    if view.show is not None:
+        return part in view.show or any(part in TWICE[name] for name in TWICE if name in view.show)
+    # a checkpoint always has a residual; of weights of one layer somebody asked for it
+    follows = part == "residual" and document.model.source != "checkpoint" and _has_residual(document)
+    return view.full or part in DEFAULT or follows
+
+
+def _has_residual(document: AttentionTopic) -> bool:
+    """Whether the input is added to the output, or the sum is normalized."""
+    after = document.after
+    return after is not UNSET and not (after.sum is UNSET and after.norm is UNSET)
+
+
+def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
+    compact = view.show is None and not view.full
+    keys = derivation_screen.SHORT if compact else derivation_screen.ALL_KEYS
+    code = code_lines(document, view.code) if view.code else {}
+    derivation_parts = derivation_screen.Derivation(document, view, keys, compact, leads=True, code=code)
+    blocks: list[Lines] = []
+    for part in PARTS:
+        if not _is_part_shown(part, document, view):
+            continue
+        match part:
+            case _ if part in PROJECTIONS:
+                blocks.append(_projection(part, document, view) if view.show is not None else Lines())
+            case "header":
+                precision_note = say(view, "explain.more") if compact else say(view, "kept", view.precision)
+                place = stack((derivation_parts.place(), remark(precision_note, view)))
+                blocks.append(
+                    stack((header(document, view), place)) if compact else stack_spaced((header(document, view), place))
+                )
+            case "flow":
+                blocks.append(flow_part(document, view))
+            case "tokens":
+                blocks.append(shown_tokens(document, view))
+            case "shapes":
+                blocks.append(shapes_part(document.shapes, view))
+            case "answer":
+                blocks.append(derivation_parts.answer())
+            case _ if part in TWICE:
+                continue
+            case _:
+                part_lines = getattr(derivation_parts, part)()
+                lead_sentence = (
+                    say(view, f"lead.{part}", say(view, "quoted", derivation_parts.query)) if part in LED else ""
+                )
+                blocks += [stack((remark(lead_sentence, view, style=""), part_lines))] if part_lines.rows else []
+    return blocks
+
+
+def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
+    """One of the head's matrices of weights; that there is none, where there is none."""
+    projections = document.projections or {}
+    if part not in projections:
+        return remark(WHY.get(part, f"this run has no {part}"), view)
+    return projection_table(part, projections[part], SHOWN[part].note, view)
+
+
+def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
+    """The worked numbers as a table with a header line, for `--plain`."""
+    if not isinstance(document, AttentionTopic):
+        from attncli.features.explain.layer_screens import topic_rows
+
+        yield from topic_rows(document)
+        return
+    scores, softmax = document.step(Scores), document.step(SoftmaxRow)
+    texts = [token.text for token in document.tokens]
+    yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
+    for index, raw in enumerate(document.step(Products).raw):
+        yield [
+            index,
+            texts[index] if index < len(texts) else None,
+            float(raw),
+            float(scores.scaled[index]),
+            scores.scores[index],
+            softmax.shifted[index],
+            softmax.exponentials[index],
+            float(softmax.weights[index]),
+        ]

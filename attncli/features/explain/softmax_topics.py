@@ -1,0 +1,483 @@
+"""Topics of `attn explain` that need no model: softmax by hand, by rows, over a matrix, scaling, order, metrics."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli import __version__
+from attncli.analysis.document import Heading, attention_part, header, token_rows
+from attncli.analysis.measure import measure
+from attncli.analysis.metrics import METRICS, Metric
+from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes
+from attncli.errors import InputError, LimitError, UsageError
+from attncli.features.explain.document import (
+    MatrixSoftmaxTopic,
+    MetricExample,
+    MetricTopic,
+    OrderRow,
+    OrderTopic,
+    ScaleSoftmax,
+    ScaleVariance,
+    ScalingTopic,
+    SoftmaxTopic,
+)
+from attncli.inputs.token import Token
+from attncli.mechanism.attention import attention
+from attncli.mechanism.random_streams import normal
+from attncli.models.model import Model
+
+
+class SoftmaxSteps(Struct, frozen=True):
+    """One row of softmax with every step, as Python floats.
+
+    scores: what enters, None where hidden. highest: the largest visible score, None if nothing
+    is visible. shifted_scores: score − highest, in (−∞, 0]. exponentials: of these, in [0, 1], 0 where hidden.
+    sink: the exponential of a learned sink, None without one. total: the sum of all of
+    these. weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is visible).
+    """
+
+    scores: tuple[float | None, ...]
+    highest: float | None
+    shifted_scores: tuple[float | None, ...]
+    exponentials: tuple[float, ...]
+    sink: float | None
+    total: float
+    weights: tuple[float, ...]
+
+    @property
+    def entropy(self) -> float:
+        """−Σ w ln w in nats, 0 to ln(number of scores); 0 if nothing is visible."""
+        return -sum(weight * math.log(weight) for weight in self.weights if weight > 0)
+
+    @property
+    def gradient(self) -> float:
+        """The Frobenius norm of the softmax's derivative diag(w) − w·wᵀ, 0 to ½·√2; 0 where one weight is 1."""
+        squares = [weight * weight for weight in self.weights]
+        return math.sqrt(max(sum(squares) - 2 * sum(w * w * w for w in self.weights) + sum(squares) ** 2, 0.0))
+
+
+def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> SoftmaxSteps:
+    """Softmax of one row of scores. sink: a learned logit that takes its share and is dropped.
+
+    Source: the maximum is subtracted first, as every implementation does, so that no exponential overflows.
+    """
+    visible = [score for score in scores if score is not None]
+    if not visible:
+        nothing = (0.0,) * len(scores)
+        return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), nothing, None, 0.0, nothing)
+    highest = max(visible) if sink is None else max(*visible, sink)
+    shifted_scores = tuple(None if score is None else score - highest for score in scores)
+    exponentials = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted_scores)
+    sink_weight = None if sink is None else math.exp(sink - highest)
+    total = math.fsum(exponentials) + (sink_weight or 0.0)
+    return SoftmaxSteps(
+        tuple(scores),
+        highest,
+        shifted_scores,
+        exponentials,
+        sink_weight,
+        total,
+        tuple(value / total for value in exponentials),
+    )
+
+
+def parse_scores(numbers: Sequence[str]) -> list[float]:
+    """The numbers given to `attn explain softmax`: written apart or joined by commas.
+
+    Raises InputError for none or for what is no finite number.
+    """
+    scores = []
+    for piece in " ".join(numbers).replace(",", " ").split():
+        try:
+            value = float(piece)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(
+                f"{piece!r} is no finite number",
+                expected="numbers, such as 2.0 1.0 0.1",
+                hint="attn explain softmax 2.0 1.0 0.1",
+            )
+        scores.append(value)
+    if not scores:
+        raise InputError("there are no scores", expected="at least one number", hint="attn explain softmax 2.0 1.0 0.1")
+    return scores
+
+
+def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
+    """`attn.explain/1`, topic "softmax": given numbers, divided by the temperature, with and without the maximum
+    subtracted.
+
+    `exponentials` and `sum` are null where they leave the range of a float. Raises UsageError for
+    a temperature that is not a positive number.
+    """
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise UsageError(f"--temperature is {temperature:g}", expected="a positive number")
+    divided_scores = [score / temperature for score in scores]
+    if not all(map(math.isfinite, divided_scores)):
+        raise InputError(
+            f"a score divided by the temperature {temperature:g} is too large for a float", expected="smaller scores"
+        )
+    steps = softmax_steps(divided_scores)
+    plain = [_exp(score) for score in divided_scores]
+    total = math.fsum(value for value in plain if value is not None)
+    ran = softmax_of(divided_scores)
+    return SoftmaxTopic(
+        version=__version__,
+        topic="softmax",
+        numbers=list(scores),
+        temperature=temperature,
+        scores=divided_scores,
+        exponentials=plain,
+        sum=None if None in plain or not math.isfinite(total) else total,
+        highest=max(divided_scores),
+        shifted=list(steps.shifted_scores),
+        shifted_exponentials=list(steps.exponentials),
+        shifted_sum=steps.total,
+        weights=list(steps.weights),
+        entropy=steps.entropy,
+        gradient=steps.gradient,
+        agreement=max(abs(a - b) for a, b in zip(steps.weights, ran, strict=True)),
+        warnings=[],
+    )
+
+
+def softmax_of(scores: Sequence[float]) -> list[float]:
+    """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and the scores as keys."""
+    keys = np.asarray(scores, np.float64)[None, :, None]
+    weights = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
+    return [float(weight) for weight in weights[0, 0]]
+
+
+def _exp(value: float) -> float | None:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return None
+
+
+# The softmax of rows of scores that no run has taken, through the package's own.
+
+
+def row_softmax(scores: Floats) -> Floats:
+    """Softmax of each row of scores [row, key]; what is not finite is hidden, a row without a finite score is all 0."""
+    is_finite = np.isfinite(scores)
+    keys = np.where(is_finite, scores, 0.0)[:, None, :, None]
+    queries = np.ones((len(scores), 1, 1, 1))
+    result = attention(queries, keys, np.zeros_like(keys), scale=1.0, mask=is_finite[:, None, None, :])
+    return np.asarray(result.weights[:, 0, 0], np.float64)
+
+
+# Softmax by rows against softmax over the whole matrix: topic "matrix-softmax" of `attn.explain/1`.
+
+
+def matrix_softmax_document(
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int
+) -> MatrixSoftmaxTopic:
+    """Softmax of a head's scores by rows, as attention does it, and over all entries of the matrix at once.
+
+    `row_sums` are those of the second; the first ones are 1. Both come from the package's own softmax.
+    """
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("masked", "weights"))))
+    scores, weights = (
+        np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("masked", "weights")
+    )
+    whole = row_softmax(scores.reshape(1, -1)).reshape(scores.shape)
+    return MatrixSoftmaxTopic(
+        **header(model, text, tokens),
+        topic="matrix-softmax",
+        layer=layer,
+        head=head,
+        scores=scores,
+        rows=weights,
+        whole=whole,
+        row_sums=whole.sum(axis=1),
+        warnings=[*model.warnings, *unknown_notes(text, tokens)],
+    )
+
+
+# Why scores are divided by √d_k, measured on seeded random vectors: topic "scaling" of `attn.explain/1`.
+
+MOST_NUMBERS = 2 * 10**8
+CHUNK = 2**22
+"""Random numbers drawn at a time, which bounds the memory."""
+
+
+def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> ScalingTopic:
+    """Variance of q·k for `samples` independent pairs of standard normal vectors of width d_k, and what scaling does
+    to a softmax.
+
+    keys: over how many keys the softmax runs, for samples // keys queries (at least 1). d_model:
+    also scale by 1/√d_model, None for not. The standard error of a variance s² of N numbers with
+    fourth moment m₄ is √((m₄ − s⁴)/N). Raises UsageError for sizes below 1 (2 samples), LimitError for too much work.
+    """
+    for name, value, least in (
+        ("d_k", d_k, 1),
+        ("samples", samples, 2),
+        ("keys", keys, 1),
+        ("d_model", d_model or 1, 1),
+    ):
+        if value < least:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}", expected=f"at least {least}")
+    if d_k * samples > MOST_NUMBERS:
+        raise LimitError(
+            f"{samples} pairs of width {d_k} are {2 * d_k * samples:,} random numbers",
+            expected=f"at most {2 * MOST_NUMBERS:,}",
+            hint=f"--samples {max(MOST_NUMBERS // d_k, 2)}",
+        )
+    dots = _dots(d_k, samples, seed)
+    scales = [("none", 1.0), ("sqrt-dk", d_k**-0.5)]
+    scales += [("sqrt-dmodel", d_model**-0.5)] if d_model is not None else []
+    queries = max(samples // keys, 1)
+    return ScalingTopic(
+        version=__version__,
+        topic="scaling",
+        d_k=d_k,
+        d_model=d_model,
+        samples=samples,
+        keys=keys,
+        queries=queries,
+        seed=seed,
+        variance=[_variance(name, dots * scale, d_k * scale**2) for name, scale in scales],
+        softmax=_softmax(d_k, scales, queries, keys, seed),
+        warnings=[],
+    )
+
+
+def _dots(d_k: int, samples: int, seed: int) -> np.ndarray[Any, Any]:
+    """q·k of independent pairs, [samples], float64."""
+    rows = max(CHUNK // d_k, 1)
+    parts = []
+    for start in range(0, samples, rows):
+        shape = (min(rows, samples - start), d_k)
+        q, k = (normal(seed, f"scaling\0{name}\0{start}", shape).astype(np.float64) for name in "qk")
+        parts.append((q * k).sum(axis=1))
+    return np.concatenate(parts)
+
+
+def _variance(scale: str, values: np.ndarray[Any, Any], theory: float) -> ScaleVariance:
+    deviations = values - values.mean()
+    variance = float((deviations**2).sum() / (len(values) - 1))
+    error = math.sqrt(max(float((deviations**4).mean()) - variance**2, 0.0) / len(values))
+    return ScaleVariance(
+        scale=scale,
+        mean=float(values.mean()),
+        mean_error=math.sqrt(variance / len(values)),
+        variance=variance,
+        variance_error=error,
+        theory=theory,
+        standard_errors=abs(variance - theory) / error if error > 0 else None,
+    )
+
+
+def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int) -> list[ScaleSoftmax]:
+    """Means over the queries of largest weight, entropy (nats) and gradient norm, for every scale and for uniform
+    weights."""
+    sums = {name: np.zeros(3) for name, _ in scales}
+    rows = max(CHUNK // (d_k * keys), 1)
+    for start in range(0, queries, rows):
+        count = min(rows, queries - start)
+        q = normal(seed, f"scaling\0query\0{start}", (count, 1, 1, d_k)).astype(np.float64)
+        k = normal(seed, f"scaling\0keys\0{start}", (count, 1, keys, d_k)).astype(np.float64)
+        for name, scale in scales:
+            weights = attention(q, k, np.zeros((count, 1, keys, 1)), scale=scale).weights
+            sums[name] += peakedness(weights[:, 0, 0]).sum(axis=0)
+    rows_by_scale = [_softmax_row(name, total / queries) for name, total in sums.items()]
+    return [*rows_by_scale, _softmax_row("uniform", peakedness(np.full((1, keys), 1 / keys))[0])]
+
+
+def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Largest weight, entropy in nats, and the norm of the softmax's derivative, [row, 3], for weights [row, key].
+
+    The derivative with respect to the scores is diag(w) − w·wᵀ; its norm is Frobenius', 0 where one weight is 1.
+    """
+    logs = np.log(np.where(weights > 0, weights, 1.0))
+    squares = (weights**2).sum(axis=1)
+    norms = np.sqrt(np.maximum(squares - 2 * (weights**3).sum(axis=1) + squares**2, 0.0))
+    return np.stack([weights.max(axis=1), -(weights * logs).sum(axis=1), norms], axis=1)
+
+
+def _softmax_row(scale: str, values: np.ndarray[Any, Any]) -> ScaleSoftmax:
+    return ScaleSoftmax(scale=scale, largest=float(values[0]), entropy=float(values[1]), gradient=float(values[2]))
+
+
+# Whether attention sees the order of its tokens: topic "order" of `attn.explain/1`.
+
+ENTRIES = 8
+"""Entries of each output that the document holds."""
+ROUNDING = 64
+"""Outputs count as equal when they differ by at most this many units in the last place of the largest."""
+
+
+def reversed_order(tokens: Sequence[Token]) -> list[int]:
+    """The positions of the tokens read backwards, special tokens left where they are."""
+    movable = [token.index for token in tokens if not token.special]
+    order = list(range(len(tokens)))
+    for place, source in zip(movable, reversed(movable), strict=True):
+        order[place] = source
+    return order
+
+
+def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
+    """For each token of `reordered` the position of the same token in `tokens`; equal tokens are taken in order.
+
+    Raises InputError unless both texts hold the same tokens equally often.
+    """
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for token in reversed(tokens):
+        places[token.text].append(token.index)
+    order = []
+    for token in reordered:
+        if not places[token.text]:
+            raise InputError(
+                f"the second text has {token.text!r} more often than the first",
+                expected="the same tokens in another order",
+            )
+        order.append(places[token.text].pop())
+    if len(order) < len(tokens):
+        extra = next(token for token in tokens if token.index not in order)
+        raise InputError(
+            f"the first text has {extra.text!r} more often than the second", expected="the same tokens in another order"
+        )
+    return order
+
+
+def order_document(
+    models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0
+) -> OrderTopic:
+    """Run the tokens as they are and in another order through each model, and compare every token's attention output
+    with its own.
+
+    order: for each new place the position of the token that moves there. A row's `equal` says whether
+    the largest difference is within float rounding. Where ALiBi does not see a reversal, a further row moves
+    the first token to the end instead, which it does see. Raises InputError for an order that moves nothing.
+    """
+    if list(order) == list(range(len(tokens))):
+        raise InputError(
+            "the other order is the same order", expected="at least two different tokens", hint="--tokenizer char"
+        )
+    heading: Heading | None = None
+    rows: list[OrderRow] = []
+    back = list(order) == list(range(len(tokens)))[::-1]
+    for model in models:
+        heading = heading or header(model, text, tokens)
+        rows.append(_row(model, tokens, order, layer))
+        if back and rows[-1].position == "alibi" and rows[-1].equal and len(tokens) > 2:
+            rows.append(_row(model, tokens, [*range(1, len(tokens)), 0], layer))
+    assert heading is not None, "there is at least one model"
+    return OrderTopic(
+        **heading,
+        topic="order",
+        layer=layer,
+        order=list(order),
+        reversed=back,
+        moved=token_rows(_reorder(tokens, order)),
+        rows=rows,
+        warnings=unknown_notes(text, tokens),
+    )
+
+
+def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
+    """What one model makes of one order."""
+    before, after = (_outputs(model, text_tokens, layer) for text_tokens in (tokens, _reorder(tokens, order)))
+    difference = np.abs(after - before[list(order)]).max(axis=1)
+    greatest = int(difference.argmax())
+    tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
+    ran = attention_part(model, model.backend)
+    return OrderRow(
+        mask=ran.mask,
+        position=ran.position,
+        dtype=ran.dtype,
+        order=list(order),
+        max_difference=float(difference[greatest]),
+        token=int(order[greatest]),
+        tolerance=tolerance,
+        equal=bool(difference[greatest] <= tolerance),
+        per_token=difference[np.argsort(order)],
+        outputs=before[:, :ENTRIES],
+        moved_outputs=after[np.argsort(order), :ENTRIES],
+    )
+
+
+def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
+    return [replace(tokens[source], index=place) for place, source in enumerate(order)]
+
+
+def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:
+    trace = next(iter(model.trace(list(tokens), layers=[layer], keep=())))
+    return np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)
+
+
+def _epsilon(dtype: str) -> float:
+    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+
+
+# What a metric means, as a document: topic "metric" of `attn.explain/1`.
+
+EXAMPLE = ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.2, 0.3, 0.5, 0.0), (0.1, 0.15, 0.5, 0.25))
+"""A causal head of four tokens, worked by hand in the tests: rows are queries, columns keys."""
+
+
+def metric_names() -> list[str]:
+    """Every metric, in the order of the tables."""
+    return list(METRICS)
+
+
+def metric_meanings() -> dict[str, str]:
+    """What a high value of each metric means, in a line, in the order of the tables."""
+    return {name: metric.says for name, metric in METRICS.items()}
+
+
+def metric_document(name: str) -> MetricTopic:
+    """A metric's declaration, its value for `EXAMPLE` and for uniform attention over what a causal query of it may see.
+
+    Both values are null for a metric that needs tokens. Raises UsageError for an unknown name.
+    """
+    if name not in METRICS:
+        close = get_close_matches(name, METRICS, 1)
+        hint = f"attn explain metric {close[0]}" if close else "attn explain metric"
+        raise UsageError(f"there is no metric {name!r}", expected=", ".join(METRICS), hint=hint)
+    metric = METRICS[name]
+    causal = np.tril(np.ones((4, 4), bool))
+    result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
+    value, uniform = (None if np.isnan(number[0]) else float(number[0]) for number in (result.value, result.baseline))
+    rows = int(result.rows[0])
+    return MetricTopic(
+        version=__version__,
+        topic="metric",
+        name=metric.name,
+        says=metric.says,
+        formula=metric.formula,
+        low=metric.low,
+        high=metric.high,
+        range=range_text(metric),
+        unit=metric.unit or "share",
+        rows=metric.rows,
+        note=metric.note or None,
+        source=metric.source,
+        needs=metric.needs or None,
+        example=MetricExample(weights=np.asarray(EXAMPLE), value=value, uniform=uniform, rows=rows),
+        warnings=[],
+    )
+
+
+def range_text(metric: Metric) -> str:
+    """The range in words, such as "0 to 1" or "from 0"."""
+    match (metric.low, metric.high):
+        case (None, None):
+            return "any number"
+        case (low, None):
+            return f"from {low:g}"
+        case (None, high):
+            return f"up to {high:g}"
+        case (low, high):
+            return f"{low:g} to {high:g}"

@@ -1,0 +1,1 @@
+"""`attn find`: the heads that send one token to another."""

@@ -1,0 +1,216 @@
+"""The document of `attn find`: which heads send one token to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from attncli.analysis.document import header, notes, overflow
+from attncli.analysis.row_consumers import share
+from attncli.analysis.words import Words
+from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.errors import InputError
+from attncli.features.effects.ablation import Removal, remove
+from attncli.features.effects.changes import CutLink
+from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.places import HeadSelection, everything
+from attncli.features.find.document import FindDocument, FoundHead, Reverse
+from attncli.inputs.token import Token
+from attncli.mechanism.attend import RowBlock
+from attncli.models.model import Model
+from attncli.models.run import rows_for
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording  # only a page needs it
+
+
+class SearchRequest(Struct, frozen=True):
+    """What to look for: the weight from the query `start` to the key `end`, in these layers and heads."""
+
+    start: int
+    end: int
+    layers: Selection = EVERY
+    heads: Selection = EVERY
+
+
+class CutOptions(Struct, frozen=True):
+    """That the effect of cutting the link is wanted. memory: bytes there may be. progress: is told the share done."""
+
+    memory: int
+    progress: Callable[[float], None]
+
+
+class _EndRows:
+    """The rows of two queries, kept while blocks of a layer go by."""
+
+    def __init__(self, model: Model, queries: Sequence[int], keys: int) -> None:
+        self._model, self._queries, self._keys = model, queries, keys
+        self.rows: dict[int, np.ndarray[Any, Any]] = {}
+        self.visibility: dict[int, np.ndarray[Any, Any]] = {}
+
+    def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
+        if kind != "self":
+            return
+        backend, every = self._model.backend, self._model.spec.blocks[layer].attention.heads
+        high = min(block.high, self._keys)  # learned keys stand after the tokens
+        for query in (number for number in self._queries if block.start <= number < block.stop):
+            for arrays, kind_of in ((self.rows, np.float64), (self.visibility, np.bool_)):
+                arrays.setdefault(query, np.zeros((every, self._keys), kind_of))
+            weights = backend.numpy(block.stages["weights"][..., query - block.start, : high - block.low])
+            block_heads = slice(block.first_head, block.first_head + len(weights))
+            self.rows[query][block_heads, block.low : high] = weights
+            if block.visibility is None:
+                self.visibility[query][block_heads, block.low : high] = True
+            else:
+                block_visibility = backend.numpy(
+                    block.visibility[..., min(query - block.start, block.visibility.shape[-2] - 1), :]
+                )
+                self.visibility[query][block_heads, block.low : high] = (
+                    block_visibility[..., : high - block.low] if block_visibility.shape[-1] > 1 else block_visibility
+                )
+
+
+def find_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: SearchRequest,
+    *,
+    words: Words | None = None,
+    cutting: CutOptions | None = None,
+    progress: Callable[[float], None] | None = None,
+    recording: Recording | None = None,
+) -> FindDocument:
+    """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
+
+    rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
+    same from `end` to `start`. words: merge pieces first; then start and end are words. progress: told
+    the share done of a long text. recording: takes the heads of the run.
+    Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
+    is left.
+    """
+    ends = [list(_pieces(words, word)) for word in (request.start, request.end)]
+    queries = sorted({*ends[0], *ends[1]})
+    layers = model.spec.attending(request.layers)
+    end_rows = {layer: _EndRows(model, queries, len(tokens)) for layer in layers}
+    heads: list[FoundHead] = []
+    warnings = notes(model, text, tokens)
+
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        end_rows[layer].on_block(layer, kind, block)
+        if progress is not None and kind == "self":
+            layer_share = share(block, model.spec.blocks[layer].attention.heads, len(tokens))
+            progress((layer + layer_share) / (max(layers) + 1))
+
+    for trace in (recording or model).trace(
+        tokens, layers=request.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
+        on_block=on_block,
+    ):  # fmt: skip
+        layer_rows = end_rows.pop(trace.layer)
+        warnings += overflow(model.backend, trace)
+        forward, visibility = _row(layer_rows, ends[0], words)
+        back, seen_back = _row(layer_rows, ends[1], words)
+        for head in numbers_of(request.heads, forward.shape[0]):
+            if np.isnan((forward[head], back[head])).any():
+                continue
+            there = _place(forward[head], visibility[head], request.end)
+            heads.append(
+                FoundHead(
+                    layer=trace.layer,
+                    head=head,
+                    weight=there.weight,
+                    rank=there.rank,
+                    visible=there.visible,
+                    top_key=there.top_key,
+                    reverse=_place(back[head], seen_back[head], request.start),
+                )
+            )
+    if not heads:
+        raise InputError(
+            "no head has weights that are finite numbers",
+            expected="numbers that their type can hold",
+            hint="--dtype float64",
+        )
+    together: float | UnsetType | None = UNSET
+    if cutting is not None:
+        heads, together = _with_effects(model, tokens, request, ends, heads, cutting)
+    heads.sort(key=lambda row: (-row.weight, row.layer, row.head))
+    return FindDocument(
+        **header(model, text, tokens, words),
+        query=request.start,
+        key=request.end,
+        words=words is not None,
+        heads=heads,
+        effect_together=together,
+        warnings=warnings,
+    )
+
+
+def _with_effects(
+    model: Model,
+    tokens: Sequence[Token],
+    request: SearchRequest,
+    ends: Sequence[Sequence[int]],
+    heads: Sequence[FoundHead],
+    cutting: CutOptions,
+) -> tuple[list[FoundHead], float | None]:
+    """The heads with what cutting the link in each alone changes, and what cutting it in all of them does."""
+    every = everything(model.spec)
+    selection = HeadSelection(
+        every.layers if request.layers is EVERY else request.layers,
+        every.heads if request.heads is EVERY else request.heads,
+    )
+    link = CutLink(tuple(ends[0]), tuple(ends[1]))
+    removal = remove(
+        model, tokens, Removal(selection, link=link, baseline="none"),
+        MeasureRequest(("vector",), link.queries, link.queries[-1]),
+        memory=cutting.memory, progress=cutting.progress,
+    )  # fmt: skip
+    cosines = {
+        (head_effect.place.layer, head_effect.place.head): _finite_or_none(head_effect.readings["cosine"])
+        for head_effect in removal.effects
+    }
+    with_effect = [
+        replace(head_effect, effect=cosines.get((head_effect.layer, head_effect.head))) for head_effect in heads
+    ]
+    return with_effect, _finite_or_none(removal.together["cosine"])
+
+
+def _finite_or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _pieces(words: Words | None, word: int) -> range:
+    if words is None:
+        return range(word, word + 1)
+    return range(int(words.starts[word]), int(words.starts[word] + words.sizes[word]))
+
+
+def _row(
+    end_rows: _EndRows, queries: Sequence[int], words: Words | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The row of one token, or of a word: the mean over its pieces, keys summed by word."""
+    row, visibility = (
+        np.stack([end_rows.rows[q] for q in queries], 1),
+        np.stack([end_rows.visibility[q] for q in queries], 1),
+    )
+    if words is None:
+        return row[:, 0], visibility[:, 0]
+    looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
+    word_visibility: np.ndarray[Any, Any] = np.add.reduceat(visibility.any(1), words.starts, axis=-1) > 0
+    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, word_visibility
+
+
+def _place(row: np.ndarray[Any, Any], visibility: np.ndarray[Any, Any], key: int) -> Reverse:
+    weight = float(row[key])
+    top = int(np.argmax(row))
+    return Reverse(
+        weight=weight,
+        rank=int((row > weight).sum()) + 1 if visibility[key] else None,
+        visible=int(visibility.sum()),
+        top_key=top if row[top] > 0 else None,
+    )

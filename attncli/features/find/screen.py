@@ -1,0 +1,139 @@
+"""The screen of `attn.find/1`: the heads that send one token to another, strongest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from attncli.features.effects.effect_answer import cut_link_sentences, table_number
+from attncli.features.find.document import FindDocument, FoundHead, Reverse
+from attncli.render.bars import bar
+from attncli.render.glyphs import spell
+from attncli.render.headings import localize, remark
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.render.numbers import writer
+from attncli.render.safe import cells, cut, label
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.header import header, shown_tokens
+from attncli.render.screens.sentence_answer import find_answer
+from attncli.render.tables import GAP, table
+from attncli.render.view import View
+
+PARTS = PARTS_OF["find"]
+"""Every part, in the order of the screen."""
+DEFAULT = frozenset({"header", "heads", "answer"})
+BAR, LOOKS, REVERSE, EFFECT = "", "looks most at", "reverse", "effect"
+"""Names of columns."""
+SHORTEST, LONGEST = 4, 24
+"""Cells of a bar of weight 1."""
+NAME = 14
+"""Cells of the text of the key that is looked at most."""
+
+
+def find_screen(document: FindDocument, view: View) -> Lines:
+    """The whole screen of an `attn.find/1` document: `view.top` heads."""
+    part_names = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    blocks = []
+    for part in PARTS:
+        if part in part_names:
+            match part:
+                case "header":
+                    blocks.append(header(document, view))
+                case "tokens":
+                    blocks.append(shown_tokens(document, view))
+                case "answer":
+                    cut_lines = (remark(text, view, style="") for text in cut_link_sentences(document, view))
+                    blocks.append(stack((find_answer(document, view), *cut_lines)))
+                case _:
+                    blocks.append(_heads(document, view))
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns."""
+    has_effects = document.effect_together is not UNSET
+    names = ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
+    yield (*names, "effect") if has_effects else names
+    for head in document.heads:
+        back = head.reverse
+        yield (
+            *(getattr(head, name) for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
+            back.weight,
+            back.rank,
+            *((head.effect,) if has_effects else ()),
+        )
+
+
+def _heads(document: FindDocument, view: View) -> Lines:
+    names = [_name(document, index, view) for index in (document.query, document.key)]
+    arrow = spell("→", ascii=view.ascii)
+    heads = document.heads
+    heads_shown = heads if view.full else heads[: view.top]
+    columns = _columns(document, heads_shown, view)
+    absent = [name for name in (LOOKS, REVERSE) if name not in columns]
+    body = table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
+        title=f"heads by weight, {names[0]} {arrow} {names[1]}",
+        bars=list(columns).index(BAR) if BAR in columns else None,
+        note="" if REVERSE in absent else f"reverse: {names[1]} {arrow} {names[0]}",
+    )
+    more = (
+        f"{len(heads_shown)} of {len(heads)} heads shown; --top {len(heads)} shows all"
+        if len(heads_shown) < len(heads)
+        else ""
+    )
+    narrow = f"a wider terminal also shows: {', '.join(absent)}" if absent else ""
+    hidden = (
+        "the mask hides this key from this query in every head"
+        if heads and all(head.rank is None for head in heads)
+        else ""
+    )
+    return stack((body, *(remark(note, view) for note in (more, narrow, hidden))))
+
+
+def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
+    """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
+    number."""
+    write = writer(
+        [getattr(head, side) for row in heads for head, side in ((row, "weight"), (row.reverse, "weight"))],
+        view.precision,
+    )
+    texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
+    tops = ["-" if head.top_key is None else texts[head.top_key] for head in heads]
+    columns = {
+        "layer": [str(head.layer) for head in heads],
+        "head": [str(head.head) for head in heads],
+        "weight": [write(head.weight) for head in heads],
+        BAR: [""] * len(heads),
+        **(
+            {EFFECT: [table_number(None if head.effect is UNSET else head.effect) for head in heads]}
+            if document.effect_together is not UNSET
+            else {}
+        ),
+        "rank of key": [_rank(head, view) for head in heads],
+        LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
+        REVERSE: [write(head.reverse.weight) for head in heads],
+        "rank": [_rank(head.reverse, view) for head in heads],
+    }
+    for less in ((LOOKS,), (REVERSE, "rank")):
+        if _width(columns) + SHORTEST > view.width:
+            for name in less:
+                del columns[name]
+    room = min(max(view.width - _width(columns), SHORTEST), LONGEST)
+    return columns | {BAR: [bar(head.weight, room, ascii=view.ascii) for head in heads]}
+
+
+def _width(columns: dict[str, list[str]]) -> int:
+    return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
+
+
+def _rank(place: FoundHead | Reverse, view: View) -> str:
+    return localize("hidden" if place.rank is None else f"{place.rank} of {place.visible}", view)
+
+
+def _name(document: FindDocument, index: int, view: View) -> str:
+    return f"{index} {label(document.tokens[index].text, ascii=view.ascii)}"

@@ -1,0 +1,1 @@
+"""`--generate`: a text continued token by token."""

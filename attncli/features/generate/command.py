@@ -1,0 +1,124 @@
+"""`attn run --generate`: a decoder continues the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from attncli.arrays.backend import EVERY
+from attncli.cli import delivery, request
+from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.option import LARGEST_SEED
+from attncli.cli.options import (
+    MODEL,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    number,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.features.generate.document import GenerateDocument
+
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class GenerateOptions:
+    """How a decoder continues a text."""
+
+    generate: Annotated[
+        int | None,
+        number(
+            "--generate",
+            help="Continue the text by N tokens (decoders); shows where each looks.",
+            panel=MODEL,
+            most=MOST,
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        number(
+            "--temperature",
+            help="With --generate: draw tokens; 0 takes the likeliest. [default: 0]",
+            panel=MODEL,
+            metavar="T",
+            least=0,
+            most=100,
+        ),
+    ] = None
+    sample_seed: Annotated[
+        int | None,
+        number(
+            "--sample-seed",
+            help="With --temperature: seed of the draws. [default: 0]",
+            panel=MODEL,
+            least=0,
+            most=LARGEST_SEED,
+            rare=True,
+        ),
+    ] = None
+
+
+def check(options: GenerateOptions, out_of_place: list[str]) -> None:
+    """Check the options before any work; raises UsageError. out_of_place: options given that do not go with
+    `--generate`."""
+    if options.generate is None:
+        if options.temperature is not None or options.sample_seed is not None:
+            raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
+        return
+    temperature = options.temperature or 0.0
+    if options.sample_seed is not None and temperature == 0:
+        raise UsageError(f"--sample-seed is {options.sample_seed}", expected="--temperature above 0 as well")
+    if out_of_place:
+        raise UsageError(f"{' '.join(out_of_place)} does not go with --generate", expected="one or the other")
+
+
+def write_continuations(
+    environment: Environment,
+    options: GenerateOptions,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+) -> None:
+    """Continue each text asked for and answer."""
+    from attncli.cli.progress import progress
+    from attncli.features.generate.compute import GenerateRequest, generated_document, memory
+
+    view = delivery.validate_options(output, environment, "generate")
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    layers, heads = layers_and_heads(loaded_model, model)
+    assert options.generate is not None
+    rows = output.json or output.ndjson
+    continuation = GenerateRequest(
+        options.generate, options.temperature or 0.0, options.sample_seed or 0, layers, heads, rows
+    )
+
+    def documents() -> Iterator[GenerateDocument]:
+        for source_text in request.texts(environment, text, single=output.json):
+            with request.errors_located_in(source_text), progress(environment, "generating") as on_progress:
+                tokens = request.tokens_of(loaded_model, source_text)
+                request.refuse_memory(
+                    memory(loaded_model, len(tokens), continuation), compute, "a shorter text, or a smaller --generate"
+                )
+                if rows:
+                    kept_heads = (
+                        sum(block.attention.heads for block in loaded_model.spec.blocks)
+                        if layers is EVERY and heads is EVERY
+                        else 1
+                    )
+                    size = kept_heads * continuation.count * (len(tokens) + continuation.count) * 20
+                    delivery.refuse_over(size, output, "--layer L, --head H or a smaller --generate")
+                document = generated_document(
+                    loaded_model, source_text.text, tokens, continuation, progress=on_progress
+                )
+            yield document
+
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)

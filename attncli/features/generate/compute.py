@@ -1,0 +1,218 @@
+"""The document of `attn run --generate`: a decoder continues a text, and each new token's attention is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from attncli.analysis.document import header, notes, token_rows
+from attncli.analysis.visible_keys import Floats
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Array, Selection, is_selected, numbers_of
+from attncli.errors import LimitError, UnsupportedError
+from attncli.features.generate.document import GenerateDocument, GenerateStep, StepHead, TopKey
+from attncli.inputs.token import Token
+from attncli.mechanism.attend import span
+from attncli.mechanism.random_streams import integers
+from attncli.models.estimate import estimate
+from attncli.models.model import Model
+
+NEAR = 16
+"""Tokens before one that tell how it is joined to them: more than make one character."""
+
+
+class GenerateRequest(Struct, frozen=True):
+    """How a text is continued.
+
+    count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
+    divided by it and a token is drawn. seed: of the draws, one per position. layers, heads: whose
+    attention is kept. rows: whether the weights themselves are held.
+    """
+
+    count: int
+    temperature: float = 0.0
+    seed: int = 0
+    layers: Selection = EVERY
+    heads: Selection = EVERY
+    rows: bool = False
+
+
+def generated_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: GenerateRequest,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> GenerateDocument:
+    """Continue a text and return its `attn.generate/1` document.
+
+    Every new token asks as a query over the prompt and what was generated, itself included. Its
+    lookback is context/(context + generated): the share of its attention that lies on the prompt.
+    Source: Chuang et al., Lookback Lens, 2024, who take the means per key of both parts in place of
+    the sums; that number is `lookback_per_key`.
+
+    Generation ends early at a token that ends the model's own texts (`Model.ends`), or at a special token of a model
+    that names none. Keys and values of earlier tokens are kept, so each
+    token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
+    tokens than it has positions.
+    """
+    _check(model, len(tokens), request.count)
+    past: dict[int, tuple[Array, Array]] = {}
+    logits = _step(model, tokens, past, None, request)
+    steps: list[GenerateStep] = []
+    new: list[Token] = []
+    has_ended = False
+    for number in range(request.count):
+        token, probability = _choose_token(model, logits, len(tokens) + number, request)
+        new.append(token)
+        heads: list[StepHead] = []
+        logits = _step(model, [token], past, heads, request, prompt=len(tokens))
+        means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
+        context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
+        steps.append(
+            GenerateStep(
+                token=token.index,
+                probability=probability,
+                heads=heads,
+                context=context,
+                generated=generated_share,
+                lookback=_share(context, generated_share),
+                lookback_per_key=per_key,
+            )
+        )
+        if progress is not None:
+            progress((number + 1) / request.count)
+        if token.id in model.ends if model.ends else token.special:
+            has_ended = True
+            break
+    continuation, spans = continuation_text(model, tokens, new)
+    return GenerateDocument(
+        **header(model, text, tokens),
+        generated=token_rows(
+            replace(token, start=len(text) + start, end=len(text) + end) if start < end else token
+            for token, (start, end) in zip(new, spans, strict=True)
+        ),
+        continuation=continuation,
+        temperature=request.temperature,
+        sample_seed=request.seed if request.temperature > 0 else None,
+        ended=has_ended,
+        steps=steps,
+        warnings=notes(model, text, tokens),
+    )
+
+
+def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
+    """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
+    spec, longest = model.spec, prompt + request.count
+    compute_dtype = model.computing(prompt).dtype
+    cache_width = sum(
+        block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks
+    )
+    heads = sum(block.attention.heads for block in spec.blocks) if request.rows else 0
+    prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
+    return (
+        prompt_bytes
+        + (longest * cache_width + spec.vocabulary * (spec.d_model + 2) + request.count * longest * heads)
+        * SCORE_ITEM[compute_dtype]
+    )
+
+
+def _check(model: Model, prompt: int, count: int) -> None:
+    # a decoder's first query sees no later key
+    if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
+        raise UnsupportedError(
+            f"a {model.spec.family} model does not continue texts: its tokens see later ones",
+            expected="a decoder, such as gpt2 or llama",
+            hint="" if model.spec.decoder is None else "--source TEXT, whose answer is continued",
+        )
+    limit = model.spec.max_positions
+    if limit is not None and prompt + count > limit:
+        raise LimitError(
+            f"{prompt} tokens and {count} new ones are more than the model's {limit} positions",
+            hint=f"--generate {max(limit - prompt, 0)}",
+        )
+
+
+def _step(
+    model: Model,
+    tokens: Sequence[Token],
+    past: dict[int, tuple[Array, Array]],
+    heads: list[StepHead] | None,
+    request: GenerateRequest,
+    *,
+    prompt: int = 0,
+) -> Floats:
+    """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to
+    `heads`."""
+    last = len(model.spec.blocks) - 1
+    after: Array | None = None
+    for trace in model.trace(list(tokens), past=past, keep=("weights",) if heads is not None else ()):
+        if heads is not None and is_selected(request.layers, trace.layer):
+            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
+            head_numbers = numbers_of(request.heads, weights.shape[0])
+            heads += [_head(trace.layer, head, weights[head], prompt, request.rows) for head in head_numbers]
+        if trace.layer == last:
+            after = trace.after
+    assert after is not None
+    return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
+
+
+def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> StepHead:
+    context, generated_share = float(row[:prompt].sum()), float(row[prompt:].sum())
+    key = int(row.argmax())
+    return StepHead(
+        layer=layer,
+        head=head,
+        context=context,
+        generated=generated_share,
+        lookback=_share(context, generated_share),
+        lookback_per_key=_share(context / prompt, generated_share / max(row.size - prompt, 1)),
+        top=TopKey(key=key, weight=float(row[key])),
+        weights=row if rows else UNSET,
+    )
+
+
+def _share(context: float, generated_share: float) -> float:
+    return context / (context + generated_share) if context + generated_share > 0 else 0.0
+
+
+def _choose_token(model: Model, logits: Floats, position: int, request: GenerateRequest) -> tuple[Token, float]:
+    """The next token and its probability at temperature 1, or at the one asked for."""
+    scaled = logits / (request.temperature or 1.0)
+    exponentials = np.exp(scaled - scaled.max())
+    shares = exponentials / exponentials.sum()
+    if request.temperature > 0:
+        draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
+        token_id = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)
+    else:
+        token_id = int(logits.argmax())
+    (entry,) = model.tokenizer.ids_to_tokens([token_id])
+    return Token(position, entry.text, token_id, None, None, entry.special), float(shares[token_id])
+
+
+def _common_length(a: str, b: str) -> int:
+    """How many characters both begin with."""
+    return next(
+        (index for index, (letter_a, letter_b) in enumerate(zip(a, b, strict=False)) if letter_a != letter_b),
+        min(len(a), len(b)),
+    )
+
+
+def continuation_text(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
+    """What the new tokens say after the prompt, blanks included, and which characters of that each stands for: none
+    for a special token; of a character made of several, each of them that one."""
+    ids = [token.id for token in (*prompt, *new) if token.id is not None]
+    text, spans = "", []
+    for index, token in enumerate(new, len(ids) - len(new)):
+        near = ids[max(index - NEAR, 0) : index]
+        before, now = model.tokenizer.text_of(near), model.tokenizer.text_of([*near, ids[index]])
+        common = _common_length(before, now)  # a character's last byte takes the place of U+FFFD
+        text = text[: max(len(text) - len(before) + common, 0)]
+        start = len(text)
+        text += now[common:]
+        inside = not token.special and start == len(text) and text.endswith("\ufffd")
+        spans.append((start - inside, len(text)))
+    return text, spans

@@ -1,0 +1,128 @@
+"""The screen of `attn.generate/1`: the continuation, and how far each new token looks back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attncli.features.generate.document import GenerateDocument
+from attncli.render.bars import bar
+from attncli.render.head_grid import draw_grid, head_grid
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, fit_to_view, stack, stack_spaced
+from attncli.render.safe import label, safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.conclusion import generate_answer
+from attncli.render.screens.header import header, shown_tokens
+from attncli.render.screens.shading import shaded_sentence
+from attncli.render.tables import table
+from attncli.render.view import View
+
+PARTS = PARTS_OF["generate"]
+"""Every part, in the order of the screen; all are shown unless the view names some."""
+BAR = 20
+
+
+def generate_screen(document: GenerateDocument, view: View) -> Lines:
+    """The whole screen: the text with its continuation, a row per new token, and the heads' mean lookback."""
+    blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
+    if view.brief:
+        blocks = [_continuation(document, view)]
+    if view.show is None:
+        blocks.append(stack((_tinted_text(document, view), generate_answer(document, view))))
+    return fit_to_view(stack_spaced(blocks), view)
+
+
+def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
+    """One row per new token, layer and head for `--plain`, its first row the names of the columns."""
+    yield (
+        "token",
+        "text",
+        "probability",
+        "layer",
+        "head",
+        "context",
+        "generated",
+        "lookback",
+        "lookback_per_key",
+        "top_key",
+        "top_weight",
+    )
+    for token, step in zip(document.generated, document.steps, strict=True):
+        for head in step.heads:
+            shares = (getattr(head, name) for name in ("context", "generated", "lookback", "lookback_per_key"))
+            place = (token.index, token.text, step.probability, head.layer, head.head)
+            yield (*place, *shares, head.top.key, head.top.weight)
+
+
+def _part(part: str, document: GenerateDocument, view: View) -> Lines:
+    match part:
+        case "header":
+            return header(document, view)
+        case "tokens":
+            return shown_tokens(document, view)
+        case "continuation":
+            return _continuation(document, view)
+        case "lookback":
+            return _lookback(document, view)
+        case _:
+            return _heads(document, view)
+
+
+def _continuation(document: GenerateDocument, view: View) -> Lines:
+    is_sampled = document.temperature > 0
+    sampling_note = (
+        f"drawn at temperature {document.temperature:g}, seed {document.sample_seed}"
+        if is_sampled
+        else "the likeliest token each time"
+    )
+    end = "; ended by itself" if document.ended else ""
+    text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
+    return stack(
+        (heading("continuation", "", view), remark(text, view, style="bold"), remark(f"{sampling_note}{end}", view))
+    )
+
+
+def _tinted_text(document: GenerateDocument, view: View) -> Lines:
+    """The text and what was added, tinted by what the new tokens look at most, in any head."""
+    tokens = [*document.tokens, *document.generated]
+    shares = [0.0] * len(tokens)
+    for head in (head for step in document.steps for head in step.heads):
+        shares[head.top.key] = max(shares[head.top.key], head.top.weight)
+    new = [token.index for token in document.generated]
+    return shaded_sentence(
+        document.text + document.continuation, tokens, shares, view, query=new, tint="answer.tint.new"
+    )
+
+
+def _lookback(document: GenerateDocument, view: View) -> Lines:
+    texts = [token.text for token in (*document.tokens, *document.generated)]
+    rows = []
+    for token, step in zip(document.generated, document.steps, strict=True):
+        best = max(step.heads, key=lambda head: head.top.weight)
+        key = best.top.key
+        where = f"L{best.layer} H{best.head}"
+        looks = f"{key} {label(texts[key], ascii=view.ascii)} {best.top.weight:.{view.precision}f} {where}"
+        shares = [
+            f"{getattr(step, name):.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")
+        ]
+        token_name = label(token.text, ascii=view.ascii)
+        rows.append([str(token.index), token_name, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
+    columns = ["", "token", "prob", "lookback", "per key", "", "strongest look"]
+    note = "share of attention on the prompt, mean over the heads kept"
+    return table(
+        columns,
+        rows,
+        view,
+        align=["right", "left", "right", "right", "right", "left", "left"],
+        title="lookback",
+        note=note,
+    )
+
+
+def _heads(document: GenerateDocument, view: View) -> Lines:
+    lookbacks: dict[tuple[int, int], list[float]] = {}
+    for part in (head for step in document.steps for head in step.heads):
+        lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)
+    grid = head_grid((*place, sum(values) / len(values)) for place, values in lookbacks.items())
+    note = "lookback of each head, mean over the new tokens; rows: layers, columns: heads"
+    return draw_grid(grid, view, title="heads", note=note)

@@ -1,0 +1,1 @@
+"""`attn guide`: the pages of the guide, in the terminal."""

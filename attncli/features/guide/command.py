@@ -1,0 +1,82 @@
+"""`attn guide`: the pages of the guide, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import completion, delivery
+from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
+from attncli.cli.output import Environment
+from attncli.cli.pause import wait_for_key
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.render.lines import Line, Lines
+    from attncli.render.view import View
+
+
+def guide(
+    ctx: typer.Context,
+    output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
+    page: Annotated[
+        str | None,
+        typer.Argument(
+            help="A page; none lists them.",
+            metavar="PAGE",
+            show_default=False,
+            autocompletion=completion.offer(completion.pages),
+        ),
+    ] = None,
+    markdown: Annotated[bool, option("--markdown", help="The page as it is written.", panel=OUTPUT)] = False,
+) -> None:
+    """The pages of the guide: for learners, engineers, researchers; masks, weight files, JSON.
+
+    attn guide learners
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli import guide as room
+    from attncli.features.guide.screen import contents
+    from attncli.render.markdown import markdown as draw_markdown
+
+    screen_option = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
+    if markdown and screen_option and output.color != "never":
+        raise UsageError(f"{screen_option} is about the screen, and --markdown draws none", expected="one or the other")
+    if markdown and page is None:
+        raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
+    text = None if page is None else room.page(page, view.lang)
+    if text is not None and markdown:
+        environment.write(text.encode())
+        return
+    lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
+    for index, screen in enumerate(_screens(lines, view, environment)):
+        if index and wait_for_key("guide.wait", view, environment):
+            return
+        environment.write(delivery.render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
+
+
+def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
+    """A page cut into what one screen holds, with a line to spare, where someone at a terminal turns it; else whole."""
+    from attncli.render.lines import Lines
+    from attncli.render.safe import cells
+
+    height = environment.height
+    if environment.keys is None or not environment.stdout_is_terminal or height is None:
+        yield lines
+        return
+    rows: list[Line] = []
+    room = height - 1
+    for row in lines.rows:
+        takes = max(-(-sum(cells(text) for text, _ in row) // view.width), 1)  # a long command goes on below
+        if rows and takes > room:
+            yield Lines(tuple(rows))
+            rows, room = [], height - 1
+        rows.append(row)
+        room -= takes
+    yield Lines(tuple(rows))
+
+
+app = command_app(guide)

@@ -1,0 +1,1 @@
+"""`attn heads`: all heads of a run beside each other."""

@@ -1,0 +1,259 @@
+"""`attn heads`: all heads of a text compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import completion, declarations, delivery, page_output, request
+from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.options import (
+    ANALYSIS,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    meaning,
+    option,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.random_repeats import RepeatScores
+    from attncli.analysis.records.recording import Recording
+    from attncli.features.heads.compute import HeadsRequest
+    from attncli.features.heads.document import HeadsDocument
+    from attncli.inputs.text import Text
+    from attncli.models.model import Model
+
+
+@dataclass(frozen=True)
+class HeadsOptions:
+    """What is measured of the heads, and in which order they come."""
+
+    metric: Annotated[list[str] | None, declarations.METRIC] = None
+    sort: Annotated[
+        str | None,
+        option(
+            "--sort",
+            help="Largest first by this metric; NAME:asc for smallest first.",
+            panel=ANALYSIS,
+            metavar="NAME",
+            complete=completion.orders,
+        ),
+    ] = None
+    top: Annotated[int | None, declarations.TOP] = None
+    exclude: Annotated[
+        str | None,
+        option(
+            "--exclude",
+            help="Leave out: first, special, self, neighbours, punctuation.",
+            panel=ANALYSIS,
+            metavar="NAMES",
+            complete=completion.several("first", "special", "self", "neighbours", "punctuation"),
+        ),
+    ] = None
+    renormalise: Annotated[
+        bool, option("--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)
+    ] = False
+    moved: Annotated[bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS)] = (
+        False
+    )
+    labels: Annotated[
+        bool, option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS)
+    ] = False
+    across: Annotated[
+        str | None,
+        option(
+            "--across",
+            help="Add rollout, flow, similarity, circuits.",
+            panel=ANALYSIS,
+            metavar="NAMES",
+            complete=completion.several("rollout", "flow", "similarity", "circuits"),
+        ),
+    ] = None
+    words: Annotated[bool, declarations.WORDS] = False
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False
+
+
+def heads(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("top")],
+    page: PageOptions,
+    heads_options: HeadsOptions,
+) -> None:
+    """Compare all heads: small maps, metrics, labels, the strongest link of each.
+
+    attn heads --num-heads 8
+
+    attn heads "The animal didn't cross the street" --metric all --sort entropy:asc --top 3
+
+    attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
+    """
+
+    environment: Environment = ctx.obj
+    page_output.check(page, lines=text.lines)
+    view = delivery.validate_options(
+        output,
+        environment,
+        "heads",
+        files={"--html": page.html},
+        document_options=("show", "top"),
+        tables=("top",),
+        answers=("top",),
+    )
+    if heads_options.renormalise and heads_options.exclude is None:
+        raise UsageError(
+            "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
+        )
+    single = output.json or any(path is not None for path in (output.svg, page.html))
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
+    comparison = _request(loaded_model, model, output, heads_options, view.show)
+    repeats = _repeats(loaded_model, comparison)
+
+    def documents() -> Iterator[HeadsDocument]:
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                recording = page_output.recording(
+                    page, loaded_model, source_text, comparison.heads, words=comparison.words
+                )
+                document = _document(
+                    environment,
+                    loaded_model,
+                    source_text,
+                    compute,
+                    output,
+                    heads_options,
+                    comparison,
+                    repeats,
+                    recording,
+                )
+                if page.html is not None:
+                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording)
+            yield document
+
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _write_page(
+    model: Model, text: Text, comparison: HeadsRequest, page: PageOptions, lang: str, recording: Recording | None
+) -> None:
+    from attncli.analysis.records.head import METRICS
+    from attncli.render.page.contents import Page
+
+    record = page_output.record(
+        model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
+    )
+    start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
+    page_output.write(
+        page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
+    )
+
+
+def _request(
+    model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
+) -> HeadsRequest:
+    from attncli.analysis.exclusion import parse as parse_exclude
+    from attncli.analysis.measure import metric_of
+    from attncli.analysis.metrics import DEFAULT, METRICS
+    from attncli.features.heads.across_heads import parse as parse_across
+    from attncli.features.heads.compute import HeadsRequest
+    from attncli.features.heads.screen import MATRICES
+
+    names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
+    sort, _, way = (heads_options.sort or "").partition(":")
+    if way not in ("", "asc", "desc"):
+        raise UsageError(f"--sort {heads_options.sort!r} names no order", expected="NAME, NAME:asc or NAME:desc")
+    for name in (*(name for name in names if name != "all"), *((sort,) if sort else ())):
+        metric_of(name)
+    layers, heads = layers_and_heads(model, which)
+    return HeadsRequest(
+        layers=layers,
+        heads=heads,
+        metrics=tuple(METRICS) if "all" in names else tuple(dict.fromkeys(names)) or DEFAULT,
+        maps=parts is None or bool(parts & MATRICES) or (output.svg is not None and "metrics" not in parts),
+        all_links=heads_options.all_links,
+        exclude=() if heads_options.exclude is None else parse_exclude(heads_options.exclude),
+        renormalise=heads_options.renormalise,
+        words=heads_options.words,
+        moved=heads_options.moved,
+        labels=heads_options.labels,
+        across=frozenset() if heads_options.across is None else parse_across(heads_options.across),
+        sort=sort or None,
+        rising=way == "asc",
+    )
+
+
+def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
+    """Scores of random repeats; they belong to the model, whatever the text."""
+    if not comparison.labels:
+        return None
+    from attncli.analysis.repeat_scores import repeat_scores
+
+    return repeat_scores(model, comparison.layers)
+
+
+def _document(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    heads_options: HeadsOptions,
+    comparison: HeadsRequest,
+    repeats: RepeatScores | None,
+    recording: Recording | None = None,
+) -> HeadsDocument:
+    from msgspec.structs import replace
+
+    from attncli.cli.progress import foretell_text, foretell_work, progress
+    from attncli.cli.resources import resources
+    from attncli.features.heads.compute import heads_document
+    from attncli.features.run.compute import RunRequest, cost
+    from attncli.models.run import LONG, rows_for
+    from attncli.render.encoding import NUMBER_BYTES
+
+    foretell_text(environment, len(text.text))
+    tokens = request.tokens_of(model, text)
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not comparison.whole else None
+    expected = cost(
+        model,
+        len(tokens),
+        RunRequest(comparison.layers, comparison.heads, matrices=comparison.maps and rows is None),
+        is_saved=False,
+        rows=rows,
+    )
+    request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
+    if comparison.maps and rows is None and (output.json or output.ndjson):
+        delivery.refuse_over(
+            expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics"
+        )
+    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
+    before = model.store.bytes_read()
+    with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+        document = heads_document(
+            model, text.text, tokens, comparison, repeats=repeats, rows=rows, progress=on_progress, recording=recording
+        )
+    document = replace(document, resources=resources(model, before, expected.memory))
+    if heads_options.top is not None and heads_options.top < len(document.heads):
+        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: heads_options.top])
+    if output.svg is not None:
+        delivery.write_figure(document, output)
+    return document
+
+
+app = command_app(heads)

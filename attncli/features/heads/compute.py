@@ -1,0 +1,359 @@
+"""The document of `attn heads`: every head on one text, with its metrics, labels and strongest link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from msgspec import UNSET, Struct
+from msgspec.structs import replace as struct_replace
+
+from attncli.analysis.document import empty_rows, header, notes, overflow
+from attncli.analysis.documents.parts import EmptyRow, LeftOutKind
+from attncli.analysis.exclusion import Exclusion, exclusion, is_punctuation
+from attncli.analysis.labels import NEEDED, labels_of, rows
+from attncli.analysis.links import LinkCollector, kinds_left_out
+from attncli.analysis.long_run import CELLS
+from attncli.analysis.measure import Measured, Tally, metric_of
+from attncli.analysis.metrics import DEFAULT
+from attncli.analysis.pairs import TokenPairs
+from attncli.analysis.pooled import PooledMaps
+from attncli.analysis.random_repeats import RepeatScores
+from attncli.analysis.row_consumers import RowFeeder, share
+from attncli.analysis.row_facts import TokenFacts
+from attncli.analysis.similarity import row_entropy
+from attncli.analysis.visible_keys import Bools, Floats
+from attncli.analysis.words import Words, identities, merged_words
+from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.features.heads.across_heads import AcrossHeads
+from attncli.features.heads.document import (
+    AverageHead,
+    Excluded,
+    ExcludedKind,
+    HeadMetrics,
+    HeadsDocument,
+    MetricValue,
+    MovedMetrics,
+    Order,
+)
+from attncli.inputs.token import Token
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.model import Model
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording  # only a page needs it
+
+
+class HeadsRequest(Struct, frozen=True):
+    """What of a comparison goes into its document.
+
+    layers, heads: which. metrics: names. maps: whether the weights themselves are held.
+    all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
+    everything, out of `exclusion.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
+    words: whether pieces are merged. moved: whether the same is also told of what heads move
+    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of
+    `across_heads.ACROSS`. sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
+    """
+
+    layers: Selection = EVERY
+    heads: Selection = EVERY
+    metrics: Sequence[str] = DEFAULT
+    maps: bool = True
+    all_links: bool = False
+    exclude: Sequence[str] = ()
+    renormalise: bool = False
+    words: bool = False
+    moved: bool = False
+    labels: bool = False
+    across: frozenset[str] = frozenset()
+    sort: str | None = None
+    rising: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether this needs the whole weights of a layer at once, and so cannot run by blocks of rows."""
+        return self.words or self.moved or bool(self.across)
+
+
+class _LayerTally:
+    """What one layer's heads add up to."""
+
+    def __init__(
+        self,
+        model: Model,
+        tokens: Sequence[Token],
+        pairs: TokenPairs,
+        request: HeadsRequest,
+        layer: int,
+        heads: Sequence[int],
+        *,
+        side: int | None,
+    ) -> None:
+        self.layer, self.heads = layer, heads
+        about = TokenFacts(
+            pairs, np.array([token.special for token in tokens]), np.array([is_punctuation(token) for token in tokens])
+        )
+        names = dict.fromkeys(
+            (*request.metrics, *((request.sort,) if request.sort else ()), *(NEEDED if request.labels else ()))
+        )
+        self.tally = Tally(len(heads), tuple(names), about)
+        links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
+        self.links = links
+        self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
+        consumers = [self.tally, links.consumer(layer, heads), *(() if self.maps is None else (self.maps,))]
+        left_out: Exclusion | None = None
+        if request.exclude:
+            left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
+        self.feeder = RowFeeder(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
+
+    def parts(self, request: HeadsRequest, repeats: RepeatScores | None) -> list[HeadMetrics]:
+        """One part of the document for each head."""
+        results = self.tally.result()
+        metric_results = {name: results[name] for name in request.metrics}
+        rows_found = []
+        for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
+            earned_labels = []
+            if request.labels:
+                earned_labels = labels_of(
+                    results, head=place, repeats=None if repeats is None else repeats[self.layer, head]
+                )
+            by = request.sort
+            rows_found.append(
+                HeadMetrics(
+                    layer=self.layer,
+                    head=head,
+                    metrics=numbers(metric_results, place, "value"),
+                    baseline=numbers(metric_results, place, "baseline"),
+                    top_link=top.link,
+                    sorted_by=UNSET if by is None else numbers({by: results[by]}, place, "value")[by].value,
+                    labels=[f"{earned_label.name} {earned_label.detail}".rstrip() for earned_label in earned_labels]
+                    if request.labels
+                    else UNSET,
+                    label_scores=rows(earned_labels) if request.labels else UNSET,
+                    pool=UNSET if self.maps is None else self.maps.pool,
+                    weights=UNSET if self.maps is None else self.maps.values[place],
+                )
+            )
+        return rows_found
+
+
+def heads_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: HeadsRequest,
+    *,
+    repeats: RepeatScores | None = None,
+    rows: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    recording: Recording | None = None,
+) -> HeadsDocument:
+    """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
+
+    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
+    scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
+    n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
+    """
+    for name in (*request.metrics, *((request.sort,) if request.sort else ())):
+        metric_of(name)
+    words = merged_words(tokens, text) if request.words else None
+    row_tokens: Sequence[Token] = tokens if words is None else words.words
+    pairs = TokenPairs(identities(tokens, words))
+    layers = model.spec.attending(request.layers)
+    across = AcrossHeads(request.across, len(row_tokens), len(layers)) if request.across else None
+    side = CELLS if rows is not None and request.maps else None
+    tallies: dict[int, _LayerTally] = {}
+
+    def layer_of(layer: int) -> _LayerTally:
+        if layer not in tallies:
+            tallies[layer] = _LayerTally(
+                model, row_tokens, pairs, request, layer, _select_heads(model, request, layer), side=side
+            )
+        return tallies[layer]
+
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        if kind == "self":
+            layer_of(layer).feeder.on_block(block)
+            if progress is not None:
+                heads = model.spec.blocks[layer].attention.heads
+                progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
+
+    head_rows, empty = list[HeadMetrics](), list[EmptyRow]()
+    warnings: list[str] = notes(model, text, tokens)
+    average: np.ndarray[Any, Any] | None = None
+    spread: list[float] = []
+    keep = ("weights", "entropy", "peak") if rows is not None else ("masked", "weights")
+    source = recording or model
+    for trace in source.trace(tokens, layers=layers, keep=keep, rows=rows, on_block=None if rows is None else on_block):
+        heads = _select_heads(model, request, trace.layer)
+        now = layer_of(trace.layer)
+        moved_metrics: list[MovedMetrics] | None = None
+        if rows is None:
+            weights, visible = _whole(model, trace, heads, words, len(tokens))
+            now.feeder.whole(weights, visible)
+            if across is not None:
+                across.add(trace.layer, heads, weights, visible)
+            if request.exclude:
+                left_out = exclusion(request.exclude, row_tokens, renormalise=request.renormalise)
+                weights = left_out.without(weights, np.arange(len(row_tokens)))
+            elif words is None:
+                # a learned extra key keeps its column
+                weights = _of(heads, model.backend.numpy(trace.stages["weights"]))
+            average = weights.mean(0)
+            spread = [_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
+            moved_metrics = (
+                _moved_metrics(model, trace, row_tokens, pairs, request, heads, words) if request.moved else None
+            )
+        warnings += overflow(model.backend, trace)
+        parts = now.parts(request, repeats)
+        if rows is None and request.maps:
+            parts = [struct_replace(part, weights=weights[place]) for place, part in enumerate(parts)]
+        if moved_metrics is not None:
+            parts = [
+                struct_replace(part, moved=head_moved) for part, head_moved in zip(parts, moved_metrics, strict=True)
+            ]
+        head_rows += parts
+        empty += [
+            row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row.head in heads
+        ]
+    if request.sort is not None:
+        head_rows.sort(
+            key=lambda part: _order(None if part.sorted_by is UNSET else part.sorted_by, rising=request.rising)
+        )
+    average_head = None
+    if request.maps and spread and average is not None:
+        average_head = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
+    excluded_kinds = [kind for kind in get_args(ExcludedKind) if kind in request.exclude]
+    document = HeadsDocument(
+        **header(model, text, tokens, words),
+        heads=head_rows,
+        average=average_head,
+        empty_rows=empty,
+        warnings=warnings,
+        links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
+        excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
+        sort=UNSET if request.sort is None else Order(metric=request.sort, rising=request.rising),
+    )
+    return document if across is None else across.add_parts(document, model, list(layers), request.heads)
+
+
+def _leave_out(model: Model, tokens: Sequence[Token], request: HeadsRequest) -> tuple[LeftOutKind, ...]:
+    return () if request.all_links else kinds_left_out(tokens, is_learned=model.identity.source == "checkpoint")
+
+
+def _entropy(weights: np.ndarray[Any, Any]) -> float:
+    """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
+    matrix = np.asarray(weights, np.float64)
+    rows = matrix.sum(-1) > 0
+    return float(row_entropy(matrix)[rows].mean()) + 0.0 if rows.any() else 0.0
+
+
+def _select_heads(model: Model, request: HeadsRequest, layer: int) -> list[int]:
+    return sorted(set(numbers_of(request.heads, model.spec.blocks[layer].attention.heads)))
+
+
+def _of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The heads asked for, [head, query, key]; no copy where these are all."""
+    return every if len(heads) == len(every) else every[list(heads)]
+
+
+def _whole(
+    model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int
+) -> tuple[Floats, Bools]:
+    """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
+    weights, scores = (
+        _of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked")
+    )
+    visible = scores != -np.inf
+    return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))
+
+
+def _moved_metrics(
+    model: Model,
+    trace: LayerTrace,
+    tokens: Sequence[Token],
+    pairs: TokenPairs,
+    request: HeadsRequest,
+    heads: Sequence[int],
+    words: Words | None,
+) -> list[MovedMetrics]:
+    """The metrics and strongest link of each head by what is moved in place of weights."""
+    count = trace.stages["weights"].shape[-2]
+    weights, visible = _whole(model, trace, heads, None, count)
+    moved_weights = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
+    if words is not None:
+        moved_weights, visible = words.merge(moved_weights), words.merge_visible(visible)
+    bare = HeadsRequest(
+        metrics=request.metrics,
+        all_links=request.all_links,
+        exclude=request.exclude,
+        renormalise=request.renormalise,
+        maps=False,
+    )
+    layer = _LayerTally(model, tokens, pairs, bare, trace.layer, heads, side=None)
+    layer.feeder.whole(moved_weights, visible)
+    return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in layer.parts(bare, None)]
+
+
+def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
+    return value is None, 0.0 if value is None else value if rising else -value
+
+
+def numbers(results: dict[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
+    """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
+    return {
+        name: MetricValue(
+            value=None if np.isnan(number := float(getattr(result, which)[place])) else number,
+            rows=int(result.rows[place]),
+        )
+        for name, result in results.items()
+    }
+
+
+# What a head moves: attention weights times the size of the vector that each key would add to the output.
+
+
+def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
+    """‖v_j · W_O‖ of each head, query and key, [head, query, key], or one query for all: only those of global tokens
+    meet values of their own. trace: as for `value_sizes`."""
+    sizes = value_sizes(model, trace)[:, None, :]
+    if "global_v" not in trace.stages:
+        return sizes
+    tokens = [token for token in model.spec.blocks[trace.layer].attention.own_global or () if token < sizes.shape[-1]]
+    every = np.repeat(sizes, trace.stages["q"].shape[-2], 1)
+    every[:, tokens] = value_sizes(model, trace, "global_v")[:, None, :]
+    return every
+
+
+def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
+    """‖v_j · W_O‖ of each head and key, [head, key], float64; ‖v_j‖ where the model has no output projection.
+
+    trace: with the stage v of all heads of its layer, or another that holds values. Biases of the projections are part
+    of v, that of W_O is not.
+    """
+    backend, attention = model.backend, model.spec.blocks[trace.layer].attention
+    v = backend.numpy(trace.stages[stage]).astype(np.float64)  # [kv, key, v_dim]
+    output_weight = model.store.layer(backend, trace.layer)("attn.o.weight")
+    if output_weight is None:
+        sizes = np.linalg.norm(v, axis=-1)
+        return sizes[np.arange(attention.heads) * len(v) // attention.heads]
+    w_o = (
+        backend.numpy(output_weight).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
+    )  # [width, head, v_dim]
+    norms = [
+        np.linalg.norm(v[head * len(v) // attention.heads] @ w_o[:, head].T, axis=-1) for head in range(attention.heads)
+    ]
+    return np.stack(norms)
+
+
+def shares(weights: Floats, sizes: Floats) -> Floats:
+    """The share of each key in the total size that a query moves, [head, query, key]; rows sum to 1, or are 0.
+
+    weights: [head, query, key]. sizes: the same, or of one query for all.
+    """
+    products = np.asarray(weights, np.float64) * sizes
+    sums = products.sum(-1, keepdims=True)
+    share_values: Floats = products / np.where(sums > 0, sums, 1.0)
+    return share_values

@@ -1,0 +1,623 @@
+"""The screen of `attn.heads/1`: small maps of all heads, their metrics and labels, and the average of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, assert_never, get_args
+
+import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from attncli.analysis.documents.parts import LinkRow, TopLink
+from attncli.features.heads.document import (
+    Circuits,
+    Flow,
+    HeadMetrics,
+    HeadsDocument,
+    MetricValue,
+    Rollout,
+    Similarity,
+    WhichHead,
+)
+from attncli.render.glyphs import spell
+from attncli.render.head_grid import draw_grid, head_grid
+from attncli.render.headings import FAINT, heading, localize, remark, sentences
+from attncli.render.lines import BLANK, Line, Lines, fit_to_view, stack, stack_spaced, strip_styles
+from attncli.render.links import layer_and_head, links
+from attncli.render.maps import Map, side_by_side
+from attncli.render.matrix import as_matrix, matrix
+from attncli.render.numbers import percent
+from attncli.render.phrases import say
+from attncli.render.phrases.head_labels import label_name
+from attncli.render.safe import cells
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.header import header, shown_tokens
+from attncli.render.screens.sentence_answer import HeadLink, format_number, not_learned_note
+from attncli.render.sentence import sentence, words
+from attncli.render.tables import table
+from attncli.render.token_names import key_names, quoted_ends, quoted_token, short
+from attncli.render.view import View
+
+# Parts of the heads screen that look across heads and layers.
+
+Across = Literal["rollout", "flow", "similarity", "circuits"]
+ACROSS: tuple[Across, ...] = get_args(Across)
+"""The parts, each shown where the document has it."""
+
+
+def across_part(name: Across, document: HeadsDocument, view: View) -> Lines:
+    """The part of that name; nothing where the document is without it."""
+    match name:
+        case "rollout":
+            return _rollout(document.rollout, _texts(document), view) if document.rollout else Lines()
+        case "flow":
+            return _flow(document.flow, _texts(document), view) if document.flow else Lines()
+        case "similarity":
+            return _similarity(document.similarity, view) if document.similarity else Lines()
+        case "circuits":
+            return _circuits(document.circuits, view) if document.circuits else Lines()
+        case _:
+            assert_never(name)
+
+
+def _texts(document: HeadsDocument) -> list[str]:
+    return [token.text for token in document.tokens]
+
+
+def _rollout(part: Rollout, texts: Sequence[str], view: View) -> Lines:
+    note = "how much of each input token (column) reaches each position (row); residual counted half"
+    even = "the same of uniform attention: what depth and mask alone give"
+    return stack(
+        (
+            matrix(part.weights, texts, texts, view, title="rollout", note=note),
+            matrix(part.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
+        )
+    )
+
+
+def _flow(part: Flow, texts: Sequence[str], view: View) -> Lines:
+    note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
+    return matrix(part.weights, texts, texts, view, title="attention flow", note=note)
+
+
+def _similarity(part: Similarity, view: View) -> Lines:
+    """The tree of heads, drawn from left to right: bars join at the distance of what they join."""
+    names = [f"L{head.layer} H{head.head}" for head in part.heads]
+    note = "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
+    title = heading("heads by similarity", note, view)
+    if not part.tree:
+        return stack((title, remark("(one head)", view)))
+    side = max(map(len, names))
+    room = max(min(view.width - side - 8, 60), 8)
+    heights = _joins(part, len(names))
+    lines: list[Line] = []
+    marks = ("-", "+", "|") if view.ascii else ("─", "┐", "│")
+    places = part.order
+    # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer of its gaps
+    gaps = [heights[a, b] for a, b in pairwise(places)]
+    for index, head in enumerate(places):
+        near = [
+            gap
+            for gap in (gaps[index - 1] if index else None, gaps[index] if index < len(gaps) else None)
+            if gap is not None
+        ]
+        length = max(round(min(near) * room), 1)
+        bar = marks[0] * length
+        below = f" {gaps[index]:.{view.precision}f}" if index < len(gaps) else ""
+        lines.append(((names[head].ljust(side + 1), ""), (bar, "cyan"), (below, FAINT)))
+    note_below = "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
+    block = stack((title, Lines(tuple(lines)), remark(note_below, view)))
+    return block if view.color else strip_styles(block)
+
+
+def _joins(part: Similarity, count: int) -> dict[tuple[int, int], float]:
+    """The height at which neighbours in the tree's order are joined."""
+    members: list[Sequence[int]] = [[head] for head in range(count)]
+    heights: dict[tuple[int, int], float] = {}
+    for merge in part.tree:
+        left, right = members[merge.a], members[merge.b]
+        heights[left[-1], right[0]] = merge.height
+        members.append([*left, *right])
+    return heights
+
+
+def _circuits(part: Circuits, view: View) -> Lines:
+    def number(value: float | None) -> str:
+        return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
+
+    rows = [
+        [str(head.layer), str(head.head), *(number(getattr(head, name)) for name in ("copying", "qk_norm", "ov_norm"))]
+        for head in part.heads
+    ]
+    note = "from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates"
+    rows_shown = rows if view.full else rows[: max(view.top, 12)]
+    heads = table(
+        ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"],
+        rows_shown,
+        view,
+        align=["right"] * 5,
+        title="circuits",
+        note=note,
+    )
+    more = f"{len(rows_shown)} of {len(rows)} heads shown; --full shows all" if len(rows_shown) < len(rows) else ""
+    blocks = [heads, remark(more, view)]
+    if part.compositions:
+        arrow = spell(" → ", ascii=view.ascii)
+        pairs = [
+            [
+                f"{_head_name(pair.before)}{arrow}{_head_name(pair.after)}",
+                pair.way.upper(),
+                number(pair.strength),
+                number(getattr(part.chance, pair.way)) if part.chance else "",
+            ]
+            for pair in part.compositions[: view.top]
+        ]
+        blocks.append(
+            table(
+                ["heads", "through", "strength", "chance"], pairs, view, align=["left", "left", "right", "right"],
+                title="strongest compositions", note="how much a later head's Q, K or V reads of what an earlier one "
+                                                     "writes",
+            )
+        )  # fmt: skip
+    return stack(blocks)
+
+
+def _head_name(head: WhichHead) -> str:
+    return f"L{head.layer} H{head.head}"
+
+
+PARTS = PARTS_OF["heads"]
+DEFAULT = frozenset({"header", "tokens", "grid", "maps", "metrics", "moved", *ACROSS, "answer"})
+MATRICES = frozenset({"maps", "average", "weights"})
+"""The parts that show matrices; a document may be without them."""
+MAPS = 24
+"""Maps that are shown unless the view is full."""
+MANY = 16
+"""Heads above which maps are shown only when asked for: they would push the numbers off the screen."""
+ROOMY = 100
+"""Below this width metrics have short names."""
+NARROW, LABELS = 72, 40
+"""Below `NARROW` the strongest links and labels get a table of their own; labels need `LABELS` beside the rest."""
+SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
+
+
+def heads_screen(document: HeadsDocument, view: View) -> Lines:
+    """The whole screen for an `attn.heads/1` document. `average` is the table of the averaged heads, `weights` the
+    table of each head, `links` each head's strongest link with a bar."""
+    many = len(document.heads) > MANY
+    deep = not view.full and len({head.layer for head in document.heads}) > 1
+    by_default = DEFAULT - ({"maps"} if many else set()) - ({"tokens"} if deep else set())
+    part_names = by_default if view.show is None else view.show
+    if view.brief:
+        return heads_answer(document, view)
+    blocks = [_part(part, document, view) for part in PARTS if part in part_names]
+    if view.show is not None and view.show != frozenset(PARTS):
+        blocks = [
+            block if block.rows else _absent(part, view)
+            for block, part in zip(blocks, (p for p in PARTS if p in part_names), strict=True)
+        ]
+    if many and view.show is None:
+        blocks.insert(
+            -1,
+            remark(
+                f"maps of {len(document.heads)} heads are left out; --layer L chooses, --show maps shows them", view
+            ),
+        )
+    return fit_to_view(stack_spaced(blocks), view)
+
+
+def _absent(part: str, view: View) -> Lines:
+    """What to say of a part that was asked for by name and that the document does not have."""
+    ways = {"grid": "more than one layer has a grid", "moved": "attn heads --moved adds it"}
+    way = ways.get(
+        part, f"attn heads --across {part} adds it" if part in ACROSS else "attn heads without --show adds it"
+    )
+    return stack((heading(part, "", view), remark(f"not in this document: {way}", view)))
+
+
+def _part(part: str, document: HeadsDocument, view: View) -> Lines:
+    texts = [token.text for token in document.tokens]
+    average = document.average.weights if document.average else None
+    match part:
+        case "header":
+            return header(document, view)
+        case "tokens":
+            return shown_tokens(document, view)
+        case "grid":
+            return grid_part(document, view)
+        case "answer":
+            return heads_answer(document, view)
+        case "moved":
+            return _moved_metrics(document, view)
+        case name if name in ACROSS:
+            return across_part(name, document, view)
+        case "maps":
+            return maps_part(document, view)
+        case "metrics":
+            return metrics_part(document, view)
+        case "average":
+            note = "mean over heads; it hides what single heads do"
+            return (
+                matrix(
+                    average,
+                    texts,
+                    key_names(texts, average),
+                    view,
+                    limits=(0.0, 1.0),
+                    title="average of the heads",
+                    note=note,
+                )
+                if average is not None
+                else Lines()
+            )
+        case "weights":
+            # cells of a pooled map have no names: the maps show them
+            head_weights = ((head, head.weights) for head in document.heads if head.pool is UNSET)
+            return stack_spaced(
+                matrix(
+                    weights,
+                    texts,
+                    key_names(texts, weights),
+                    view,
+                    limits=(0.0, 1.0),
+                    title=f"weights of {_name(head)}",
+                    note="rows: queries, columns: keys",
+                )
+                for head, weights in head_weights
+                if weights is not UNSET
+            )
+        case _:
+            link_rows = [
+                LinkRow(
+                    layer=head.layer,
+                    head=head.head,
+                    query=head.top_link.query,
+                    key=head.top_link.key,
+                    weight=head.top_link.weight,
+                )
+                for head in document.heads
+                if head.top_link
+            ]
+            place = None if len(document.heads) == 1 else layer_and_head
+            return links(
+                link_rows, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1"
+            )
+
+
+def maps_part(document: HeadsDocument, view: View) -> Lines:
+    """A small map of each head, the first `MAPS` unless the view is full, and of their average, on one scale."""
+    head_weights = [(head, weights) for head in document.heads if (weights := head.weights) is not UNSET]
+    if not head_weights:
+        return Lines()
+    several = len({head.layer for head, _ in head_weights}) > 1
+    heads_shown = head_weights if view.full else head_weights[:MAPS]
+    maps = [Map(_name(head) if several else f"head {head.head}", weights) for head, weights in heads_shown]
+    average = document.average.weights if document.average else None
+    maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
+    more = (
+        f"{len(heads_shown)} of {len(head_weights)} heads shown; --layer L --head H chooses, --full shows all"
+        if len(heads_shown) < len(head_weights)
+        else ""
+    )
+    title = heading("maps of the weights", "rows: queries, columns: keys", view)
+    names = [token.text for token in document.tokens]
+    most = max(Counter(head.layer for head, _ in heads_shown).values()) if several else None
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
+    return stack((title, picture, remark(more, view), remark(_lost(document) if len(maps) > 1 else "", view)))
+
+
+def _lost(document: HeadsDocument) -> str:
+    """What the average hides: heads that look at different things average to one that looks at everything."""
+    average = document.average
+    if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
+        return ""
+    average_entropy, heads_entropy = average.entropy, average.heads_entropy
+    return (
+        f"average: entropy {average_entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: "
+        f"it spreads over as many keys as {math.exp(average_entropy):.1f} equal ones "
+        f"where a head looks at {math.exp(heads_entropy):.1f}, and hides which head looks where"
+    )
+
+
+def metrics_part(document: HeadsDocument, view: View) -> Lines:
+    """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
+    all_heads = document.heads
+    heads, choice_note = _of_interest(document, view)
+    names = list(dict.fromkeys(name for head in all_heads for name in head.metrics))
+    texts = [token.text for token in document.tokens]
+    several = len({head.layer for head in heads}) > 1
+    has_labels = any(head.labels for head in heads)
+    rows = [
+        [
+            str(head.layer),
+            str(head.head),
+            *(_number(head.metrics.get(name), view) for name in names),
+            _link(head.top_link, texts, view),
+            say(view, "list").join(label_name(head_label, view.lang) for head_label in head.labels or ()),
+        ]
+        for head in heads
+    ]
+    uniform = _uniform(all_heads, names, view)
+    rows += [[localize(layers, view), localize("uniform", view), *numbers, "", ""] for layers, numbers in uniform]
+    columns = [
+        "layer",
+        "head",
+        *(SHORT.get(name, name) if view.width < ROOMY else name for name in names),
+        "top link",
+        "labels",
+    ]
+    columns_shown = [
+        index for index in range(len(columns)) if (several or index != 0) and (has_labels or index != len(columns) - 1)
+    ]
+    align = ["right"] * (len(names) + 2)
+    numbers, words = (
+        [index for index in columns_shown if index < len(names) + 2],
+        [index for index in columns_shown if index >= len(names) + 2],
+    )
+    name_columns = [index for index in columns_shown if index < 2]
+    groups = _fitting(name_columns, [index for index in numbers if index not in name_columns], columns, rows, view)
+    beside = len(groups) == 1 and view.width >= NARROW + LABELS * has_labels
+    groups = [[*groups[0], *words]] if beside else [*groups, [*name_columns, *words]]
+    bodies = [
+        table(
+            [columns[index] for index in group],
+            [
+                [row[index] for index in group]
+                for row in (rows[: len(heads)] if group[-1] in words and not beside else rows)
+            ],
+            view,
+            align=[align[index] for index in group if index < len(align)],
+            title="" if number else "metrics",
+            note="means over the rows" + choice_note,
+        )
+        for number, group in enumerate(groups)
+    ]
+    uniform_note = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
+    return stack(
+        (
+            bodies[0],
+            remark(uniform_note, view),
+            remark(settings_note(document), view),
+            *(stack((BLANK, body)) for body in bodies[1:]),
+        )
+    )
+
+
+def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
+    """The heads to list, and how they were chosen: of many, those with the strongest links, unless all or an order
+    are asked for."""
+    heads = document.heads
+    if len(heads) <= MANY or view.full or document.sort or (document.heads_in_all or 0) > len(heads):
+        return heads, ""
+    heads_by_link = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
+    count = min(view.top, len(heads))
+    return heads_by_link[:count], f" · {count} of {len(heads)} heads, by their strongest link; --full shows all"
+
+
+def _fitting(
+    name_columns: Sequence[int],
+    numbers: Sequence[int],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    view: View,
+) -> list[list[int]]:
+    """The columns of numbers in groups that fit the view, each after the columns that name the head."""
+    widths = {column: 2 + max(cells(row[column]) for row in (columns, *rows)) for column in (*name_columns, *numbers)}
+    groups = [[*name_columns]]
+    for column in numbers:
+        if sum(widths[group_column] for group_column in groups[-1]) + widths[column] - 2 > view.width and len(
+            groups[-1]
+        ) > len(name_columns):
+            groups.append([*name_columns])
+        groups[-1].append(column)
+    return groups
+
+
+def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
+    """The metrics by what heads move in place of weights."""
+    moved_heads = [
+        replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
+        for head in document.heads
+        if head.moved
+    ]
+    if not moved_heads:
+        return Lines()
+    note = "share of what is moved, ‖A·v·W_O‖, in place of weight"
+    return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view)))
+
+
+def _uniform(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
+    """The distinct baselines with the layers that have them."""
+    layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
+    for head in heads:
+        if head.baseline:
+            numbers = tuple(_number(head.baseline.get(name), view) for name in names)
+            layers_by_numbers.setdefault(numbers, []).append(head.layer)
+    layers = [sorted(set(where)) for where in layers_by_numbers.values()]
+    layer_texts = ["all" if len(layers_by_numbers) == 1 else ",".join(map(str, where)) for where in layers]
+    return [(where, list(numbers)) for where, numbers in zip(layer_texts, layers_by_numbers, strict=True)]
+
+
+def _name(head: HeadMetrics) -> str:
+    return f"layer {head.layer} head {head.head}"
+
+
+def _number(value: MetricValue | None, view: View) -> str:
+    return "-" if (number := metric_value(value)) is None else f"{number:.{view.precision}f}"
+
+
+def _link(link: TopLink | None, texts: Sequence[str], view: View) -> str:
+    if not link:
+        return "-"
+    query, key = (short(texts[index], 10, view) for index in (link.query, link.key))
+    return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"
+
+
+# The table of `attn.heads/1` for `--plain`: a line for each head.
+
+
+def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
+    """One row per head as a table for `--plain`, its first row the names of the columns."""
+    names = list(dict.fromkeys(name for head in document.heads for name in head.metrics))
+    yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
+    for head in document.heads:
+        link = head.top_link
+        metrics = (metric_value(head.metrics.get(name)) for name in names)
+        yield (
+            head.layer,
+            head.head,
+            *metrics,
+            *((None, None, None) if link is None else (link.query, link.key, link.weight)),
+            ",".join(head.labels or ()),
+        )
+
+
+def metric_value(metric: MetricValue | None) -> float | None:
+    """The number of a metric; None where there is none."""
+    return None if metric is None else metric.value
+
+
+# Layers × heads: one metric of all heads at a glance, and what the numbers leave out.
+
+KINDS = {
+    "first": "the first token", "special": "special tokens", "self": "the query itself",
+    "neighbours": "immediate neighbours",
+    "unknown": "unknown words",
+    "punctuation": "punctuation",
+}  # fmt: skip
+
+
+def grid_part(document: HeadsDocument, view: View) -> Lines:
+    """The weight of every head's strongest link, or the metric that orders the heads, by layer and head; nothing for
+    one layer, or where heads were cut off.
+    """
+    heads = document.heads
+    if len({head.layer for head in heads}) < 2 or (document.heads_in_all or 0) > len(heads):
+        return Lines()
+    sort = document.sort
+    if not sort and any(head.top_link for head in heads):
+        grid = head_grid((head.layer, head.head, head.top_link.weight if head.top_link else None) for head in heads)
+        note = "rows: layers, columns: heads; --sort NAME shows a metric"
+        return draw_grid(grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note)
+    name = sort.metric if sort else next(iter(heads[0].metrics))
+    values = (_sorted_by(head) if sort else metric_value(head.metrics.get(name)) for head in heads)
+    grid = head_grid((head.layer, head.head, value) for head, value in zip(heads, values, strict=True))
+    return draw_grid(grid, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric")
+
+
+def _sorted_by(head: HeadMetrics) -> float | None:
+    return None if head.sorted_by is UNSET else head.sorted_by
+
+
+def settings_note(document: HeadsDocument) -> str:
+    """What these numbers leave out, and in which order the heads come; "" for nothing to say."""
+    notes = []
+    excluded, sort = document.excluded, document.sort
+    if excluded:
+        scaling_note = (
+            "rows scaled to sum to 1 again" if excluded.renormalised else "weights as they were, rows sum to less"
+        )
+        notes.append(f"excluded from every number: {', '.join(KINDS[name] for name in excluded.names)}; {scaling_note}")
+    if sort:
+        notes.append(f"sorted by {sort.metric}, {'smallest' if sort.rising else 'largest'} first")
+    if document.links_leave_out:
+        notes.append(
+            f"top links leave out {', '.join(KINDS[name] for name in document.links_leave_out)} (--all-links "
+            f"counts all)"
+        )
+    return "; ".join(notes)
+
+
+# The answer of `attn.heads/1`: where heads rest, who looks at a neighbour, the strongest link.
+
+HALF = 0.5
+"""More than this share is most of a head's weight."""
+
+
+def heads_answer(document: HeadsDocument, view: View) -> Lines:
+    """The answer of an `attn.heads/1` document: where heads rest, who looks at a neighbour, the strongest link."""
+    answer_sentences = [*_resting(document, view), *_positional(document, view)]
+    links = [head_link for head in document.heads for head_link in [_top(head)] if head_link is not None]
+    if links:
+        link = max(links, key=lambda candidate: candidate.weight)
+        ends = quoted_ends(document.tokens, document.tokens, link, view)
+        answer_sentences.append(say(view, "answer.link.heads", *ends, percent(link.weight), link.layer, link.head))
+        if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
+            answer_sentences.append(say(view, "answer.link.choice"))
+    answer_sentences.append(not_learned_note(document.model, view))
+    shares = _attention_shares(document)
+    tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
+    has_special = any(token.special for token in document.tokens)
+    tint = remark(say(view, "answer.tint.plain" if has_special else "answer.tint") if shares else "", view)
+    return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
+
+
+def _top(head: HeadMetrics) -> HeadLink | None:
+    """The head's strongest link; where its query has weight on a single key, that of a query with several, if any."""
+    link = head.top_link
+    if not link:
+        return None
+    # a row of pooled weights is no query's
+    whole = head.weights is not UNSET and (head.pool or 1) == 1
+    rows = np.nan_to_num(as_matrix(head.weights)) if whole else np.zeros((0, 0))
+    free = (rows > 0).sum(axis=1) > 1
+    if not free.any() or free[link.query]:
+        return HeadLink(link.query, link.key, link.weight, head.layer, head.head)
+    weights = np.where(free[:, None], rows, 0.0)
+    query, key = np.unravel_index(int(weights.argmax()), weights.shape)
+    return HeadLink(int(query), int(key), float(weights.max()), head.layer, head.head)
+
+
+def _attention_shares(document: HeadsDocument) -> list[float | None]:
+    """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
+    average = document.average.weights if document.average else None
+    tokens = document.tokens
+    if average is None:
+        return []
+    mean_weights = np.nan_to_num(as_matrix(average))[:, : len(tokens)].mean(axis=0)
+    plain = np.array([not token.special for token in tokens])
+    if not plain.any():
+        return []
+    above = np.where(plain, mean_weights - mean_weights[plain].mean(), 0.0)
+    greatest = float(above.max())
+    return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
+
+
+def _resting(document: HeadsDocument, view: View) -> list[str]:
+    """How many heads keep more than half of their weight on one and the same key."""
+    heads = [head for head in document.heads if head.weights is not UNSET]
+    if len(heads) < 2:
+        return []
+    rests: dict[int, int] = {}
+    for head in heads:
+        mean_weights = np.nan_to_num(as_matrix(head.weights)).mean(axis=0)
+        if mean_weights.max(initial=0.0) > HALF:
+            rests[int(mean_weights.argmax())] = rests.get(int(mean_weights.argmax()), 0) + 1
+    if not rests:
+        return []
+    key = max(rests, key=lambda position: (rests[position], -position))
+    if key < len(document.tokens) and document.tokens[key].unknown:
+        return []
+    return [say(view, "answer.heads.rests", rests[key], len(heads), quoted_token(document.tokens, key, view))]
+
+
+def _positional(document: HeadsDocument, view: View) -> list[str]:
+    """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
+    answer_sentences = []
+    for name in ("previous", "next", "self"):
+        values = [(_metric(head, name), head) for head in document.heads]
+        if values and max(value for value, _ in values) > HALF:
+            value, head = max(values, key=lambda pair: pair[0])
+            answer_sentences.append(
+                say(view, f"answer.heads.{name}", head.layer, head.head, format_number(value, view))
+            )
+    return answer_sentences
+
+
+def _metric(head: HeadMetrics, name: str) -> float:
+    metric = head.metrics.get(name)
+    return 0.0 if metric is None or metric.value is None else float(metric.value)

@@ -1,0 +1,1 @@
+"""`attn logits`: what each head adds to a token's logit."""

@@ -1,0 +1,297 @@
+"""What each head adds to a token's logit, and the document of `attn logits` that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
+
+from attncli.analysis.document import header, notes
+from attncli.analysis.visible_keys import Floats
+from attncli.arrays.backend import Array
+from attncli.errors import UnsupportedError
+from attncli.features.effects.ablation import choose_backend, refuse_foreign
+from attncli.features.effects.document import Looks
+from attncli.features.effects.measures import refuse_overflow, target_token
+from attncli.features.effects.sweep import SweepText
+from attncli.features.logits.document import LogitPart, LogitsDocument
+from attncli.inputs.token import Token
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Weights
+from attncli.mechanism.intervention import Kind
+from attncli.mechanism.spec import Block, Norm, Place
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.branches import cache_weights
+from attncli.models.model import Model
+from attncli.models.run import logits, unembedding
+
+
+def logits_document(
+    model: Model, text: str, tokens: Sequence[Token], position: int, target: int | None, versus: int | None
+) -> LogitsDocument:
+    """Split a logit into its parts and return the `attn.logits/1` document. Arguments, errors: as `attribute`."""
+    refuse_foreign(model)
+    running = choose_backend(model, tokens, [])
+    attribution = attribute(running, position, target, versus)
+    return LogitsDocument(
+        **header(model, text, tokens, computing=running.backend),
+        position=position,
+        target=target_token(model, attribution.target),
+        versus=None if versus is None else target_token(model, versus),
+        softcap=attribution.softcap,
+        logit=attribution.logit,
+        sum=sum(value for _, value in attribution.parts),
+        parts=[
+            LogitPart(
+                part=part.kind,
+                attention=part.attention,
+                layer=part.layer,
+                head=part.head,
+                value=value,
+                looks=Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
+                if part in attribution.looks
+                else UNSET,
+            )
+            for part, value in attribution.parts
+        ],
+        warnings=notes(model, text, tokens),
+    )
+
+
+# Direct logit attribution: what each part of a model adds to a token's logit.
+
+PartKind = Literal["embedding", "head", "mlp", "bias"]
+
+
+class LogitTerm(Struct, frozen=True):
+    """One part: the embedding, positions included, one head, a layer's feed-forward part, or biases of a layer.
+
+    layer: None for the embedding, and for the biases of the final norm and the head. attention, head: of a head.
+    """
+
+    kind: PartKind
+    layer: int | None = None
+    attention: Kind | None = None
+    head: int | None = None
+
+
+class Attribution(Struct, frozen=True, eq=False):
+    """What each part adds to the logit of `target`, or to the difference of two. logit: the own one, before a soft cap;
+    parts sum to it. softcap: that bound, None for none. looks: per head the key that the token looks at most, and its
+    weight."""
+
+    parts: Sequence[tuple[LogitTerm, float]]
+    logit: float
+    target: int
+    softcap: float | None
+    looks: Mapping[LogitTerm, tuple[int, float]]
+
+
+class _Stream(Struct, frozen=True, eq=False):
+    """The residual stream at one token as a sum of parts, [part, width]."""
+
+    parts: list[LogitTerm] = field(default_factory=list)
+    vectors: list[Floats] = field(default_factory=list)
+
+    def add(self, part: LogitTerm, vector: Floats) -> None:
+        self.parts.append(part)
+        self.vectors.append(vector)
+
+    def through(
+        self, norm: Norm, entering: Floats, weight: Floats | None, bias: Floats | None, layer: int | None
+    ) -> None:
+        """Every part through a norm with the statistics of `entering`, [width]; its bias is a part of its own."""
+        self.vectors[:] = apply_frozen_norm(norm, entering, weight, np.stack(self.vectors))
+        if bias is not None:
+            self.add(LogitTerm("bias", layer), bias)
+
+
+def apply_frozen_norm(norm: Norm, entering: Floats, weight: Floats | None, vectors: Floats) -> Floats:
+    """Vectors, [part, width], through the linear part of a norm with the statistics of `entering`, [width]."""
+    width = entering.shape[-1]
+    if norm.kind == "layer":
+        entering = entering - entering.sum() / width
+        vectors = vectors - vectors.sum(-1, keepdims=True) / width
+    scaled = vectors / np.sqrt((entering * entering).sum() / width + norm.eps)
+    if weight is not None:
+        scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
+    return scaled
+
+
+def attribute(text: SweepText, position: int, target: int | None, versus: int | None) -> Attribution:
+    """What each part adds to the logit of `target` after the token at `position`, or to its difference from that of
+    `versus`. target: None for the model's first choice.
+
+    Raises UnsupportedError for a model without a linear output head.
+    """
+    model, backend = text.model, text.backend
+    spec, outer = model.spec, model.store.outer(backend)
+    head = spec.head
+    if head is None:
+        raise UnsupportedError(
+            f"this {spec.family} model predicts no next token: it has no linear output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            hint="attn ablate tells which heads matter to its vectors",
+        )
+    hidden = model.store.embed(backend, text.tokens)
+    model.store.expect(range(len(spec.blocks)))
+    stream = _Stream()
+    looks: dict[LogitTerm, tuple[int, float]] = {}
+    stream.add(LogitTerm("embedding"), _row(text, hidden, position))
+    for index, block in enumerate(spec.blocks):
+        weights = cache_weights(model.store.layer(backend, index))
+        activations: dict[str, Floats] = {}
+
+        def on_activation(layer: int, what: str, array: Array, activations: dict[str, Floats] = activations) -> None:
+            activations[what] = _row(text, array, position)
+
+        trace = run_block(
+            backend,
+            block,
+            weights,
+            hidden,
+            replace(text.context(frozenset({"weights"})), on_activation=on_activation),
+            index,
+        )
+        _layer(text, stream, block, weights, trace, activations, position)
+        looks |= _looks(text, trace, "self", position)
+        looks |= {} if trace.cross is None else _looks(text, trace.cross, "cross", position)
+        hidden = trace.after
+    if spec.final_norm is not None:
+        entering = _row(text, hidden, position)
+        stream.through(
+            spec.final_norm, entering, _numbers(text, outer("final.weight")), _numbers(text, outer("final.bias")), None
+        )
+    refuse_overflow(backend, hidden[position : position + 1])
+    spec_without_cap = replace(spec, head=replace(head, softcap=None))
+    token_logits = np.asarray(
+        backend.numpy(logits(spec_without_cap, outer, backend, hidden[position : position + 1])), np.float64
+    )[0]
+    target_id = int(token_logits.argmax()) if target is None else target
+    direction, bias = _direction(text, outer, target_id, versus)
+    values = np.stack(stream.vectors) @ direction
+    parts = _merge_terms([*zip(stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)])
+    return Attribution(
+        parts,
+        float(token_logits[target_id] - (0.0 if versus is None else token_logits[versus])),
+        target_id,
+        head.softcap,
+        looks,
+    )
+
+
+def _layer(
+    text: SweepText,
+    stream: _Stream,
+    block: Block,
+    weights: Weights,
+    trace: LayerTrace,
+    activations: dict[str, Floats],
+    position: int,
+) -> None:
+    """Add a layer's parts to the stream, as `run_block` adds its branches."""
+
+    def through(place: Place, stream_part: _Stream) -> None:
+        norm = block.norms.get(place)
+        if norm is not None:
+            norm_arrays = [_numbers(text, weights(f"{place}.{name}")) for name in ("weight", "bias")]
+            stream_part.through(norm, activations[place], norm_arrays[0], norm_arrays[1], trace.layer)
+
+    def join(branch: _Stream) -> None:
+        for part, vector in zip(branch.parts, branch.vectors, strict=True):
+            stream.add(part, vector * block.branch_scale)
+
+    attention = _heads(text, weights, trace, "self", position)
+    through("attn.out", attention)
+    feed_forward = _Stream()
+    if block.mlp is not None:
+        feed_forward.add(LogitTerm("mlp", trace.layer), activations["mlp"])
+    join(attention)
+    if block.parallel and block.mlp is not None:
+        join(feed_forward)
+        return
+    through("attn.sum", stream)
+    if trace.cross is not None:
+        crossing = _heads(text, weights, trace.cross, "cross", position)
+        through("cross.out", crossing)
+        join(crossing)
+        through("cross.sum", stream)
+    if block.mlp is not None:
+        through("mlp.out", feed_forward)
+        join(feed_forward)
+        through("mlp.sum", stream)
+
+
+def _heads(text: SweepText, weights: Weights, trace: LayerTrace, kind: Kind, position: int) -> _Stream:
+    """What each head writes, z·W_O, and the bias of W_O."""
+    head_stream, prefix = _Stream(), "attn" if kind == "self" else "cross"
+    mixed = np.asarray(text.backend.numpy(trace.stages["mixed"]), np.float64)[:, position]
+    matrix = _numbers(text, weights(f"{prefix}.o.weight"))
+    assert matrix is not None
+    width = mixed.shape[-1]
+    for head, values in enumerate(mixed):
+        head_stream.add(
+            LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width] @ values
+        )
+    bias = _numbers(text, weights(f"{prefix}.o.bias"))
+    if bias is not None:
+        head_stream.add(LogitTerm("bias", trace.layer), bias)
+    return head_stream
+
+
+def _looks(text: SweepText, trace: LayerTrace, kind: Kind, position: int) -> dict[LogitTerm, tuple[int, float]]:
+    """Per head the key that the token looks at most, and its weight; nothing where no weights are kept."""
+    if "weights" not in trace.stages:
+        return {}
+    rows = np.asarray(text.backend.numpy(trace.stages["weights"]), np.float64)[:, position]
+    return {
+        LogitTerm("head", trace.layer, kind, head): (int(row.argmax()), float(row.max()))
+        for head, row in enumerate(rows)
+    }
+
+
+def _direction(text: SweepText, outer: Weights, target: int, versus: int | None) -> tuple[Floats, float]:
+    """What the finished vector is multiplied with for a logit, or for a difference of two, and what is added."""
+    head = text.model.spec.head
+    assert head is not None
+    matrix = unembedding(head, outer)
+    assert matrix is not None
+    signed_tokens = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
+    direction = (
+        sum(sign * np.asarray(text.backend.numpy(matrix[row]), np.float64) for row, sign in signed_tokens) * head.scale
+    )
+    constant = 0.0
+    for role in ("head.bias", "head.offsets"):
+        numbers = _numbers(text, outer(role))
+        if numbers is not None:
+            constant += sum(sign * float(numbers.reshape(-1)[row]) for row, sign in signed_tokens)
+    if head.projection:
+        narrow, bias = (_numbers(text, outer(f"head.project.{name}")) for name in ("weight", "bias"))
+        constant += 0.0 if bias is None else float(direction @ bias)
+        direction = direction if narrow is None else direction @ narrow
+    return np.asarray(direction), constant
+
+
+def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTerm, float]]:
+    """Each part once, in the order of the model: biases of one layer are one part."""
+    by_term: dict[LogitTerm, float] = {}
+    for part, value in parts:
+        by_term[part] = by_term.get(part, 0.0) + value
+    return sorted(by_term.items(), key=lambda item: _order(item[0]))
+
+
+def _order(part: LogitTerm) -> tuple[Any, ...]:
+    kinds = ("embedding", "head", "mlp", "bias")
+    layer = (-1 if part.kind == "embedding" else 10**9) if part.layer is None else part.layer
+    return layer, kinds.index(part.kind), part.attention == "cross", part.head or 0
+
+
+def _row(text: SweepText, array: Array, position: int) -> Floats:
+    return np.asarray(text.backend.numpy(array[position]), np.float64)
+
+
+def _numbers(text: SweepText, array: Array | None) -> Floats | None:
+    return None if array is None else np.asarray(text.backend.numpy(array), np.float64)

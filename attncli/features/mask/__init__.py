@@ -1,0 +1,1 @@
+"""`attn mask`: masks and their combinations, drawn and described."""

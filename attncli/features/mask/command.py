@@ -1,0 +1,152 @@
+"""`attn mask`: masks drawn, described and combined."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import completion, declarations, delivery, request
+from attncli.cli import svg_output as picture
+from attncli.cli.options import (
+    ATTENTION,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    command_app,
+    number,
+    option,
+    redeclare,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.errors import InputError, UsageError
+from attncli.features.explain.explain_options import single
+
+if TYPE_CHECKING:
+    from attncli.features.mask.compute import Bias
+    from attncli.mechanism.mask import Mask
+    from attncli.models.model import Model
+
+POSITIONS = 16
+
+
+def mask(
+    ctx: typer.Context,
+    output: Annotated[OutputOptions, without("top", "scale_colors", "max_output")],
+    spec: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Masks or files; none draws every kind.",
+            show_default=False,
+            metavar="[SPEC|FILE]...",
+            autocompletion=completion.offer(completion.masks),
+        ),
+    ] = None,
+    n: Annotated[
+        int | None,
+        number("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION),
+    ] = None,
+    bias: Annotated[
+        str | None,
+        option(
+            "--bias",
+            help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.",
+            panel=ATTENTION,
+            metavar="NAME",
+            complete=completion.words("alibi", "alibi-symmetric", "t5", "t5-decoder"),
+        ),
+    ] = None,
+    num_heads: Annotated[
+        int, redeclare(declarations.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
+    ] = declarations.EIGHT,
+    head: Annotated[int, declarations.ONE_HEAD] = 0,
+    seed: Annotated[
+        int, redeclare(declarations.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION)
+    ] = 0,
+    model: Annotated[str | None, declarations.CHECKPOINT] = None,
+    layer: Annotated[list[str] | None, declarations.LAYER] = None,
+) -> None:
+    """Draw and describe masks and their combinations, before and after a score bias.
+
+    attn mask causal window:3 -n 12
+
+    attn mask "window:2,2|global:0"
+
+    attn mask causal --bias alibi --head 3
+    """
+    from attncli.features.mask.compute import BIASES, check_n, gallery_document, mask_document
+
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment, "mask")
+    if bias is not None and (bias not in BIASES or model is not None):
+        what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
+        raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
+    if layer is not None and model is None:
+        raise UsageError("--layer needs --model", expected="--model NAME --layer L")
+    masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
+    _refuse_unheeded(environment, bias, model, spec or [], seed)
+    count = _positions(masks) if n is None else n
+    check_n(count)
+    loaded_model = (
+        None
+        if model is None
+        else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
+    )
+    layer_index = (
+        0 if loaded_model is None else single(request.numbers(layer, "layer", len(loaded_model.spec.blocks)), "layer")
+    )
+    if loaded_model is not None:
+        masks = [loaded_model.spec.blocks[layer_index].attention.mask, *masks]
+    if len(masks) < 2 and view.show == frozenset({"counts"}):
+        raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
+    score_bias = _bias(bias, loaded_model, layer_index, head, num_heads, count)
+    if score_bias is None and "head" in environment.explicit_options:
+        raise UsageError("--head is about a bias that differs by head, and this model adds none", expected="no --head")
+    if not masks and bias is None:
+        document = gallery_document(count, seed=seed)
+    else:
+        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=score_bias, model=loaded_model)
+    picture.write_with_figure([document], output, environment, view)
+
+
+def _refuse_unheeded(
+    environment: Environment, bias: str | None, model: str | None, specs: list[str], seed: int
+) -> None:
+    """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed that nothing draws
+    from."""
+    slopes = bias is not None and bias.startswith("alibi")
+    if "head" in environment.explicit_options and not slopes and model is None:
+        raise UsageError(
+            "--head is about a bias that differs by head", expected="--bias alibi, or --model NAME, as well"
+        )
+    if "num_heads" in environment.explicit_options and not slopes:
+        raise UsageError("--num-heads is about ALiBi's slopes", expected="--bias alibi as well")
+    depends_on_seed = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
+    if "seed" in environment.explicit_options and specs and not any(depends_on_seed):
+        raise UsageError("--seed is about bigbird and lsh, and none is asked for", expected="one of them as well")
+
+
+def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:
+    from attncli.features.mask.compute import model_bias, named_bias
+
+    if model is not None:
+        return model_bias(model, layer, head, n - 1)
+    return None if name is None else named_bias(name, head, heads, n - 1)
+
+
+def _positions(masks: list[Mask]) -> int:
+    """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
+    from attncli.mechanism.mask import MatrixMask
+
+    sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
+    if len(sizes) > 1:
+        sizes_text = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
+        raise InputError(f"the mask files have different numbers of keys: {sizes_text}", expected="one size")
+    return next(iter(sizes), POSITIONS)
+
+
+app = command_app(mask)

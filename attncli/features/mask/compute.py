@@ -1,0 +1,169 @@
+"""The document of `attn mask`: masks, their intersection, and a score bias before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli import __version__
+from attncli.analysis.document import model_part, position_name
+from attncli.analysis.visibility import MAP, bound, mask_part, visible_rows
+from attncli.analysis.visible_keys import Floats
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
+from attncli.mechanism.attention import attention
+from attncli.mechanism.mask import Mask, both
+from attncli.mechanism.mask_spec import KINDS, parse, spec_text
+from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
+from attncli.mechanism.projection import position_bias
+from attncli.mechanism.spec import Alibi, RelativeBuckets
+from attncli.models.model import Model
+
+BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
+T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}
+
+
+class Bias(Struct, frozen=True, eq=False):
+    """A score bias by distance. values: of j − i for j − i = −reach … reach, [2·reach + 1].
+
+    name: as `--bias` spells it. slope: ALiBi's m of this head, None for others. buckets: whether
+    the values are T5's bucket numbers, not what is learned for them.
+    """
+
+    name: str
+    head: int
+    heads: int
+    values: Floats
+    slope: float | None = None
+    buckets: bool = False
+
+
+def mask_document(
+    masks: Sequence[Mask], n: int, *, seed: int = 0, bias: Bias | None = None, model: Model | None = None
+) -> MaskDocument:
+    """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there are several."""
+    whole = both(*masks)
+    parts = [mask_part(mask, n, n, seed) for mask in masks]
+    return MaskDocument(
+        version=__version__,
+        n=n,
+        seed=seed,
+        gallery=False,
+        masks=parts,
+        combined=mask_part(whole, n, n, seed) if len(masks) > 1 else None,
+        bias=None if bias is None else _bias_part(bias, whole, n, seed),
+        model=None if model is None else model_part(model),
+        layers=None if model is None else _layers(model),
+        warnings=[],
+    )
+
+
+def _layers(model: Model) -> list[LayerMask]:
+    """Which mask and positions each layer of a model has."""
+    layers = [block.attention for block in model.spec.blocks]
+    return [
+        LayerMask(layer=number, mask=spec_text(layer.mask), position=position_name(layer.position))
+        for number, layer in enumerate(layers)
+    ]
+
+
+def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
+    """`attn.mask/1` with one mask of every kind that `--mask` knows."""
+    parts = [
+        replace(mask_part(parse(spelling.example, seed=seed), n, n, seed), form=spelling.form)
+        for spelling, _ in KINDS.values()
+    ]
+    return replace(mask_document([], n, seed=seed), gallery=True, masks=parts)
+
+
+def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
+    """The bias that `--bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance 128).
+
+    Raises InputError for a head that does not exist.
+    """
+    if not 0 <= head < heads:
+        raise InputError(f"there is no head {head}", expected=f"0 to {heads - 1} ({heads} heads, counted from 0)")
+    j = np.arange(-reach, reach + 1)
+    if name in T5:
+        return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
+    slopes = alibi_slopes(heads)
+    values = alibi(slopes, np.zeros((1, 1), np.int64), j[None, :], symmetric=name == "alibi-symmetric")[head, 0]
+    return Bias(name, head, heads, np.asarray(values, np.float64), slope=float(slopes[head]))
+
+
+def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
+    """The bias that a model's layer adds to the scores of a head; None where its positions are not a bias."""
+    spec = model.spec.blocks[layer].attention
+    bias_function = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
+    if bias_function is None:
+        return None
+    if not 0 <= head < spec.heads:
+        raise InputError(
+            f"there is no head {head}", expected=f"0 to {spec.heads - 1} ({spec.heads} heads, counted from 0)"
+        )
+    j = np.arange(-reach, reach + 1)
+    values = np.asarray(
+        model.backend.numpy(
+            bias_function(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))
+        ),
+        np.float64,
+    )
+    slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor if isinstance(spec.position, Alibi) else None
+    return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
+
+
+def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
+    """The bias as a function of distance, and for up to `MAP` positions as a matrix before and after the mask."""
+    reach = (len(bias.values) - 1) // 2
+    if reach < n - 1:
+        raise UnsupportedError(f"the bias is known up to distance {reach}, and {n} positions need {n - 1}")
+    distances = [0]
+    while 2 * (distances[-1] or 0.5) < n:
+        distances.append(int(2 * (distances[-1] or 0.5)))
+    distances = sorted({*distances, n - 1})
+    part = BiasPart(
+        name=bias.name,
+        head=bias.head,
+        heads=bias.heads,
+        slope=bias.slope,
+        buckets=bias.buckets,
+        by_distance=[
+            BiasAt(distance=distance, value=float(bias.values[reach + distance]))
+            for distance in sorted({*distances, *(-number for number in distances)})
+        ],
+        before=None,
+        after=None,
+        weights_before=None,
+        weights_after=None,
+    )
+    if n > MAP:
+        return part
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    matrix = bias.values[j - i + reach]
+    visibility = np.zeros((n, n), bool)
+    for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
+        visibility[start : start + len(rows), low:high] = rows
+    part = replace(part, before=matrix, after=np.where(visibility, matrix, np.nan))
+    if bias.buckets:
+        return part
+    return replace(
+        part, weights_before=_weights(matrix, np.ones_like(visibility)), weights_after=_weights(matrix, visibility)
+    )
+
+
+def _weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
+    """The weights of queries and keys that are all alike, so that only bias and mask decide; null where hidden."""
+    n = len(bias)
+    same = np.zeros((1, n, 1))
+    weights = attention(same, same, same, bias=bias[None], mask=visibility[None]).weights
+    return np.where(visibility, np.asarray(weights[0], np.float64), np.nan)
+
+
+def check_n(n: int) -> None:
+    """Raise UsageError for a number of positions that no mask has."""
+    if n < 1:
+        raise UsageError(f"-n is {n}", expected="at least 1 position")

@@ -1,0 +1,244 @@
+"""The screen of `attn.mask/1`: every mask in words, counted and drawn; the intersection; a bias before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.heatmap import heatmap
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.render.maps import Map, side_by_side
+from attncli.render.matrix import matrix
+from attncli.render.numbers import brief, percent
+from attncli.render.phrases import say, say_each
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.conclusion import mask_answer
+from attncli.render.tables import table
+from attncli.render.view import View
+
+PARTS = PARTS_OF["mask"]
+"""Every part, in the order of the screen."""
+NUMBERED = 16
+"""Positions up to which a bias is printed as numbers."""
+
+
+def mask_screen(document: MaskDocument, view: View) -> Lines:
+    """The whole screen of an `attn.mask/1` document."""
+    if view.brief:
+        return mask_answer(document, view)
+    part_names = frozenset(PARTS) if view.show is None else view.show
+    masks, combined = document.masks, document.combined
+    blocks = [_title(document, view)]
+    if "masks" in part_names:
+        blocks.append(
+            _gallery(document, view)
+            if document.gallery
+            else _draw_masks(masks, view)
+            if combined is None
+            else _several(masks, view)
+        )
+    if combined is not None and "combined" in part_names:
+        blocks.append(_draw_masks([combined], view, title=say(view, "mask.combined")))
+    if "counts" in part_names and not document.gallery and combined is not None:
+        blocks.append(_counts([*masks, combined], document.n, view))
+    if document.bias is not None and "bias" in part_names:
+        blocks.append(_bias(document.bias, view))
+    if document.layers is not None and "layers" in part_names and len(document.layers) > 1:
+        blocks.append(_layers(document.layers, view))
+    if "answer" in part_names:
+        blocks.append(mask_answer(document, view))
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
+    """One line per mask, for `--plain`."""
+    yield ["spec", "pairs", "share", "keys_least", "keys_mean", "keys_most", "empty_rows", "unseen_keys", "says"]
+    for part in [*document.masks, *([document.combined] if document.combined else [])]:
+        keys = part.keys_per_query
+        yield [
+            part.spec, part.pairs, part.share, keys.least, keys.mean, keys.most,
+            len(part.empty_rows), len(part.unseen_keys), part.words.en,
+        ]  # fmt: skip
+
+
+def _title(document: MaskDocument, view: View) -> Lines:
+    name = "mask.gallery" if document.gallery else "mask.title"
+    specs = [part.spec for part in document.masks]
+    return (
+        heading(say(view, name, document.n), "" if document.gallery else say(view, "mask.axes"), view)
+        if specs
+        else Lines()
+    )
+
+
+def _meaning(part: MaskPart, view: View) -> str:
+    return str(part.words.zh if view.lang == "zh" and not view.ascii else part.words.en)
+
+
+def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
+    """The map with nothing where nothing is visible."""
+    shares = np.asarray(part.map.share, np.float64)
+    return np.where(shares > 0, shares, np.nan)
+
+
+def _facts(part: MaskPart, view: View) -> Lines:
+    """Pairs, share, keys per query, rows that see nothing."""
+    keys = part.keys_per_query
+    facts = [
+        say(view, "mask.pairs", f"{part.pairs:,}", percent(part.share, 1)),
+        say(view, "mask.keys", keys.least, f"{keys.mean:.{view.precision}f}", keys.most),
+    ]
+    facts += [say(view, "mask.empty", _list_positions(part.empty_rows))] if part.empty_rows else []
+    facts += [say(view, "mask.unseen", _list_positions(part.unseen_keys))] if part.unseen_keys else []
+    return remark(" · ".join(facts), view)
+
+
+def _example(part: MaskPart, view: View) -> str:
+    """The mask that is drawn of a kind, before its sentence; nothing where the kind has only one."""
+    return "" if part.form in (None, "", part.spec) else part.spec + say(view, "colon")
+
+
+def _list_positions(places: Sequence[int]) -> str:
+    """Such as `3` or `5: 0 1 2 …`."""
+    first_positions = " ".join(map(str, places[:8]))
+    return f"{len(places)} ({first_positions}{' …' if len(places) > 8 else ''})"
+
+
+def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
+    """One mask large, with its sentence and numbers."""
+    blocks = []
+    for part in parts:
+        shares, block = _shares(part), part.map.block
+        size = max(shares.shape)
+        names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
+        wide = min(view.width, 2 * size + (3 if names else 0))
+        picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
+        pooled = remark(say(view, "mask.pooled", block) if block > 1 else "", view)
+        meaning = remark(_meaning(part, view) + say(view, "stop"), view, style="")
+        name = title + say(view, "colon") + part.spec if title else part.spec
+        blocks.append(stack((heading(name, "", view), meaning, _facts(part, view), picture, pooled)))
+    return stack_spaced(blocks)
+
+
+def _several(parts: Sequence[MaskPart], view: View) -> Lines:
+    """Several masks small and side by side, each with its sentence above."""
+    meanings = [
+        stack((heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "stop"), view, style="")))
+        for part in parts
+    ]
+    maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
+    return stack_spaced((stack(meanings), side_by_side(maps, view, shared_scale=False, scale="linear")))
+
+
+def _gallery(document: MaskDocument, view: View) -> Lines:
+    """All kinds: small maps, then what each means."""
+    parts = document.masks
+    maps = [Map(part.spec, _shares(part)) for part in parts]
+    meanings = [
+        stack(
+            (
+                heading(part.form or part.spec, "", view),
+                remark("  " + _example(part, view) + _meaning(part, view), view),
+            )
+        )
+        for part in parts
+    ]
+    return stack_spaced(
+        (
+            side_by_side(maps, view, shared_scale=False, scale="linear"),
+            stack(meanings),
+            remark(say(view, "mask.combine"), view),
+        )
+    )
+
+
+def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
+    rows = [
+        [
+            part.spec,
+            f"{part.pairs:,}",
+            percent(part.share, 1),
+            str(part.keys_per_query.least),
+            f"{part.keys_per_query.mean:.{view.precision}f}",
+            str(part.keys_per_query.most),
+            str(len(part.empty_rows)),
+        ]
+        for part in parts
+    ]
+    columns = say_each(view, "mask.column", "mask", "pairs", "share", "least", "mean", "most", "empty")
+    return table(
+        columns,
+        rows,
+        view,
+        align=["left", *["right"] * 6],
+        title=say(view, "mask.counts"),
+        note=say(view, "mask.counts.note", f"{n * n:,}"),
+    )
+
+
+def _bias(bias: BiasPart, view: View) -> Lines:
+    """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
+    title = say(view, "bias.title", bias.name, bias.head, bias.heads)
+    note = (
+        say(view, "bias.slope", brief(bias.slope))
+        if bias.slope is not None
+        else say(view, "bias.buckets" if bias.buckets else "bias.learned")
+    )
+    digits = 0 if bias.buckets else view.precision
+    by_distance = bias.by_distance
+    head, body = [say(view, "bias.distance")], [say(view, "bias.value")]
+    for row in by_distance:
+        cell = f"{row.value + 0.0:.{digits}f}"
+        if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
+            break
+        head.append(f"{row.distance:+d}" if row.distance else "0")
+        body.append(cell)
+    short = table(head, [body], view, align=["left", *["right"] * len(by_distance)])
+    blocks = [heading(title, note, view), short]
+    if bias.before is not None:
+        before, after = (np.asarray(by_distance, np.float64) for by_distance in (bias.before, bias.after))
+        n = len(before)
+        if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
+            close = replace(view, precision=digits)
+            blocks.append(
+                matrix(
+                    after, None, None, close, mark_max=False, title=say(view, "bias.after"), note=say(view, "mask.axes")
+                )
+            )
+        maps = [Map(say(view, "bias.before"), before), Map(say(view, "bias.after"), after)]
+        blocks.append(side_by_side(maps, view))
+    if bias.weights_before is not None and bias.weights_after is not None:
+        maps = [
+            Map(say(view, "bias.weights.before"), bias.weights_before),
+            Map(say(view, "bias.weights.after"), bias.weights_after),
+        ]
+        blocks.append(stack((remark(say(view, "bias.weights"), view), side_by_side(maps, view))))
+    return stack_spaced(blocks)
+
+
+def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
+    """Which layers have which mask and positions; runs of equal layers on one line."""
+    rows: list[list[str]] = []
+    first = 0
+    for index, layer in enumerate(layers):
+        last = index + 1 == len(layers) or any(
+            getattr(layers[index + 1], name) != getattr(layer, name) for name in ("mask", "position")
+        )
+        if last:
+            rows.append(
+                [
+                    str(first) if first == index else spell(f"{first}–{index}", ascii=view.ascii),
+                    layer.mask,
+                    layer.position,
+                ]
+            )
+            first = index + 1
+    return table(
+        say_each(view, "mask.layers", "layers", "mask", "position"), rows, view, title=say(view, "mask.layers")
+    )

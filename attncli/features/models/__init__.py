@@ -1,0 +1,1 @@
+"""`attn models`: known families, aliases, cached models, and what a model is."""

@@ -1,0 +1,206 @@
+"""`attn models`: known families, aliases and cached models; what one model does; parity with a reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.arrays.backend import EVERY
+from attncli.cli import declarations, delivery, request
+from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
+from attncli.cli.output import Environment
+
+if TYPE_CHECKING:
+    from attncli.inputs.checkpoint import Checkpoint
+    from attncli.inputs.hub import ModelLocation
+    from attncli.mechanism.spec import Spec
+    from attncli.models.bind import Binding
+    from attncli.models.estimate import CostEstimate
+
+Name = Annotated[str, declarations.MODEL_ARGUMENT]
+
+
+def list_(ctx: typer.Context, output: TableOutput) -> None:
+    """The native families, the aliases and the cached models.
+
+    attn models list
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli.features.models.compute import models_document
+    from attncli.inputs.hub import cache_folder
+
+    document = models_document(cache_folder(environment.variables))
+    delivery.write_documents([document], output, environment, view)
+
+
+def show(
+    ctx: typer.Context,
+    output: TableOutput,
+    model: Name,
+    ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
+    estimate: Annotated[
+        str | None,
+        option(
+            "--estimate",
+            help="What attn run would take for this text; - for standard input.",
+            panel=TEXT,
+            metavar="TEXT",
+        ),
+    ] = None,
+    layer: Annotated[list[str] | None, declarations.LAYER] = None,
+    dtype: Annotated[str | None, declarations.DTYPE] = None,
+) -> None:
+    """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
+
+    attn models show minilm
+
+    attn models show gpt2 --estimate "The animal didn't cross the street" --layer 0
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli.errors import UsageError
+    from attncli.features.models.compute import model_document
+    from attncli.inputs.checkpoint import Checkpoint
+    from attncli.models.bind import bind
+    from attncli.models.load import read_spec, text_model
+
+    if estimate is None and (layer is not None or dtype is not None):
+        raise UsageError(
+            "--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well"
+        )
+    text = None if estimate is None else _text_of(environment, estimate)
+    resolved = _locate(environment, model, ignore_config, weights=False)
+    with Checkpoint.open(resolved.folder, resolved.tensors) as checkpoint:
+        checkpoint = text_model(checkpoint)
+        spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
+        binding, _ = bind(spec, family, checkpoint.names(), str(resolved.folder))
+        run_estimate = (
+            None if text is None else _estimate(resolved, checkpoint, spec, binding, text, layer, dtype or "float32")
+        )
+        document = model_document(
+            resolved, checkpoint, spec, estimate=run_estimate, warnings=(*checkpoint.notes, *warnings)
+        )
+    delivery.write_documents([document], output, environment, view)
+
+
+def verify(
+    ctx: typer.Context,
+    output: TableOutput,
+    model: Name,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False, metavar="TEXT"),
+    ] = None,
+    target: Annotated[
+        str | None,
+        option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT, metavar="TEXT"),
+    ] = None,
+    ids: Annotated[str | None, declarations.IDS] = None,
+    ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,
+    backend: Annotated[str, declarations.BACKEND] = "auto",
+) -> None:
+    """Compare a model with transformers, head by head. Ends with 1 where they differ; needs the extra transformers.
+
+    attn models verify minilm "The animal didn't cross the street"
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli.errors import UsageError, VerdictError
+
+    if backend == "auto":
+        backend = "numpy"
+    if ids is not None and text is not None:
+        raise UsageError("a text and --ids contradict each other", expected="one of them")
+    if text == target == "-":
+        raise UsageError("both texts are -, and standard input is one text", expected="- once")
+    from attncli.features.models.compute import verify_document
+    from attncli.inputs.checkpoint import Checkpoint
+    from attncli.inputs.text import SAMPLE
+    from attncli.models.load import read_spec
+    from attncli.models.verify import LIMIT, RATIO
+    from attncli.models.verify import verify as verify_model
+
+    text_of_model = SAMPLE if text is None else _text_of(environment, text)
+    target_text = None if target is None else _text_of(environment, target)
+    resolved = _locate(environment, model, ignore_config, weights=True)
+    read_spec(Checkpoint.describe(resolved.folder), tuple(ignore_config or ()))
+    text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
+    result = verify_model(
+        resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=tuple(ignore_config or ())
+    )
+    document = verify_document(resolved, text_of_model if ids is None else "", result)
+    delivery.write_documents([document], output, environment, view)
+    if not result.is_within_limits:
+        raise VerdictError(
+            f"{resolved.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "
+            f"distance in float32",
+            expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
+        )
+
+
+def _text_of(environment: Environment, text: str) -> str:
+    """A text of the command line, or what standard input holds for `-`."""
+    return request.one_text(environment, TextOptions(text=text)).text
+
+
+def _locate(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> ModelLocation:
+    from attncli.cli.progress import downloads
+    from attncli.inputs.checkpoint import Checkpoint
+    from attncli.inputs.hub import Fetch, Parts
+    from attncli.models.aliases import locate
+    from attncli.models.load import read_spec
+
+    parts = Parts.WHOLE if weights else Parts.HEADERS
+    ignored_keys = tuple(ignore or ())
+    with downloads(environment) as on_progress:
+        fetch = Fetch(
+            environment.notes, lambda folder: read_spec(Checkpoint.describe(folder), ignored_keys), parts, on_progress
+        )
+        return locate(name, variables=environment.variables, fetch=fetch)
+
+
+def _estimate(
+    resolved: ModelLocation,
+    checkpoint: Checkpoint,
+    spec: Spec,
+    binding: Binding,
+    text: str,
+    layer: list[str] | None,
+    dtype: str,
+) -> CostEstimate:
+    from attncli.errors import InputError
+    from attncli.features.run.compute import RunRequest, cost_of
+    from attncli.inputs.tokenize import tokenizer
+    from attncli.models.estimate import compute_dtype, stored_sizes
+    from attncli.models.run import LONG, check_length, rows_for
+
+    if checkpoint.tokenizer_path is None:
+        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(resolved.folder))
+    count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
+    check_length(spec, count)
+    layers = request.numbers(layer, "layer", len(spec.blocks))
+    rows = rows_for(spec, count) if count > LONG else None
+    tables = rows is None and (layers is not EVERY or len(spec.blocks) == 1)
+    return cost_of(
+        spec,
+        count,
+        RunRequest(layers, matrices=tables),
+        dtype=dtype,
+        compute_dtype=compute_dtype(spec, count, dtype),
+        rows=rows,
+        stored_sizes=stored_sizes(checkpoint.names(), binding),
+    ).estimate
+
+
+list_.__name__ = "list"
+app = command_app(
+    list_,
+    show,
+    verify,
+    help="""Known families, aliases and cached models; what one does; parity with transformers.
+
+    attn models show minilm --estimate "The animal didn't cross the street"
+    """,
+)

@@ -1,0 +1,406 @@
+"""The screens of `attn.models/1`, `attn.model/1` and `attn.verify/1`: which models there are, and what one does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import assert_never
+
+from attncli.analysis.document import ranges
+from attncli.analysis.documents.declaration import tag_of
+from attncli.features.models.document import (
+    AlibiPart,
+    AttentionRow,
+    BoundedPart,
+    BucketsPart,
+    CachedModel,
+    DisentangledPart,
+    EstimatePart,
+    ExpertsPart,
+    FirstBlockAgainPart,
+    Float32Distance,
+    HeadPart,
+    LatentPart,
+    LayerDifference,
+    LayerGroup,
+    MlpPart,
+    ModelDocument,
+    ModelsDocument,
+    ModelSide,
+    NormPart,
+    PositionPart,
+    QkNormPart,
+    RelativeSinesPart,
+    RopePart,
+    TemperaturePart,
+    VerifyDocument,
+)
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, localize, remark
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.render.numbers import brief, root_of, size_words
+from attncli.render.phrases import say, say_each
+from attncli.render.prose import fold
+from attncli.render.safe import cut, safe
+from attncli.render.screens.conclusion import model_answer, models_answer
+from attncli.render.screens.header import SIDE, count_phrase, fact, warning
+from attncli.render.tables import table
+from attncli.render.view import View
+
+TOKENIZER = "tokenizer.json"
+
+
+def models_screen(document: ModelsDocument, view: View) -> Lines:
+    """Families, aliases with where they are, and the cache."""
+    answer = models_answer(document, view)
+    if view.brief:
+        return fit_to_view(answer, view)
+    families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
+    rows = [
+        [alias.name, alias.family, "-" if alias.here is None else localize("yes", view), alias.hub]
+        for alias in document.aliases
+    ]
+    note = "here: installed, or in the hub's cache; the others are fetched"
+    aliases = table(["alias", "family", "here", "on the hub"], rows, view, title=f"{len(rows)} aliases", note=note)
+    rows_cached = [
+        [model.name, model.family or "?", _run_support(model), size_words(model.bytes), model.revision[:7]]
+        for model in document.cached
+    ]
+    title = count_phrase(len(rows_cached), "model") + " in the hub's cache"
+    cache_table = table(
+        ["name", "family", "runs", "size", "revision"],
+        rows_cached,
+        view,
+        align=["left", "left", "left", "right", "left"],
+        title=title,
+    )
+    where = stack(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
+    hub = stack((cache_table, where)) if rows_cached else stack((heading(title, "", view), where))
+    return fit_to_view(stack_spaced((families, aliases, hub, answer)), view)
+
+
+def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
+    """Families, aliases and cached models in one table for `--plain`."""
+    yield ("what", "name", "family", "where", "bytes", "runs")
+    for name in document.families:
+        yield ("family", name, name, "", "", "natively")
+    for alias in document.aliases:
+        yield ("alias", alias.name, alias.family, alias.here or alias.hub, "", "natively")
+    for model in document.cached:
+        yield ("cached", f"{model.name}@{model.revision}", model.family, model.folder, model.bytes, _run_support(model))
+
+
+def _run_support(model: CachedModel) -> str:
+    if model.missing:
+        return "no tokenizer" if model.missing == [TOKENIZER] else "no weights"
+    return "natively" if model.native else "not natively"
+
+
+# The screen of `attn.verify/1`: how far a checkpoint's run is from transformers' own.
+
+COLUMNS = ("side", "layer", "weights", "head", "cross", "vectors", "relative")
+
+
+def verify_screen(document: VerifyDocument, view: View) -> Lines:
+    """One row per layer with its largest differences, then both verdicts."""
+    wide, single = document.float64, document.float32
+    top = stack(
+        (
+            line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
+            fact(
+                "compared",
+                ["transformers, eager", f"attn on {document.backend}", count_phrase(document.tokens, "token")],
+                view,
+            ),
+            fact("text", [safe(document.text, ascii=view.ascii)], view),
+        )
+    )
+    rows = [[say(view, f"verify.side.{layer.side}"), str(layer.layer), *_numbers(layer)] for layer in document.layers]
+    align = ["left", *["right"] * (len(COLUMNS) - 1)]
+    names = say_each(view, "verify.column", *COLUMNS)
+    body = table(names, rows, view, align=align, title=say(view, "verify.title"))
+    verdict = say(view, "verify.equal" if document.passed else "verify.unequal")
+    notes = [say(view, "verify.float64", f"{wide.worst:.1e}", f"{wide.limit:.0e}"), _single(single, view)]
+    end = stack(
+        (line((verdict, "bold green" if document.passed else "bold red")), *(remark(note, view) for note in notes))
+    )
+    return fit_to_view(end if view.brief else stack_spaced((top, body, end)), view)
+
+
+def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
+    """One row per layer and head for `--plain`, cross-attention after self-attention."""
+    yield ("side", "layer", "attention", "head", "weights", "vectors", "relative")
+    for layer in document.layers:
+        for kind, heads in (("self", layer.weights), ("cross", layer.cross)):
+            for head, difference in enumerate(heads):
+                yield (layer.side, layer.layer, kind, head, difference, layer.hidden, layer.relative)
+
+
+def _single(distance: Float32Distance, view: View) -> str:
+    """What float32 gave; a distance is null, or no number, where numbers left its range."""
+    run_distance, reference_distance, ratio = (getattr(distance, name) for name in ("ours", "theirs", "ratio"))
+    if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
+        return say(view, "verify.float32.large")
+    is_unbounded = ratio is None or not isfinite(ratio)
+    times = say(view, "verify.float32.unbounded") if is_unbounded else brief(round(ratio, 3))
+    return say(view, "verify.float32", f"{run_distance:.1e}", times, f"{reference_distance:.1e}", brief(distance.limit))
+
+
+def _numbers(layer: LayerDifference) -> list[str]:
+    weights = layer.weights
+    worst = max(range(len(weights)), key=lambda head: weights[head])
+    cross = f"{max(layer.cross):.1e}" if layer.cross else "-"
+    hidden = "-" if layer.hidden is None else f"{layer.hidden:.1e}"
+    return [f"{weights[worst]:.1e}", str(worst), cross, hidden, f"{layer.relative:.1e}"]
+
+
+# The screen of `attn.model/1`: what one model does, in words.
+
+SOURCES = {"folder": "a folder", "package": "an installed package", "cache": "the hub's local cache", "hub": "the hub"}
+PLACES = {
+    "attn.in": "before attention",
+    "attn.out": "on attention's result",
+    "attn.sum": "after the residual",
+    "cross.in": "before cross-attention",
+    "cross.out": "on its result",
+    "cross.sum": "after its residual",
+    "mlp.in": "before feed-forward",
+    "mlp.out": "on feed-forward's result",
+    "mlp.sum": "after the second residual",
+}
+
+
+def model_screen(document: ModelDocument, view: View) -> Lines:
+    """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
+    if view.brief:
+        return fit_to_view(model_answer(document, view), view)
+    spec, types = document.spec, document.bytes
+    folder = fold(safe(document.folder, ascii=view.ascii), view.width - SIDE)
+    top = [
+        line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
+        fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
+        fact(
+            "family", [safe(document.family, ascii=view.ascii), "encoder and decoder" if document.decoder else ""], view
+        ),
+        fact(
+            "weights",
+            [
+                f"{document.parameters:,} parameters",
+                *(f"{size_words(size)} {name}" for name, size in types.items()),
+                "" if document.fetched else "to be fetched",
+            ],
+            view,
+        ),
+        fact("tokenizer", ["tokenizer.json" if document.tokenizer else "none: give token ids with --ids"], view),
+        *(warning(warning_text, view) for warning_text in document.warnings),
+    ]
+    sides = [("", spec)] if document.decoder is None else [("encoder", spec), ("decoder", document.decoder)]
+    blocks = [stack(top), *(_side(name, side, view) for name, side in sides)]
+    if document.estimate is not None:
+        blocks.append(_estimate(document.estimate, view))
+    blocks.append(model_answer(document, view))
+    return fit_to_view(stack_spaced(blocks), view)
+
+
+def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
+    """One row per layer for `--plain`."""
+    yield ("side", "layer", "heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask", "position")
+    for name, side in (("encoder" if document.decoder else "model", document.spec), ("decoder", document.decoder)):
+        if side is None:
+            continue
+        for layer in range(side.layers):
+            attention = next(group.attention for group in side.groups if layer in group.layers)
+            values = (
+                getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
+            )
+            yield (name, layer, *values, "none" if attention.position is None else tag_of(attention.position))
+
+
+def _side(name: str, side: ModelSide, view: View) -> Lines:
+    embedding, limit = side.embedding, side.max_positions
+    extra = [
+        f"{embedding.positions} positions" if embedding.positions else "",
+        "token types" if embedding.types else "",
+    ]
+    extra += [f"times {brief(embedding.scale)}" if embedding.scale != 1 else "", _norm(embedding.norm)]
+    extra += [f"a table {embedding.width} wide" if embedding.width not in (None, side.d_model) else ""]
+    head = side.head
+    ends = [_norm(side.final_norm), *([] if head is None else _head(head))]
+    rows = [
+        heading(name, "", view),
+        fact(
+            "sizes",
+            [f"d_model {side.d_model}", count_phrase(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"],
+            view,
+        ),
+        fact("positions", [f"at most {limit:,}" if limit else "no limit"], view),
+        fact("embedding", ["token vectors", *extra], view),
+        *(_group(group, view) for group in side.groups),
+        fact("at the end", [part for part in ends if part] or ["nothing"], view),
+    ]
+    return stack(rows)
+
+
+def _head(head: HeadPart) -> list[str]:
+    return [
+        "tied to the token table" if head.tied else "own output head",
+        f"logits times {brief(head.scale)}" if head.scale != 1 else "",
+        f"logits soft-cap {brief(head.softcap)}" if head.softcap else "",
+        "a linear map before it" if head.projection else "",
+    ]
+
+
+def _group(group: LayerGroup, view: View) -> Lines:
+    title = f"{'layer' if len(group.layers) == 1 else 'layers'} {ranges(group.layers)}"
+    norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group.norms.items()]
+    shape = ["attention and feed-forward side by side"] if group.parallel else []
+    shape += [] if group.residual else ["no residual"]
+    shape += [f"each branch times {brief(group.branch_scale)}"] if group.branch_scale != 1 else []
+    shape += [f"beside it a convolution over {group.convolution} tokens"] if group.convolution else []
+    rows = [heading(title, "", view), *_attention("attention", group.attention, view)]
+    if group.cross is not None:
+        rows += _attention("cross", group.cross, view)
+    return stack((*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
+
+
+def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
+    heads, kv_heads = attention.heads, attention.kv_heads
+    root = root_of(attention.scale, attention.d_k, 0)
+    sizes = [
+        count_phrase(heads, "head"),
+        f"{count_phrase(kv_heads, 'kv head')} shared by {heads // kv_heads} each" if kv_heads != heads else "",
+    ]
+    sizes += [
+        f"d_k {attention.d_k}",
+        f"d_v {attention.d_v}",
+        f"scale {brief(attention.scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else ""),
+    ]
+    sizes += [
+        f"soft-cap {brief(attention.softcap)}" if attention.softcap else "",
+        "learned sinks" if attention.sinks else "",
+    ]
+    sizes += _qk_norm(attention.qk_norm) if attention.qk_norm else []
+    sizes += [
+        f"queries, keys and values cut off at ±{brief(attention.clip)}" if attention.clip else "",
+        _latent(attention.latent) if attention.latent else "",
+        _temperature(attention.temperature, ascii=view.ascii) if attention.temperature else "",
+        f"keys and values from vectors {attention.source_width} wide" if attention.source_width else "",
+    ]
+    if attention.global_tokens is not None:
+        global_tokens = ", ".join(map(str, attention.global_tokens)) or "none named"
+        sizes += [f"global tokens with projections of their own: {global_tokens}"]
+    conventions = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
+    return [
+        fact(name, sizes, view),
+        fact("", conventions, view),
+        fact("", [spell(attention.mask_says, ascii=view.ascii)], view),
+    ]
+
+
+def _position(position: PositionPart | None) -> str:
+    match position:
+        case None:
+            return "none in the attention"
+        case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
+            return f"rotary, {dims} dims, theta {brief(theta)}, {pairing} pairs" + (
+                f", {tag_of(scaling)} scaling" if scaling else ""
+            )
+        case AlibiPart():
+            return "ALiBi"
+        case BucketsPart(buckets=buckets, max_distance=most):
+            return f"{buckets} relative buckets up to distance {most}"
+        case DisentangledPart():
+            return tag_of(position)
+        case RelativeSinesPart(furthest=furthest):
+            return "sinusoids of the distance" if furthest is None else f"sinusoids of the distance, up to {furthest}"
+        case FirstBlockAgainPart(times=times):
+            return f"keys of the first block count {1 + times} times"
+        case _:
+            assert_never(position)
+
+
+def _norm(norm: NormPart | None) -> str:
+    if norm is None:
+        return ""
+    name = "layer norm" if norm.kind == "layer" else "RMS norm"
+    return f"{name}, eps {brief(norm.eps)}" + (", weight 1 + w" if norm.unit_offset else "")
+
+
+def _qk_norm(norm: QkNormPart) -> list[str]:
+    over = {"head": "", "own": "each head by norm weights of its own", "width": "all heads normed at once"}[norm.over]
+    return [f"queries and keys normed ({_norm(norm.norm)})", over, "normed after the positions" if norm.after else ""]
+
+
+def _latent(latent: LatentPart) -> str:
+    keys = f"{latent.keys} entries, {latent.straight} of a key shared by all heads"
+    if not latent.query:
+        return f"latent: queries from the input at once, keys and values from {keys}"
+    return f"latent: queries from {latent.query} entries, keys and values from {keys}"
+
+
+def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
+    return spell(f"queries times 1 + {brief(grows.scale)}·ln(1 + ⌊(p + 1)/{grows.floor}⌋)", ascii=ascii)
+
+
+def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
+    match mlp:
+        case MlpPart():
+            return [f"feed-forward {mlp.width} wide, {_inner(mlp)}", _gate_bound(mlp.bounded)]
+        case ExpertsPart(count=count, chosen=chosen_count, width=width):
+            facts = [f"{count} experts {width} wide, {chosen_count} for each token", *_routing(mlp)]
+            if mlp.shared is not None:
+                facts += [
+                    f"one part for every token {mlp.shared.width} wide, {_inner(mlp.shared)}",
+                    _gate_bound(mlp.shared.bounded),
+                    "in a share that the token decides" if mlp.shared_share else "",
+                ]
+            return facts
+        case None:
+            return ["no feed-forward"]
+        case _:
+            assert_never(mlp)
+
+
+def _inner(mlp: MlpPart) -> str:
+    return f"gated {mlp.activation}" if mlp.gated else mlp.activation
+
+
+def _gate_bound(bound: BoundedPart | None) -> str:
+    return "" if bound is None else f"gate bounded at {brief(bound.limit)}, slope {brief(bound.slope)}"
+
+
+def _routing(experts: ExpertsPart) -> list[str]:
+    """How experts are chosen, where it is not by a softmax over all of them."""
+    routing = experts.routing
+    score = "shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax"
+    facts = [experts.activation, _gate_bound(experts.bounded), score]
+    if routing.groups > 1:
+        facts.append(
+            f"of the best {routing.groups_chosen} of {routing.groups} groups, by their best {routing.group_by}"
+        )
+    facts += ["a learned correction where the best are sought"] if routing.corrected else []
+    facts += ["shares made to sum to 1"] if experts.renormalise else []
+    facts += [f"shares times {brief(routing.factor)}"] if routing.factor != 1 else []
+    return [*facts, *(["shares multiply what an expert reads"] if routing.of_input else [])]
+
+
+def _estimate(estimate: EstimatePart, view: View) -> Lines:
+    parts = [
+        f"{name} {size_words(size)}"
+        for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])
+        if size
+    ]
+    return stack(
+        (
+            heading(
+                f"a text of {count_phrase(estimate.tokens, 'token')} through {count_phrase(estimate.layers, 'layer')}",
+                "",
+                view,
+            ),
+            fact("reads", [size_words(estimate.bytes_read)], view),
+            fact("computes", [f"{estimate.multiply_adds:,} multiply-adds"], view),
+            fact("memory", [f"about {size_words(estimate.peak_memory)} besides the program", *parts], view),
+            fact("takes", [f"roughly {estimate.seconds:.1f} s"], view),
+            remark(estimate.rule, view),
+        )
+    )

@@ -1,0 +1,1 @@
+"""`attn patch`: which heads carry the difference between two texts."""

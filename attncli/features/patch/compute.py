@@ -1,0 +1,236 @@
+"""Which heads carry the difference between two texts, and the document of `attn patch` that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.analysis.document import header, notes, token_rows
+from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes_of_two
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, UsageError
+from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
+from attncli.features.effects.changes import mixed_of, put_values, same_length
+from attncli.features.effects.measures import (
+    Reader,
+    Readings,
+    log_softmax,
+    next_logits,
+    portions,
+    refuse_overflow,
+    target_id,
+    target_token,
+)
+from attncli.features.effects.places import HeadAddress, HeadSelection, measured_at, places
+from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
+from attncli.features.patch.document import PatchDocument, PatchRow
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+from attncli.models.run import finish
+
+
+def patch_document(
+    model: Model,
+    clean: tuple[str, Sequence[Token]],
+    corrupt: tuple[str, Sequence[Token]],
+    patching: PatchRequest,
+    *,
+    memory: int | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> PatchDocument:
+    """Patch every head and return the `attn.patch/1` document. clean, corrupt: text and tokens. Errors: as `patch`, and
+    InputError for texts that differ in nothing but words which the model does not know."""
+    same = [token.id for token in clean[1]] == [token.id for token in corrupt[1]]
+    if same and clean[0] != corrupt[0] and any(token.unknown for token in clean[1]):
+        raise InputError(
+            "the two texts are the same to this model: they differ in words that it does not know",
+            expected="texts that differ in words which the model knows",
+        )
+    result = patch(model, clean[1], corrupt[1], patching, memory=memory, progress=progress)
+    return PatchDocument(
+        **header(model, clean[0], clean[1], computing=result.backend),
+        clean=clean[0],
+        corrupt=corrupt[0],
+        corrupt_tokens=token_rows(corrupt[1]),
+        places=list(patching.positions),
+        query=list(patching.query),
+        measure=patching.measure,
+        target=None if patching.target is None else target_token(model, patching.target),
+        versus=None if patching.versus is None else target_token(model, patching.versus),
+        m_clean=result.clean,
+        m_corrupt=result.corrupt,
+        effects=[
+            PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
+            for place, share in sorted(result.recovered_shares, key=lambda item: -item[1])
+        ],
+        warnings=[
+            *notes(model, clean[0], ()),  # nothing of the words: that is told of both texts
+            *unknown_notes_of_two(("clean text", *clean), ("corrupt text", *corrupt)),
+        ],
+    )
+
+
+# Activation patching: which heads carry the difference between two texts.
+
+PatchMeasure = Literal["logit difference", "log probability", "cosine"]
+LEAST = 1e-6
+"""Texts whose measures differ by less have no difference to carry."""
+
+
+class PatchRequest(Struct, frozen=True):
+    """What is put in, and what is measured.
+
+    positions: the tokens that get the clean text's. measure: "logit difference" of `target` and `versus` and "log
+    probability" of `target`, after the last token of `query`; "cosine" of the mean of `query`'s last vectors to the
+    clean text's. Logits are those before a soft cap.
+    """
+
+    selection: HeadSelection
+    positions: tuple[int, ...]
+    query: tuple[int, ...]
+    measure: PatchMeasure
+    target: int | None = None
+    versus: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        clean: Sequence[Token],
+        selection: HeadSelection,
+        *,
+        positions: Iterable[int],
+        query: Sequence[int] | None,
+        target: str | None,
+        versus: str | None,
+    ) -> PatchRequest:
+        """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where
+        a target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
+        if versus is not None and target is None:
+            raise UsageError("versus is taken from a target", expected="a target as well")
+        last = len(clean) - 1
+        usual = measured_at(model.spec, len(clean)) if target is None else (last,)
+        return cls(
+            selection,
+            tuple(sorted(set(positions))) or tuple(range(last + 1)),
+            usual if query is None else tuple(query),
+            "cosine" if target is None else "log probability" if versus is None else "logit difference",
+            *(None if name is None else target_id(model, name) for name in (target, versus)),
+        )
+
+
+class PatchResult(Struct, frozen=True, eq=False):
+    """The share that each head recovers: 0 as in the corrupt text, 1 as in the clean one; beyond both is possible."""
+
+    recovered_shares: Sequence[tuple[HeadAddress, float]]
+    clean: float
+    corrupt: float
+    backend: Backend
+
+
+def patch(
+    model: Model,
+    clean: Sequence[Token],
+    corrupt: Sequence[Token],
+    patching: PatchRequest,
+    *,
+    memory: int | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> PatchResult:
+    """Put each head's part of the clean run into the corrupt one, one head at a time.
+
+    Raises InputError for texts of different length or without a difference; as `remove` besides.
+    """
+    refuse_foreign(model)
+    refuse_hashed(model)
+    same_length(clean, corrupt, "the corrupt one")
+    head_places = places(model.spec, patching.selection)
+    text = choose_backend(model, corrupt, head_places)
+    predicts = patching.measure != "cosine"
+    refuse_least(text, memory, predicts=predicts)
+    mixed, last = mixed_of(replace(text, tokens=clean))
+    refuse_overflow(text.backend, last)
+    request = _PatchReading(patching, _vector(text, last, patching.query))
+    first = request.rows(text.count).start
+    goal = float(request.reader(model, text.backend, last[request.rows(text.count)], first).baseline["m"][0])
+    plan = SweepPlan(head_places, put_values(text, mixed, patching.positions), start=min(patching.positions))
+    space = memory_budget(model.spec, text.count, len(head_places), text.backend.dtype, memory, predicts=predicts)
+    swept = sweep(text, plan, request, space, on_progress=progress)
+    corrupt_value = float(swept.reader.baseline["m"][0])
+    if not abs(goal - corrupt_value) >= LEAST:
+        raise InputError(
+            f"both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
+            expected=f"measures that differ by {LEAST:g} or more, so that there is a difference to carry",
+            hint="another --target, --versus or --query, or texts that differ",
+        )
+    shares = ((swept.readings["m"][:, 0] - corrupt_value) / (goal - corrupt_value)).tolist()
+    return PatchResult(list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend)
+
+
+class _PatchReading(Struct, frozen=True, eq=False):
+    """What is read off. clean: the clean text's vector, [width]."""
+
+    patching: PatchRequest
+    clean: Floats
+
+    def rows(self, count: int) -> slice:
+        query = self.patching.query if self.patching.measure == "cosine" else self.patching.query[-1:]
+        return slice(min(query), max(query) + 1)
+
+    def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
+        return _Recovery(model, backend, self, hidden, first)
+
+
+class _Recovery:
+    """Reads the measure of patching, "m"."""
+
+    target: int | None = None
+
+    def __init__(self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int) -> None:
+        self._model, self._backend, self._request, self._first = model, backend, request, first
+        self._baseline = self.read(hidden[None])
+
+    @property
+    def baseline(self) -> Readings:
+        return self._baseline
+
+    def read(self, after: Array) -> Readings:
+        patching = self._request.patching
+        if patching.measure == "cosine":
+            text = SweepText(self._model, (), self._backend)
+            vectors = np.stack(
+                [_vector(text, part, patching.query, self._first) for part in map(after.__getitem__, range(len(after)))]
+            )
+            lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return {"m": vectors @ self._request.clean / lengths}
+        hidden = after[:, patching.query[-1] - self._first]
+        model = self._model
+        head = model.spec.head
+        if head is not None and patching.measure == "logit difference":
+            model = replace(model, spec=replace(model.spec, head=replace(head, softcap=None)))
+        parts = [next_logits(model, self._backend, part) for part in portions(hidden, model.spec.vocabulary)]
+        return {"m": np.concatenate([self._of(part) for part in parts])}
+
+    def _of(self, logits: Floats) -> Floats:
+        patching = self._request.patching
+        assert patching.target is not None
+        if patching.measure == "log probability":
+            log_probabilities: Floats = log_softmax(logits)[:, patching.target]
+            return log_probabilities
+        assert patching.versus is not None
+        difference: Floats = logits[:, patching.target] - logits[:, patching.versus]
+        return difference
+
+
+def _vector(text: SweepText, after: Array, query: Sequence[int], first: int = 0) -> Floats:
+    """The mean of some tokens' vectors after the final norm. after: [token, width], from token `first`."""
+    backend, spec = text.backend, text.model.spec
+    vectors = finish(spec, text.model.store.outer(backend), backend, after)
+    mean: Floats = np.asarray(backend.numpy(vectors), np.float64)[[position - first for position in query]].mean(0)
+    return mean

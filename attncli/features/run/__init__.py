@@ -1,0 +1,1 @@
+"""`attn run`: attention on a text, as tables, shapes and links."""

@@ -1,0 +1,301 @@
+"""`attn run`: attention on a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import declarations, delivery, page_output, request
+from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.options import (
+    OUTPUT,
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+)
+from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
+from attncli.errors import UsageError
+from attncli.features.generate import command as generate_option
+from attncli.features.generate.command import GenerateOptions
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording
+    from attncli.features.run.compute import BatchTraces, RunRequest
+    from attncli.features.run.document import RunDocument
+    from attncli.inputs.text import Text
+    from attncli.inputs.token import Token
+    from attncli.models.model import Model
+
+
+def run(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    page: PageOptions,
+    generate: GenerateOptions,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    stages: Annotated[str | None, declarations.STAGES] = None,
+    save: Annotated[
+        Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")
+    ] = None,
+    batch: Annotated[
+        bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)
+    ] = False,
+    words: Annotated[bool, declarations.WORDS] = False,
+    all_links: Annotated[bool, declarations.ALL_LINKS] = False,
+) -> None:
+    """Run attention on a text: tables, shape trace, strongest links.
+
+    attn run "The animal didn't cross the street because it was too tired"
+
+    attn run "humpty dumpty sat on" --query on --mask causal
+
+    attn run --model minilm "The animal was too tired, so it slept" --query it --json
+    """
+    from attncli.render.screens.stages import PROJECTIONS, SHOWN
+
+    environment: Environment = ctx.obj
+    options = {
+        "--query": query,
+        "--stages": stages,
+        "--save": save,
+        "--batch": batch,
+        "--words": words,
+        "--all-links": all_links,
+    }
+    generate_option.check(
+        generate, [name for name, value in {**options, "--svg": output.svg, "--html": page.html}.items() if value]
+    )
+    if generate.generate is not None:
+        generate_option.write_continuations(environment, generate, text, model, attention, compute, output)
+        return
+    if save is not None:
+        from attncli.inputs.tensors import check_writable_format
+
+        check_writable_format(save)
+    page_output.check(page, lines=text.lines)
+    files = {"--save": save, "--html": page.html}
+    view = delivery.validate_options(output, environment, "run", files=files, document_options=("show", "top"))
+    if batch and not text.lines:
+        raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
+    every = delivery.wants_all_stages(stages, output)
+    if every and words:
+        raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    parts = view.show or frozenset()
+    every = every or (bool(parts & SHOWN.keys()) and not words)
+    run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts)
+    if (
+        output.plain
+        and "top" in environment.explicit_options
+        and output.svg is None
+        and _in_tables(output, run_options)
+    ):
+        raise UsageError("--top is about links, and --plain lists every weight", expected="--show links as well")
+    single = output.json or any(path is not None for path in (save, output.svg, page.html))
+
+    def documents() -> Iterator[RunDocument]:
+        sources = request.texts(environment, text, single=single)
+        for source_text, padded_batch in (
+            _together(loaded_model, list(sources), model, compute)
+            if batch
+            else ((source_text, None) for source_text in sources)
+        ):
+            with request.errors_located_in(source_text):
+                recording = page_output.recording(
+                    page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
+                )
+                document = _document(
+                    environment, loaded_model, source_text, model, compute, output, run_options, padded_batch, recording
+                )
+                if page.html is not None:
+                    _write_page(environment, loaded_model, source_text, model, run_options, page, view.lang, recording)
+            yield document
+
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _write_page(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    which: ModelOptions,
+    run_options: RunOptions,
+    page: PageOptions,
+    lang: str,
+    recording: Recording | None,
+) -> None:
+    from attncli.render.page.contents import Page
+
+    record = page_output.record(
+        model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
+    )
+    start = {}
+    if run_options.query is not None:
+        start["query"] = str(
+            request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
+        )
+    page_output.write(
+        page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
+    )
+
+
+def _together(
+    model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions
+) -> Iterator[tuple[Text, BatchTraces]]:
+    """Each text with its part of one padded batch; refused before it starts where it would not fit."""
+    from attncli.features.run.compute import RunRequest, cost, run_batch
+
+    tokens = [request.tokens_of(model, text) for text in texts]
+    layers, heads = layers_and_heads(model, which)
+    longest = max(map(len, tokens))
+    needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).memory * len(texts)
+    request.refuse_memory(needed_bytes, compute, "fewer or shorter texts, or no --batch")
+    yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What only `attn run` asks for."""
+
+    query: str | None
+    stages: bool
+    save: Path | None
+    all_links: bool
+    words: bool
+    projections: bool
+    parts: frozenset[str]
+
+
+def _in_tables(output: OutputOptions, options: RunOptions) -> bool:
+    """Whether every weight is asked for, in a document or as a row; else links alone."""
+    return output.show is None or options.stages or bool(options.parts & {"scores", "weights", "output", "maps"})
+
+
+def _document(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    which: ModelOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    run_options: RunOptions,
+    batch: BatchTraces | None = None,
+    recording: Recording | None = None,
+) -> RunDocument:
+    from msgspec.structs import replace
+
+    from attncli.cli.progress import foretell_text, foretell_work, progress
+    from attncli.cli.resources import resources
+    from attncli.features.run.compute import SavedStages, cost, metadata, run_document
+    from attncli.render.encoding import NUMBER_BYTES
+
+    foretell_text(environment, len(text.text))
+    tokens = request.tokens_of(model, text)
+    run_request, rows, tables = _plan(environment, model, text, tokens, which, output, run_options)
+    expected = cost(model, len(tokens), run_request, is_saved=run_options.save is not None, rows=rows)
+    hint = "a shorter text, --layer L, --head H, --query TOK or --show links"
+    request.refuse_memory(expected.memory, compute, hint)
+    if output.json or output.ndjson or output.plain:
+        delivery.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
+    stage_tensors = SavedStages(model.backend) if run_options.save is not None else None
+    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
+    before = model.store.bytes_read()
+    with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+        on_stage = None if stage_tensors is None else stage_tensors.add
+        document = run_document(
+            model,
+            text.text,
+            tokens,
+            run_request,
+            on_trace=on_stage,
+            rows=rows,
+            progress=on_progress,
+            batch=batch,
+            recording=recording,
+        )
+    document = replace(document, resources=resources(model, before, expected.memory))
+    if stage_tensors is not None and run_options.save is not None:
+        from attncli.inputs.tensors import write_tensors
+
+        write_tensors(run_options.save, stage_tensors.tensors, metadata(document))
+    if run_options.projections:
+        from attncli.features.run.compute import with_projections
+
+        document = with_projections(document, model)
+    if output.svg is not None:
+        delivery.write_figure(document, output)
+    # without tables, they were for the picture alone
+    return document if tables else replace(document, layers=[])
+
+
+def _plan(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    tokens: list[Token],
+    which: ModelOptions,
+    output: OutputOptions,
+    run_options: RunOptions,
+) -> tuple[RunRequest, int | None, bool]:
+    """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is
+    short; and whether matrices are for the answer, not for a picture alone."""
+    from attncli.features.run.compute import RunRequest
+    from attncli.models.run import LONG, rows_for
+
+    layers, heads = layers_and_heads(model, which)
+    named_tokens = tokens
+    if run_options.words:
+        from attncli.analysis.words import merged_words
+
+        named_tokens = list(merged_words(tokens, text.text).words)
+    span = None if run_options.query is None else request.query_span(environment, named_tokens, run_options.query)
+    query_index = None if span is None else span[0]
+    several = span if span is not None and span[1] - span[0] > 1 else None
+    machine = output.json or output.ndjson or output.plain
+    tables = _in_tables(output, run_options)
+    short = len(tokens) <= LONG or output.full
+    if not machine:
+        tables = (
+            tables
+            and (short or query_index is not None)
+            and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
+        )
+    matrices = tables or output.svg is not None
+    run_request = RunRequest(
+        layers,
+        heads,
+        query_index,
+        matrices,
+        run_options.stages,
+        output.top,
+        run_options.all_links,
+        run_options.words,
+        several,
+    )
+    whole = (
+        short
+        or run_options.stages
+        or run_options.words
+        or several is not None
+        or run_options.save is not None
+        or output.svg is not None
+        or (matrices and query_index is None)
+    )
+    return run_request, None if whole else rows_for(model.spec, len(tokens)), tables
+
+
+app = command_app(run)

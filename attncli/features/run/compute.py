@@ -1,0 +1,401 @@
+"""The document of `attn run`: one text through the model, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, position_stages, shape_rows
+from attncli.analysis.documents.declaration import Numbers, Part, members
+from attncli.analysis.documents.parts import EmptyRow, ShapeRow
+from attncli.analysis.links import LinkCollector, kinds_left_out
+from attncli.analysis.long_run import STAGES, BlockCollector
+from attncli.analysis.words import Words, join_words, merged_words
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
+from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
+from attncli.inputs.token import Token
+from attncli.mechanism.mask import shows_all
+from attncli.mechanism.spec import ADDED, Attention, Spec
+from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
+from attncli.mechanism.trace import STAGES as DECLARED
+from attncli.models.estimate import CostEstimate, StoredSizes, estimate
+from attncli.models.model import Model, take_text
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording  # only a page needs it
+
+
+class RunRequest(Struct, frozen=True):
+    """What of a run goes into its document.
+
+    layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
+    matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
+    top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
+    span: tokens or words [first, stop) in a row that are one; `query` counts after that.
+    """
+
+    layers: Selection = EVERY
+    heads: Selection = EVERY
+    query: int | None = None
+    matrices: bool = True
+    stages: bool = False
+    top: int = 10
+    all_links: bool = False
+    words: bool = False
+    span: tuple[int, int] | None = None
+
+
+class RunCost(Struct, frozen=True):
+    """What a run will take, estimated before it starts. numbers: how many there are in the document."""
+
+    estimate: CostEstimate
+    numbers: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak, besides the program itself."""
+        return self.estimate.peak
+
+
+def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> RunCost:
+    """The cost of running `count` tokens; see `cost_of`."""
+    return cost_of(
+        model.spec,
+        count,
+        request,
+        dtype=model.backend.dtype,
+        compute_dtype=model.computing(count).dtype,
+        is_saved=is_saved,
+        rows=rows,
+    )
+
+
+def cost_of(
+    spec: Spec,
+    count: int,
+    request: RunRequest,
+    *,
+    dtype: str,
+    compute_dtype: str,
+    is_saved: bool = False,
+    rows: int | None = None,
+    stored_sizes: StoredSizes | None = None,
+) -> RunCost:
+    """The cost of running `count` tokens through a model of this Spec. dtype: of its results. compute_dtype: what it
+    computes in.
+
+    is_saved: whether all stages are kept to be saved. rows: query rows at a time. stored_sizes: sizes of weights in
+    files.
+    """
+    layers = spec.attending(request.layers)
+    attentions = [spec.blocks[layer].attention for layer in layers]
+    item, row_count = SCORE_ITEM[dtype], 1 if request.query is not None else count
+    everything = request.stages or is_saved
+    numbers = answer_numbers = most = 0  # held: to the end, in the document or to be saved
+    for attention in attentions:
+        heads = len(numbers_of(request.heads, attention.heads))
+        wide = row_count * (
+            heads * attention.v_dim * (1 + 2 * request.stages) + spec.d_model * (1 + 3 * request.stages)
+        )
+        wide += count * (2 * heads * attention.v_dim + spec.d_model) * request.stages  # k, v and hidden are whole
+        numbers += (heads * row_count * count * (2 + len(SQUARE) * request.stages) + wide) * request.matrices
+        # a bias by position is as large as what it is added to
+        least = 2 if request.matrices else 1 + isinstance(attention.position, ADDED)
+        squares = _squares(attention) if everything else least
+        # what is saved is there twice while it is written
+        answer_numbers += heads * count * squares * (2 * count * is_saved or row_count * request.matrices)
+        most = max(most, attention.heads * count * count * squares)
+    running = estimate(spec, count, sizes=stored_sizes, layers=layers, kept_stages=0, rows=rows, dtype=compute_dtype)
+    rounds = compute_dtype != dtype
+    whole = is_saved or (request.matrices and request.query is None)
+    # what a layer keeps is part of the answer only where all of it is, as it is
+    score_bytes = most * SCORE_ITEM[compute_dtype] * (rounds or not whole or request.heads is not EVERY)
+    if not whole:
+        score_bytes += most * item * rounds
+    parts = {"scores that are kept": score_bytes if rows is None else 0, "answer": answer_numbers * item}
+    return RunCost(replace(running, memory={**running.memory, **parts}), numbers)
+
+
+def _squares(attention: Attention) -> int:
+    """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
+    biased = isinstance(attention.position, ADDED)
+    terms = len(position_stages(attention.position))
+    return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
+
+
+class BatchTraces(Struct, frozen=True):
+    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and what computed
+    it."""
+
+    traces: list[LayerTrace]
+    shapes: list[ShapeRow]
+    computing: Backend
+
+
+def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection) -> list[BatchTraces]:
+    """Run texts together, as `Model.trace_batch` does. layers, heads: which."""
+    traces = list(model.trace_batch(texts, layers=layers, heads=heads))
+    shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
+    computing = model.computing(max(map(len, texts)))
+    return [
+        BatchTraces([take_text(trace, entry, len(tokens)) for trace in traces], shapes, computing)
+        for entry, tokens in enumerate(texts)
+    ]
+
+
+def run_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: RunRequest,
+    *,
+    on_trace: Callable[[LayerTrace], None] | None = None,
+    rows: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    batch: BatchTraces | None = None,
+    recording: Recording | None = None,
+) -> RunDocument:
+    """Run a text and return its `attn.run/1` document.
+
+    on_trace: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
+    at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
+    rows are given. batch: what the text gave in a batch, in place of a run. recording: takes the heads of the run.
+    """
+    words = merged_words(tokens, text) if request.words else None
+    words = words if request.span is None else join_words(tokens, text, [request.span], words)
+    row_tokens = tokens if words is None else words.words
+    # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
+    is_learned = model.identity.source == "checkpoint"
+    leave_out = () if request.all_links else kinds_left_out(row_tokens, is_learned=is_learned)
+    links = LinkCollector(row_tokens, top=request.top, query=request.query, leave_out=leave_out)
+    long = (
+        None
+        if rows is None
+        else BlockCollector(
+            model,
+            len(tokens),
+            links,
+            layers=request.layers,
+            heads=request.heads,
+            query=request.query,
+            progress=progress,
+        )
+    )
+    traces: Iterable[LayerTrace] = () if batch is None else batch.traces
+    if batch is None:
+        # scores that are kept could not be overwritten
+        scores = request.matrices if long is None else request.query is not None
+        keep: Sequence[str] = STAGES if scores else ("weights",)
+        keep = SQUARE if request.stages or on_trace is not None else keep
+        on_block = None if long is None else long.on_block
+        traces = (recording or model).trace(
+            tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
+        )
+    shapes: list[ShapeRow] = [] if batch is None else batch.shapes
+    layers: list[RunLayer] = []
+    empty: list[EmptyRow] = []
+    warnings: list[str] = notes(model, text, tokens)
+    maps: list[PooledMap] = []
+    averages: list[Numbers] = []
+    for trace in traces:
+        heads = numbers_of(request.heads, model.spec.blocks[trace.layer].attention.heads)
+        shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
+        empty += empty_rows(model.backend, trace, heads)
+        warnings += overflow(model.backend, trace)
+        if on_trace is not None:
+            on_trace(trace)
+        if long is not None:
+            maps += long.maps()
+            part = single_rows(trace.layer, heads, long.row())
+        else:
+            part = layer_part(model.backend, trace, heads, stages=request.stages)
+            if request.stages and trace.layer == 0:
+                part = _with_embedding(model, tokens, part)
+            if words is not None:
+                part = between_words(part, words)
+            links.add(trace.layer, heads, [rows_of(head) for head in part.heads])
+            part = of_query(part, request.query)
+        if request.query is not None:
+            averages.append(
+                np.asarray(np.mean([rows_of(head)[0][: len(row_tokens)] for head in part.heads], 0, dtype=np.float64))
+            )
+        if request.matrices:
+            layers.append(part)
+        del trace, part  # while the next layer is computed
+    return RunDocument(
+        **header(model, text, tokens, words, computing=None if batch is None else batch.computing),
+        queries=UNSET if request.query is None else [request.query],
+        shapes=shapes,
+        overview=links.overview(),
+        layers=layers,
+        links=links.strongest(),
+        maps=UNSET if long is None else maps,
+        average=np.mean(averages, 0) if averages else UNSET,
+        links_leave_out=list(leave_out) or UNSET,
+        empty_rows=empty,
+        warnings=warnings,
+    )
+
+
+def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
+    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `split_embedding` has
+    them."""
+    from attncli.analysis.added_positions import split_embedding  # only --stages all asks
+
+    both = None if part.stages is UNSET else split_embedding(model, tokens)
+    if both is None or part.stages is UNSET:
+        return part
+    return replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})
+
+
+# What of a layer goes into the document of a run: one query's rows, weights between words, a long text's rows.
+
+
+def rows_of(head: RunHead) -> Numbers:
+    """The weights of a head that were kept, [query, key]."""
+    assert head.weights is not UNSET
+    return head.weights
+
+
+def single_rows(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> RunLayer:
+    """A layer of which only one query's rows were kept, or nothing."""
+    head_numbers = enumerate(heads if row else ())
+    parts = [
+        RunHead(head=head, scores=row["masked"][place], weights=row["weights"][place]) for place, head in head_numbers
+    ]
+    return RunLayer(layer=layer, heads=parts)
+
+
+def between_words(layer: RunLayer, words: Words) -> RunLayer:
+    """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
+    heads = [RunHead(head=head.head, weights=words.merge(rows_of(head))) for head in layer.heads]
+    return RunLayer(layer=layer.layer, heads=heads)
+
+
+def of_query(layer: RunLayer, query: int | None) -> RunLayer:
+    """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs
+    are whole."""
+    if query is None:
+        return layer
+
+    def take_row(rows: Numbers | UnsetType) -> Numbers | UnsetType:
+        return rows if rows is UNSET else rows[query : query + 1].copy()
+
+    def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
+        if stages is UNSET:
+            return UNSET
+        return {
+            stage: rows[query : query + 1].copy() if stage in DECLARED and "query" in DECLARED[stage].axes else rows
+            for stage, rows in stages.items()
+        }
+
+    heads = [
+        RunHead(
+            head=head.head,
+            scores=take_row(head.scores),
+            weights=take_row(head.weights),
+            output=take_row(head.output),
+            stages=cut_stages(head.stages),
+        )
+        for head in layer.heads
+    ]
+    return RunLayer(
+        layer=layer.layer,
+        heads=heads,
+        output=take_row(layer.output),
+        stages=cut_stages(layer.stages),
+        hidden=take_row(layer.hidden),
+    )
+
+
+# The tensors that `--save` writes: every stage of every layer that ran.
+
+
+class SavedStages:
+    """Collects layers' traces as `layers.{i}.{stage}` and `hidden.{i}`, arrays on the CPU.
+
+    Stages of cross-attention are named `layers.{i}.cross.{stage}`. Stages that a run did not
+    keep are left out.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.tensors: dict[str, np.ndarray[Any, Any]] = {}
+
+    def add(self, trace: LayerTrace) -> None:
+        """Take one layer; layers may come in any order."""
+        self.tensors[f"hidden.{trace.layer}"] = self.backend.numpy(trace.before)
+        self.tensors[f"hidden.{trace.layer + 1}"] = self.backend.numpy(trace.after)
+        self._stages(f"layers.{trace.layer}", trace)
+        if trace.cross is not None:
+            self._stages(f"layers.{trace.layer}.cross", trace.cross)
+
+    def _stages(self, prefix: str, trace: LayerTrace) -> None:
+        for name in SAVED:
+            if name in trace.stages:
+                self.tensors[f"{prefix}.{name}"] = np.ascontiguousarray(self.backend.numpy(trace.stages[name]))
+
+
+def metadata(document: RunDocument) -> dict[str, str]:
+    """The head of a document as metadata of a tensor file: each member as JSON text.
+
+    The file holds every token and every row, also where the document merges words or is about one query.
+    """
+    import orjson
+
+    def plain(part: object) -> object:
+        if not isinstance(part, Part):
+            raise TypeError(f"metadata holds no {type(part).__name__}")
+        return dict(members(part))
+
+    values = dict(members(document)) | {"tokens": document.tokens if document.pieces is UNSET else document.pieces}
+    names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
+    return {name: orjson.dumps(values[name], default=plain).decode() for name in names}
+
+
+# W_Q, W_K, W_V and W_O as the texts write them: what a row x is multiplied with from the right.
+
+OF_HEAD = ("W_Q", "W_K", "W_V")
+"""The matrices that each head has of its own."""
+
+
+def head_projections(model: Model, layer: int, head: int) -> dict[str, Numbers]:
+    """A head's W_Q and W_K, [width, dim], and W_V, [width, v_dim]: heads that share keys and values share these.
+
+    Empty where a model's weights are not to be had by role; without those that its layers do not have as one matrix.
+    """
+    if not model.own_layers:
+        return {}
+    spec = model.spec.blocks[layer].attention
+    weights = model.store.layer(model.backend, layer)
+    matrices = {}
+    for name, role, dim in zip(OF_HEAD, "qkv", (spec.head_dim, spec.head_dim, spec.v_dim), strict=True):
+        matrix = weights(f"attn.{role}.weight")
+        heads = spec.heads if role == "q" else spec.kv_heads
+        if matrix is not None and matrix.shape[0] == heads * dim:
+            first = head * heads // spec.heads * dim
+            matrices[name] = np.asarray(model.backend.numpy(matrix), np.float64)[first : first + dim].T
+    return matrices
+
+
+def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
+    """A layer's W_O, [head · v_dim, width]; empty without one, or where it is not to be had."""
+    matrix = model.store.layer(model.backend, layer)("attn.o.weight") if model.own_layers else None
+    return {} if matrix is None else {"W_O": np.asarray(model.backend.numpy(matrix), np.float64).T}
+
+
+def with_projections(document: RunDocument, model: Model) -> RunDocument:
+    """The document with the matrices of every layer and head that it holds."""
+    layers = [
+        replace(
+            layer,
+            projections=layer_projections(model, layer.layer),
+            heads=[replace(head, projections=head_projections(model, layer.layer, head.head)) for head in layer.heads],
+        )
+        for layer in document.layers
+    ]
+    return replace(document, layers=layers)

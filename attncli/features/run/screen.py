@@ -1,0 +1,362 @@
+"""The screen of `attn.run/1`: what ran, tokens, shapes, scores, weights, output, links; maps of several heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.documents.declaration import Numbers
+from attncli.analysis.documents.parts import TopLink
+from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
+from attncli.render.glyphs import spell
+from attncli.render.head_grid import draw_grid, head_grid
+from attncli.render.headings import heading, localize, remark
+from attncli.render.lines import Lines, fit_to_view, stack, stack_spaced
+from attncli.render.links import layer_and_head, links
+from attncli.render.maps import Map, side_by_side
+from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
+from attncli.render.safe import safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.conclusion import run_hint
+from attncli.render.screens.header import count_phrase, header, shown_tokens
+from attncli.render.screens.sentence_answer import left_out_note, run_answer
+from attncli.render.screens.stages import SHOWN, stage_part
+from attncli.render.tables import table
+from attncli.render.token_names import key_names
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.parts import ShapeRow
+
+
+# The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
+
+
+def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are
+    empty.
+
+    Of a document without matrices, the links in the same columns, without scores.
+    """
+    texts = [token.text for token in document.tokens]
+    head_weights = [(layer, head, head.weights) for layer, head in heads_of(document) if head.weights is not UNSET]
+    if not head_weights:
+        yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
+        for link in document.links:
+            query_index, key = link.query, link.key
+            yield (link.layer, link.head, query_index, key, texts[query_index], texts[key], link.weight)
+        return
+    yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
+    positions = document.queries or range(len(texts))
+    for layer, head, head_rows in head_weights:
+        keys = key_names(texts, head_rows)
+        # words have no scores
+        rows = [[None] * len(keys)] * len(head_rows) if head.scores is UNSET else head.scores
+        for query, scores, weights in zip(positions, rows, head_rows, strict=True):
+            for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
+                yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
+
+
+def heads_of(document: RunDocument) -> list[tuple[int, RunHead]]:
+    """Every head of the document with its layer."""
+    return [(layer.layer, head) for layer in document.layers for head in layer.heads]
+
+
+# Parts of a run's screen that look over all layers and heads at once.
+
+FEW = 3
+"""Links below the grid of all layers and heads, where nobody asked for more: grid, links and answer fit a screen."""
+
+
+def overview_part(document: RunDocument, view: View) -> Lines:
+    """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
+    entries = document.overview or []
+    grid = head_grid((entry.layer, entry.head, None if entry.link is None else entry.link.weight) for entry in entries)
+    note = "strongest link in each head; rows: layers, columns: heads"
+    if document.queries:
+        token = document.tokens[document.queries[0]]
+        token_name = f"{token.index} {safe(token.text, ascii=view.ascii)}"
+        note = f"strongest link of {token_name} in each head; rows: layers, columns: heads"
+    return draw_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
+
+
+def average_part(document: RunDocument, view: View) -> Lines:
+    """Where the query looks on average over the layers and heads that ran."""
+    assert document.queries, "an average is that of a query's rows"
+    assert document.average is not UNSET
+    query, average = document.queries[0], document.average
+    texts = [token.text for token in document.tokens]
+    order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
+    average_links = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
+    note = "mean weight over all layers and heads that ran, every key counted"
+    return links(average_links, texts, view, place=None, title="on average", note=note)
+
+
+def links_part(document: RunDocument, view: View) -> Lines:
+    """The strongest links, a few of them below a grid of all layers and heads."""
+    texts = [token.text for token in document.tokens]
+    place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
+    row_count = FEW if view.few and view.show is None and several_layers(document) else view.top
+    note = "weight of a key in its query's row; bars from 0 to 1"
+    link_lines = links(
+        document.links, texts, replace(view, top=row_count), place=place, title="strongest links", note=note
+    )
+    return stack((link_lines, remark(left_out_note(document), view)))
+
+
+def several_layers(document: RunDocument) -> bool:
+    """Whether the overview has more than one layer."""
+    return len({entry.layer for entry in document.overview or ()}) > 1
+
+
+PARTS = PARTS_OF["run"]
+"""Every part, in the order of the screen. All that the document has are shown unless the view names some."""
+
+
+LEARNED = {
+    "hidden": "X", "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped",
+    "biased": "S biased", "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all", "sum": "X + O",
+    "memory": "Y",
+}  # fmt: skip
+"""What the texts call the stages, which JSON calls by these names."""
+
+MAPS = 24
+"""Maps that are shown unless the view is full."""
+
+
+def run_screen(document: RunDocument, view: View) -> Lines:
+    """The whole screen for an `attn.run/1` document.
+
+    Full tables are those of the first layer and head that the document holds, or of every one if the
+    view is full; the screen says how to see the others. Rows are the document's `queries`, or all tokens.
+    """
+    parts = [part for part in PARTS if _is_part_shown(part, document, view)]
+    blocks = [_part(part, document, view) for part in parts]
+    return fit_to_view(stack_spaced(blocks), view)
+
+
+def _is_part_shown(part: str, document: RunDocument, view: View) -> bool:
+    if view.brief:
+        return part == "answer"
+    if view.show is not None:
+        return part in view.show
+    several = several_layers(document)
+    match part:
+        case "overview":
+            return several
+        case "shapes":
+            return not several
+        case "maps":
+            least = (
+                1 if len(document.tokens) > ROWS and not document.queries else 2
+            )  # a map is whole where a table is not
+            return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
+        case "tokens":
+            return view.full or not several
+        case "average":
+            return document.average is not UNSET and view.full
+        case "scores" | "weights" | "output":
+            return bool(document.layers)
+        case _ if part in SHOWN:
+            return False
+        case _:
+            return True
+
+
+def _part(part: str, document: RunDocument, view: View) -> Lines:
+    match part:
+        case "header":
+            return header(document, view)
+        case "tokens":
+            return shown_tokens(document, view)
+        case "shapes":
+            return shapes_part(document.shapes, view)
+        case "maps":
+            return maps_part(document, view)
+        case "overview":
+            if not document.overview:
+                return remark("no overview in this document", view)
+            said_below = view.show is None or "links" in view.show
+            return stack((overview_part(document, view), remark("" if said_below else left_out_note(document), view)))
+        case _ if part in SHOWN:
+            return stage_part(part, document, view)
+        case "answer":
+            return stack((run_answer(document, view), run_hint(document, view)))
+        case "average":
+            return (
+                average_part(document, view)
+                if document.average is not UNSET
+                else remark("an average needs --query TOK", view)
+            )
+        case "links":
+            return links_part(document, view)
+        case _:
+            return tables_part(part, document, view)
+
+
+def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
+    """The shape trace: step, axes, shape, formula."""
+    by = spell(" × ", ascii=view.ascii)
+    counts = {axis: size for row in shapes for axis, size in zip(row.axes, row.shape, strict=True)}
+    has_shared_keys = counts.get("kv", 1) != counts.get("head", 1)
+    rows = [
+        [
+            localize(LEARNED.get(row.step, row.step), view),
+            by.join(localize(axis, view) for axis in _axes(row.axes, has_shared_keys)),
+            by.join(map(str, row.shape)),
+            localize(row.formula, view),
+        ]
+        for row in shapes
+    ]
+    return table(
+        ["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes"
+    )
+
+
+def _axes(axes: Sequence[str], has_shared_keys: bool) -> list[str]:
+    """The axes as a learner meets them: keys and values have heads of their own only where several queries' share
+    them."""
+    return [axis if has_shared_keys or axis != "kv" else "head" for axis in axes]
+
+
+def maps_part(document: RunDocument, view: View) -> Lines:
+    """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
+    heads_with_maps: list[tuple[int, RunHead | PooledMap]] = [(part.layer, part) for part in document.maps or ()]
+    if not heads_with_maps:
+        heads_with_maps += [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
+    if not heads_with_maps:
+        return Lines()
+    several = len({layer for layer, _ in heads_with_maps}) > 1
+    heads_shown = heads_with_maps if view.full else heads_with_maps[:MAPS]
+    maps = [
+        Map(f"layer {layer} head {head.head}" if several else f"head {head.head}", _weights(head))
+        for layer, head in heads_shown
+    ]
+    first = heads_with_maps[0][1]
+    pool = first.pool if isinstance(first, PooledMap) else 1
+    pool_note = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
+    note = f"rows: queries, columns: keys{pool_note}" + ("" if several else f" · layer {heads_with_maps[0][0]}")
+    more = (
+        f"{len(heads_shown)} of {len(heads_with_maps)} heads shown; --layer L --head H chooses, --full shows all"
+        if len(heads_shown) < len(heads_with_maps)
+        else ""
+    )
+    texts = [token.text for token in document.tokens]
+    names = [texts[index] for index in document.queries] if document.queries else texts
+    heads = max(sum(head_layer == layer for head_layer, _ in heads_shown) for layer, _ in heads_shown)
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
+    return stack((heading("maps of the weights", note, view), picture, remark(more, view)))
+
+
+def tables_part(part: str, document: RunDocument, view: View) -> Lines:
+    """Scores, weights or output of the heads that are shown in full, with how to see the others."""
+    heads = heads_of(document)
+    if document.pieces is not UNSET and part != "weights":
+        return remark(f"words have no {part}: only weights are merged" if view.show is not None else "", view)
+    heads_shown = heads if view.full else heads[:1]
+    blocks = [_table(part, layer, head, document, view) for layer, head in heads_shown]
+    if part == "output":
+        if _only_head_is_output(document):
+            blocks = []
+        shown_layers = {layer for layer, _ in heads_shown}
+        blocks += [_layer_output(layer, document, view) for layer in document.layers if layer.layer in shown_layers]
+    return stack(
+        (
+            stack_spaced(blocks),
+            *(_below_weights(document, len(heads), len(heads_shown), view) if part == "weights" else ()),
+        )
+    )
+
+
+def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:
+    """Which rows see nothing, and how to see the other heads."""
+    blind = sorted({row.query for row in document.empty_rows})
+    blind_queries = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
+    empty = (
+        f"{'query' if len(blind) == 1 else 'queries'} {blind_queries} can see no key in some head: "
+        "weights and output are 0"
+        if blind
+        else ""
+    )
+    others = count_phrase(heads - shown_count, "other head")
+    more = f"{others} not shown in full; --layer L --head H chooses, --full shows all" if heads > shown_count else ""
+    return [remark(empty, view, style="yellow"), remark(more, view)]
+
+
+def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
+    texts = [token.text for token in document.tokens]
+    queries = document.queries or None
+    rows = texts if queries is None else [texts[index] for index in queries]
+    place = f"layer {layer} head {head.head}"
+    values = getattr(head, part)
+    if values is UNSET:
+        return Lines()
+    match part:
+        case "scores":
+            note = f"{place} · what enters the softmax; rows: queries, columns: keys"
+            return matrix(
+                values,
+                rows,
+                key_names(texts, values),
+                view,
+                signed=True,
+                title="scores",
+                note=note,
+                row_numbers=queries,
+            )
+        case "weights":
+            note = f"{place} · softmax of each row; rows: queries, columns: keys"
+            return matrix(
+                _weights(head),
+                rows,
+                key_names(texts, values),
+                view,
+                limits=(0.0, 1.0),
+                title="weights",
+                note=note,
+                row_numbers=queries,
+            )
+        case _:
+            return vectors(
+                values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries
+            )
+
+
+def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
+    """The layer's output, unless it is the very same as that of its only head."""
+    if layer.output is UNSET:
+        return Lines()
+    texts = [token.text for token in document.tokens]
+    queries = document.queries or None
+    rows = texts if queries is None else [texts[index] for index in queries]
+    return vectors(
+        layer.output,
+        rows,
+        view,
+        title="output",
+        note=f"layer {layer.layer} · one vector per token",
+        row_numbers=queries,
+    )
+
+
+def _weights(head: RunHead | PooledMap) -> NDArray:
+    return visible(head.weights, head.scores if isinstance(head, RunHead) else None)
+
+
+def _only_head_is_output(document: RunDocument) -> bool:
+    """Whether every layer's output is that of its only head: without W_O there is one table to show, not two."""
+    return all(_same(layer.heads, layer.output) for layer in document.layers)
+
+
+def _same(heads: Sequence[RunHead], output: Numbers | UnsetType) -> bool:
+    return (
+        len(heads) == 1
+        and output is not UNSET
+        and heads[0].output is not UNSET
+        and np.array_equal(as_matrix(heads[0].output), as_matrix(output), equal_nan=True)
+    )

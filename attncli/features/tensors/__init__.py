@@ -1,0 +1,1 @@
+"""`attn tensors`: attention over q, k and v from a file."""

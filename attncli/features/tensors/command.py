@@ -1,0 +1,117 @@
+"""`attn tensors`: attention over captured q, k, v arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attncli.arrays.backend import numbers_of
+from attncli.cli import declarations, delivery, page_output, request
+from attncli.cli.option import LARGEST
+from attncli.cli.options import ATTENTION, ComputeOptions, OutputOptions, command_app, number, option
+from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
+from attncli.errors import UsageError
+
+
+def tensors(
+    ctx: typer.Context,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    page: PageOptions,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .safetensors, .npz or .pt file with the arrays q, k and v.",
+            show_default=False,
+            metavar="FILE",
+            readable=False,
+        ),
+    ],
+    layer: Annotated[int | None, declarations.ONE_LAYER] = None,
+    head: Annotated[list[str] | None, declarations.HEAD] = None,
+    mask: Annotated[list[str] | None, declarations.MASK] = None,
+    scale: Annotated[str | None, declarations.SCALE] = None,
+    softcap: Annotated[float | None, declarations.SOFTCAP] = None,
+    offset: Annotated[
+        int,
+        number("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, least=-LARGEST),
+    ] = 0,
+    key_lengths: Annotated[
+        str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, metavar="N…")
+    ] = None,
+    softmax_dtype: Annotated[
+        str | None,
+        option(
+            "--softmax-dtype",
+            help="The type of scores and weights.",
+            panel=ATTENTION,
+            values=declarations.DTYPES,
+            rare=True,
+        ),
+    ] = None,
+    stages: Annotated[str | None, declarations.STAGES] = None,
+) -> None:
+    """Attention over q, k, v arrays from a file, with every option of the core.
+
+    q is [..., heads, query, dim], k [..., kv_heads, key, dim], v [..., kv_heads, key, v_dim]; arrays
+    mask, bias, sinks, offset and key_lengths are used if the file has them. Beyond 2,048 queries or keys
+    they run by blocks of rows: metrics and links remain, and nothing is held that is n × n.
+
+    attn tensors sample_inputs/captured.npz --mask causal
+    """
+
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(
+        output, environment, "tensors", files={"--html": page.html}, document_options=("top",), tables=()
+    )
+    page_output.check(page)
+    every = delivery.wants_all_stages(stages, output)
+    from attncli.arrays.backend import choose
+    from attncli.cli.progress import progress
+    from attncli.features.tensors.compute import Options, capture_attention, tensors_document
+    from attncli.inputs.tensors import read_tensors
+    from attncli.models.one_layer import scale_number
+
+    stored_tensors = read_tensors(file, allow_nonfinite=True)
+    masks = request.mask(mask)
+    if scale == "sqrt-dmodel":
+        raise UsageError("captured arrays have no d_model", expected="--scale sqrt-dk, none or a number")
+    q = next((array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")), None)
+    width = 1 if q is None or not q.size or not q.ndim else q.shape[-1]
+    number = None if scale is None else scale_number(scale, width, width)
+    lengths = None if key_lengths is None else request.whole_numbers(key_lengths, "--key-lengths")
+    rows = [array.shape[-2] for array in stored_tensors.values() if array.ndim > 1]
+    work = 0 if q is None or not rows else 2 * q.size * max(rows)
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
+    options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
+    arrays = capture_attention(stored_tensors, str(file), backend, options, layer=layer)
+    pairs = (
+        int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
+    )
+    heads = numbers_of(request.numbers(head, "head", arrays.q.shape[-3]), arrays.q.shape[-3])
+    by_blocks = arrays.long and not every and page.html is None
+    if not by_blocks:
+        request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
+        if output.json or output.ndjson:
+            delivery.refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
+    trace = None if by_blocks else arrays.attend()
+    with progress(environment, f"{arrays.q.shape[-2]:,} queries") as on_progress:
+        document = tensors_document(
+            str(file), arrays, trace, masks, heads=heads, top=output.top, stages=every, progress=on_progress
+        )
+    if page.html is not None and trace is not None:
+        from attncli.analysis.records.captured import captured_record
+        from attncli.render.page.contents import Page
+
+        record = captured_record(arrays, trace, document, heads=heads)
+        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
+        page_output.write(page, content)
+    if output.svg is not None:
+        delivery.write_figure(document, output)
+    delivery.write_documents([document], output, environment, view)
+
+
+app = command_app(tensors)

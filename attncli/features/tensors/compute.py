@@ -1,0 +1,401 @@
+"""The document of `attn tensors`: attention over arrays that were captured elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from attncli import __version__
+from attncli.analysis.document import shape_row
+from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
+from attncli.analysis.measure import Measured, Tally
+from attncli.analysis.metrics import METRICS
+from attncli.analysis.row_consumers import RowFeeder, share
+from attncli.analysis.row_facts import TokenFacts
+from attncli.analysis.toplinks import TopLinks
+from attncli.analysis.visible_keys import Bools, Floats
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, UsageError
+from attncli.features.heads.compute import numbers
+from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
+from attncli.mechanism.attend import RowBlock, Rule, attend
+from attncli.mechanism.attention import check_arguments
+from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
+from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.streaming import StreamResult, rows_within, stream
+from attncli.mechanism.trace import SQUARE, Shape, shapes_of
+from attncli.models.layouts.layout import listing
+from attncli.models.run import LONG
+
+SAME = 1e-2
+"""Difference of two weights up to which low precision may account for it."""
+Tensors = Mapping[str, np.ndarray[Any, Any]]
+
+ROLES = ("q", "k", "v")
+LAYER = re.compile(r"layers\.(0|[1-9][0-9]{0,17})\.q")
+"""The queries of a layer, as `--save` names them."""
+OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
+
+
+class Options(Struct, frozen=True):
+    """How to attend: the options of `attncli.attention`, and a mask by position."""
+
+    scale: float | None = None
+    softcap: float | None = None
+    mask: Mask = Everywhere()
+    offset: int = 0
+    key_lengths: Sequence[int] | None = None
+    softmax_dtype: str | None = None
+
+
+class CapturedTensors(Struct, frozen=True):
+    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
+
+    saved_weights: [..., head, query, key] that stand beside them in the file, None without any.
+    """
+
+    backend: Backend
+    q: Array
+    k: Array
+    v: Array
+    rule: Rule
+    saved_weights: np.ndarray[Any, Any] | None = None
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The sizes of the leading axes."""
+        return np.broadcast_shapes(self.q.shape[:-3], self.k.shape[:-3])
+
+    @property
+    def long(self) -> bool:
+        """Whether whole weights would be too many to look at."""
+        return max(self.q.shape[-2], self.k.shape[-2]) > LONG
+
+    def entry(self, place: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """q, k and v of one batch entry."""
+        q, k, v = (of_place(array, place) for array in (self.q, self.k, self.v))
+        return q, k, v
+
+    def attend(self) -> RowBlock:
+        """Every stage, with the leading axes of the arrays."""
+        return attend(self.backend, self.q, self.k, self.v, self.rule)
+
+
+def capture_attention(
+    tensors: Tensors, where: str, backend: Backend, options: Options, *, layer: int | None = None
+) -> CapturedTensors:
+    """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
+
+    Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
+    used where the file has them and the options do not say otherwise. Raises InputError.
+    """
+    prefix = _prefix(tensors, where, layer)
+    roles = [backend.array(array) for array in _alike([_with_heads(tensors[prefix + name]) for name in ROLES])]
+    extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
+    lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
+    _, q, k, v, rule = check_arguments(
+        *roles, scale=options.scale, softcap=options.softcap,
+        mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False,
+        window=None,
+        offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
+        sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
+    )  # fmt: skip
+    if options.mask.depends_on() == "vectors" and q.ndim > 3:
+        raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
+    mask = options.mask.bind(backend, q, k) if q.ndim == 3 else options.mask
+    return CapturedTensors(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
+
+
+def _on(backend: Backend, array: np.ndarray[Any, Any] | None, *, as_bool: bool = False) -> Array | None:
+    if array is None:
+        return None
+    return backend.keep(array != 0) if as_bool else backend.array(array)
+
+
+def _with_heads(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array[None] if array.ndim == 2 else array
+
+
+def _alike(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The arrays with the leading axes that they have together; as they are where those do not broadcast."""
+    if any(array.ndim < 3 for array in arrays):
+        return arrays
+    try:
+        lead = np.broadcast_shapes(*(array.shape[:-3] for array in arrays))
+    except ValueError:
+        return arrays
+    return [np.broadcast_to(array, (*lead, *array.shape[-3:])) for array in arrays]
+
+
+def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
+    if layer is None and all(name in tensors for name in ROLES):
+        return ""
+    layers = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
+    if layers:
+        number = layers[0] if layer is None else layer
+        if number not in layers:
+            raise InputError(
+                f"there is no layer {number} in this file",
+                where=where,
+                expected=f"one of {', '.join(map(str, layers))}",
+            )
+        lacking = [name for role in ROLES if (name := f"layers.{number}.{role}") not in tensors]
+        if lacking:
+            raise InputError(
+                f"this file has layers.{number}.q without {' and '.join(lacking)}", where=where, expected="q, k and v"
+            )
+        return f"layers.{number}."
+    missing = [name for name in ROLES if name not in tensors]
+    if not missing:
+        raise InputError(
+            f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer"
+        )
+    tensor_names = listing(sorted(tensors)) or "nothing"
+    close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
+    hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
+    raise InputError(
+        f"no tensor is called {' or '.join(missing)}; found {tensor_names}",
+        where=where,
+        expected="q, k and v",
+        hint=hint,
+    )
+
+
+def tensors_document(
+    file: str,
+    arrays: CapturedTensors,
+    trace: RowBlock | None,
+    mask: Mask,
+    *,
+    heads: Sequence[int],
+    top: int,
+    stages: bool,
+    progress: Callable[[float], None] = lambda share: None,
+) -> TensorsDocument:
+    """The `attn.tensors/1` document. Links are the largest weights over all batch entries.
+
+    trace: every stage; None to attend by blocks of query rows, which leaves metrics and links, and nothing that is
+    n × n. heads: which, in rising order. top: how many links. stages: every stage by name. progress: told the share
+    that is done of what runs by blocks.
+    """
+    backend, lead = arrays.backend, arrays.lead
+    places = list(np.ndindex(lead))
+    stage_values = {} if trace is None else {name: backend.numpy(trace.stages[name]) for name in SQUARE}
+    if trace is not None:
+        stage_values["mixed"] = backend.numpy(trace.mixed)
+    batch, links, empties = [], [], []
+    for number, place in enumerate(places):
+        rule = of_entry(arrays.rule, place)
+        offset = rule.offset if isinstance(rule.offset, int) else 0
+        captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
+        if trace is None:
+            so_far = partial(_report_share, progress, number, len(places))
+            empty = backend.numpy(captured_heads.stream_rows(backend, arrays.entry(place), rule, so_far).empty)[
+                list(heads)
+            ]
+        else:
+            weights = stage_values["weights"][place][list(heads)]
+            captured_heads.whole(weights, stage_values["masked"][place][list(heads)] != -np.inf)
+            empty = backend.numpy(trace.empty)[place][list(heads)]
+        results = captured_heads.metrics()
+        parts = []
+        for index, head in enumerate(heads):
+            every = {name: stage_values[name][place][head] for name in stage_values}
+            parts.append(
+                CapturedHead(
+                    head=head,
+                    scores=every.get("masked", UNSET),
+                    weights=every.get("weights", UNSET),
+                    output=every.get("mixed", UNSET),
+                    stages=every if stages and every else UNSET,
+                    metrics=numbers(results, index, "value"),
+                    baseline=numbers(results, index, "baseline"),
+                )
+            )
+            links += [
+                CapturedLink(index=list(place), head=head, query=query, key=key, weight=weight)
+                for query, key, weight in captured_heads.links()[index]
+            ]
+            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[index])]
+        batch.append(BatchEntry(index=list(place), heads=parts))
+    rule = arrays.rule
+    return TensorsDocument(
+        version=__version__,
+        file=file,
+        queries=arrays.q.shape[-2],
+        keys=arrays.k.shape[-2],
+        model=_model(file, arrays),
+        attention=AttentionPart(
+            scale=rule.scale,
+            softcap=rule.softcap,
+            mask=spec_text(mask),
+            position="none",
+            backend=backend.name,
+            dtype=backend.dtype,
+        ),
+        shapes=_shapes(arrays, trace),
+        batch=batch,
+        links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
+        empty_rows=empties,
+        warnings=[
+            *visibility_notes(rule, backend),
+            *([] if trace is None else _unlike(arrays.saved_weights, stage_values["weights"])),
+        ],
+    )
+
+
+def _report_share(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:
+    progress((entry + share) / entries)
+
+
+def _shapes(arrays: CapturedTensors, trace: RowBlock | None) -> list[ShapeRow]:
+    """The shape trace; by blocks of rows nothing is n × n, and only what goes in and comes out has a row."""
+    arrays_shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
+    if trace is None:
+        out = (*arrays.lead, *arrays.q.shape[-3:-1], arrays.v.shape[-1])
+        arrays_shown["mixed"] = np.broadcast_to(np.float32(0), out)
+    else:
+        rule = arrays.rule
+        masked = [rule.visibility, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
+        absent = {
+            "capped": rule.softcap is None,
+            "biased": rule.bias is None,
+            "masked": all(part is None for part in masked),
+        }
+        arrays_shown |= {name: array for name, array in trace.stages.items() if not absent.get(name, False)}
+        arrays_shown["mixed"] = trace.mixed
+    count = len(arrays.lead)
+    names = tuple(f"batch {axis}" if count > 1 else "batch" for axis in range(count))
+    return [_shape(row) for row in shapes_of(arrays_shown, leading=names)]
+
+
+def _model(file: str, arrays: CapturedTensors) -> ModelPart:
+    """What ran: the arrays, and no weights."""
+    return ModelPart(
+        source="tensors",
+        name=file,
+        family=None,
+        seed=None,
+        d_model=None,
+        layers=1,
+        heads=arrays.q.shape[-3],
+        kv_heads=arrays.k.shape[-3],
+        d_k=arrays.q.shape[-1],
+        d_v=arrays.v.shape[-1],
+        digest=None,
+    )
+
+
+def _unlike(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
+    """A warning where the file has weights of its own and these are others."""
+    if saved_weights is None or saved_weights.shape != weights.shape:
+        return []
+    apart = float(np.nan_to_num(np.abs(saved_weights - weights.astype(np.float64))).max(initial=0.0))
+    if apart <= SAME:
+        return []
+    return [
+        f"the weights that the file holds differ from these by up to {apart:.2g}: the run that saved it had another "
+        f"mask, scale, "
+        "soft cap or position bias; --mask, --scale and --softcap set them here"
+    ]
+
+
+def _shape(row: Shape) -> ShapeRow:
+    formula = "given" if row.step in ROLES else row.formula
+    return shape_row(row, formula)
+
+
+# Captured attention in numbers: metrics and strongest links of every head, from whole weights or by blocks.
+
+MOST_LENGTHS = 8
+"""Numbers of `key_lengths` that are told."""
+
+KNOWN = tuple(name for name, metric in METRICS.items() if not metric.needs)
+"""The metrics that need nothing but weights: captured arrays come without tokens."""
+
+
+class CapturedHeads:
+    """The chosen heads of one attention: their metrics, and the `top` strongest links of each.
+
+    keys: how many keys there are. offset: position of query 0.
+    """
+
+    def __init__(self, backend: Backend, keys: int, heads: Sequence[int], top: int, *, offset: int) -> None:
+        self._tally, self._links = Tally(len(heads), KNOWN, TokenFacts()), TopLinks(len(heads), top)
+        consumers = (self._tally, *((self._links,) if top else ()))
+        self._feeder = RowFeeder(backend, consumers, TokenFacts(), keys, heads=heads, offset=offset)
+        self._offset = offset
+
+    def whole(self, weights: Floats, visible: Bools) -> None:
+        """Take the chosen heads' weights [head, query, key] at once, and which keys they see."""
+        self._feeder.whole(np.nan_to_num(weights.astype(np.float64)), visible)
+
+    def stream_rows(
+        self, backend: Backend, arrays: tuple[Array, Array, Array], rule: Rule, progress: Callable[[float], None]
+    ) -> StreamResult:
+        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows. progress: told the share done."""
+        q, k, _ = arrays
+        heads, queries = q.shape[-3], q.shape[-2]
+
+        def on_block(block: RowBlock) -> None:
+            self._feeder.on_block(block)
+            progress(share(block, heads, queries))
+
+        rows = rows_within(heads, queries, k.shape[-2])
+        return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy", "peak"), on_block=on_block)
+
+    def metrics(self) -> dict[str, Measured]:
+        """The metrics by name."""
+        return self._tally.result()
+
+    def links(self) -> list[list[tuple[int, int, float]]]:
+        """For each head its links as (query row, key, weight), strongest first."""
+        return [
+            [(query - self._offset, key, weight) for query, key, weight in head_links]
+            for head_links in self._links.sorted_links()
+        ]
+
+
+def of_place(array: Array, place: tuple[int, ...]) -> Array:
+    """The part of an array for one batch entry: of leading axes, which broadcast, and three of its own."""
+    leading = array.shape[:-3]
+    leading_index = place[len(place) - len(leading) :]
+    return (
+        array[tuple(0 if size == 1 else index for size, index in zip(leading, leading_index, strict=True))]
+        if leading
+        else array
+    )
+
+
+def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
+    """The rule for one batch entry."""
+
+    def take_entry(array: Array | None) -> Array | None:
+        return array if array is None or array.ndim <= 3 else of_place(array, place)
+
+    offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place).reshape((-1,))[0])
+    return replace(
+        rule,
+        visibility=take_entry(rule.visibility),
+        bias=take_entry(rule.bias),
+        offset=offset,
+        key_lengths=take_entry(rule.key_lengths),
+    )
+
+
+def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
+    """What hides keys beside the mask that is named."""
+    notes = [] if rule.visibility is None else ["keys are also hidden by the file's array mask"]
+    if rule.key_lengths is not None:
+        lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
+        more = " …" if len(lengths) > MOST_LENGTHS else ""
+        length_text = ", ".join(map(str, lengths[:MOST_LENGTHS]))
+        notes.append(f"keys are also hidden by key_lengths {length_text}{more}")
+    return notes

@@ -1,0 +1,71 @@
+"""`attn.tensors/1`: attention over captured q, k and v arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
+from attncli.analysis.documents.parts import AttentionPart, EmptyRows, ModelPart, ShapeRows
+from attncli.features.heads.document import Metrics
+
+Place = Annotated[list[Count], describe("Place on the leading axes; empty without any.")]
+
+
+class CapturedHead(Part, frozen=True, kw_only=True):
+    """One head of captured arrays."""
+
+    head: Count
+    scores: (
+        Annotated[Numbers, axes("query", "key", meaning="what enters the softmax; null where masked.")] | UnsetType
+    ) = UNSET
+    weights: Annotated[Numbers, axes("query", "key")] | UnsetType = UNSET
+    output: Annotated[Numbers, axes("query", "", meaning="weights times values, of width d_v.")] | UnsetType = UNSET
+    stages: Annotated[dict[str, Numbers], describe("With --stages all.")] | UnsetType = UNSET
+    metrics: Metrics | UnsetType = UNSET
+    baseline: (
+        Annotated[Metrics, describe("The same metrics if every row were uniform over what it may see.")] | UnsetType
+    ) = UNSET
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Scores, weights and output are held together."""
+        if len({value is UNSET for value in (self.scores, self.weights, self.output)}) > 1:
+            yield "weights", "scores, weights and output are not all there"
+
+
+class BatchEntry(Part, frozen=True, kw_only=True):
+    """The heads at one place on the leading axes."""
+
+    index: Place
+    heads: list[CapturedHead]
+
+
+class CapturedLink(Part, frozen=True, kw_only=True):
+    """A link at one place on the leading axes."""
+
+    index: Place
+    head: Count
+    query: Annotated[Count, index_of("query")]
+    key: Annotated[Count, index_of("key")]
+    weight: Weight
+
+
+class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True):
+    """Attention over arrays from a file; queries and keys have positions, not texts."""
+
+    file: str
+    queries: Annotated[Count, describe("Number of query rows.")]
+    keys: Annotated[Count, describe("Number of keys.")]
+    model: ModelPart
+    attention: AttentionPart
+    shapes: ShapeRows
+    batch: Annotated[list[BatchEntry], describe("One entry per place on the leading axes.")]
+    links: Annotated[list[CapturedLink], describe("The strongest links over all batch entries, strongest first.")]
+    empty_rows: EmptyRows
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """Queries and keys, as the document counts them."""
+        return {"query": self.queries, "query token": self.queries, "key": self.keys}

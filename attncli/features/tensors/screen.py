@@ -1,0 +1,174 @@
+"""The screen of `attn.tensors/1`: attention over captured arrays, queries and keys named by position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from attncli.analysis.metrics import DEFAULT
+from attncli.features.run.screen import shapes_part
+from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, localize, remark
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.render.links import links
+from attncli.render.matrix import matrix, visible
+from attncli.render.numbers import brief
+from attncli.render.safe import cut, safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.screens.conclusion import tensors_answer
+from attncli.render.screens.header import count_phrase, facts, query_count_phrase, warning
+from attncli.render.tables import table
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+PARTS = PARTS_OF["tensors"]
+"""Every part, in the order of the screen; all are shown unless the view names some."""
+
+
+def tensors_screen(document: TensorsDocument, view: View) -> Lines:
+    """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
+    parts = ("answer",) if view.brief else PARTS
+    blocks = [_part(part, document, view) for part in parts if view.show is None or part in view.show]
+    return fit_to_view(stack_spaced(blocks), view)
+
+
+def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns."""
+    if _is_long(document):
+        yield ("batch", "head", "metric", "value", "rows", "uniform")
+        for entry in document.batch:
+            for head in entry.heads:
+                for name, metric in (head.metrics or {}).items():
+                    uniform = (head.baseline or {}).get(name)
+                    place = (",".join(map(str, entry.index)), head.head, name)
+                    yield (*place, metric.value, metric.rows, None if uniform is None else uniform.value)
+        return
+    yield ("batch", "head", "query", "key", "score", "weight")
+    for entry in document.batch:
+        for head in entry.heads:
+            if head.weights is UNSET:
+                continue
+            for query, row in enumerate(head.weights):
+                for key, weight in enumerate(row):
+                    yield (
+                        ",".join(map(str, entry.index)),
+                        head.head,
+                        query,
+                        key,
+                        None if head.scores is UNSET else head.scores[query][key],
+                        weight,
+                    )
+
+
+def _part(part: str, document: TensorsDocument, view: View) -> Lines:
+    match part:
+        case "header":
+            return _header(document, view)
+        case "answer":
+            return tensors_answer(document, view)
+        case "shapes":
+            return shapes_part(document.shapes, view)
+        case "links":
+            queries, keys = (["query"] * document.queries, ["key"] * document.keys)
+            place = None if sum(len(entry.heads) for entry in document.batch) == 1 else _place
+            return links(
+                document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
+            )
+        case "metrics":
+            return _metrics(document, view)
+        case _ if _is_long(document):
+            return Lines()  # by blocks of rows there are no matrices
+        case _:
+            heads_shown = [
+                (entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET
+            ]
+            tables = [
+                _table(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])
+            ]
+            more = (
+                f"{len(heads_shown) - 1} more not shown; --head H chooses, --full shows all"
+                if part == "weights" and len(heads_shown) > len(tables)
+                else ""
+            )
+            return stack((stack_spaced(tables), remark(more, view)))
+
+
+def _is_long(document: TensorsDocument) -> bool:
+    """Whether it ran by blocks of rows, and so has no matrices."""
+    return all(head.weights is UNSET for entry in document.batch for head in entry.heads)
+
+
+def _metrics(document: TensorsDocument, view: View) -> Lines:
+    """A row of metrics for every head, the usual ones unless the view is full."""
+    captured_heads = [
+        (entry.index, head, head.metrics) for entry in document.batch for head in entry.heads if head.metrics
+    ]
+    if not captured_heads:
+        return Lines()
+    names = [name for name in captured_heads[0][2] if view.full or name in DEFAULT]
+    has_batch = any(index for index, _, _ in captured_heads)
+    rows = [
+        [
+            ",".join(map(str, index)),
+            str(head.head),
+            *("-" if (metric := metrics.get(name)) is None else _number(metric.value, view) for name in names),
+        ]
+        for index, head, metrics in captured_heads
+    ]
+    start = 0 if has_batch else 1
+    columns = ["batch", "head", *names][start:]
+    align = ["left", "right"][start:] + ["right"] * len(names)
+    note = "means over the rows" + ("" if view.full else "; --full shows all")
+    return table(columns, [row[start:] for row in rows], view, align=align, title="metrics", note=note)
+
+
+def _number(value: float | None, view: View) -> str:
+    return "-" if value is None else f"{value:.{view.precision}f}"
+
+
+def _header(document: TensorsDocument, view: View) -> Lines:
+    model, attention = document.model, document.attention
+    run_facts = [
+        query_count_phrase(document.queries),
+        count_phrase(document.keys, "key"),
+        count_phrase(model.heads, "head"),
+    ]
+    run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    run_facts += [f"mask {safe(attention.mask, ascii=view.ascii)}"]
+    run_facts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    backend_text = f"{attention.backend} {attention.dtype}"
+    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", f"scale {brief(attention.scale)}", backend_text]
+    title = cut(
+        localize("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
+    )
+    return stack(
+        (
+            line((title, "bold")),
+            facts(run_facts, view),
+            facts(sizes, view, style=FAINT),
+            *(warning(warning_text, view) for warning_text in document.warnings),
+        )
+    )
+
+
+def _place(link: CapturedLink) -> str:
+    return (f"batch {','.join(map(str, link.index))} " if link.index else "") + f"H{link.head}"
+
+
+def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
+    place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head.head}"
+    assert head.weights is not UNSET, "only heads with weights have tables"
+    rows = [f"q{number}" for number in range(len(head.weights))]
+    columns = [f"k{number}" for number in range(len(head.weights[0]))]
+    if part == "output":
+        assert head.output is not UNSET, "heads with weights have outputs"
+        return vectors(
+            head.output, rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
+        )
+    values = visible(head.weights, head.scores) if part == "weights" else getattr(head, part)
+    weighs = part == "weights"
+    limits = (0.0, 1.0) if weighs else None
+    note = f"{place}; rows: queries, columns: keys"
+    return matrix(values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note)

@@ -1,0 +1,62 @@
+"""`attn tokens`: what the tokenizer makes of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import delivery, request
+from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions, TextOptions, command_app, only
+from attncli.cli.output import Environment
+
+if TYPE_CHECKING:
+    from attncli.features.tokens.document import TokensDocument
+    from attncli.inputs.token import Tokenizer
+
+
+def tokens(
+    ctx: typer.Context, text: TextOptions, model: Annotated[ModelOptions, only("model")], output: LongTableOutput
+) -> None:
+    """Tokens, ids, spans and bytes of a text.
+
+    attn tokens "The animal didn't cross the street"
+
+    attn tokens --tokenizer byte 计划
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+
+    def documents() -> Iterator[TokensDocument]:
+        from attncli.features.tokens.compute import tokens_document
+
+        checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
+        tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
+        for source_text in request.texts(environment, text):
+            token_list = (
+                tokenizer.encode(source_text.text)
+                if source_text.ids is None
+                else tokenizer.ids_to_tokens(source_text.ids)
+            )
+            yield tokens_document(checkpoint or tokenizer.name, source_text.text, token_list)
+
+    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> Tokenizer:
+    """The tokenizer alone: the checkpoint's, or the one named; reads no weights."""
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+
+    if checkpoint is not None:
+        from attncli.cli.progress import downloads
+        from attncli.models.load import load_tokenizer
+
+        with downloads(environment) as on_progress:
+            return load_tokenizer(
+                checkpoint, note=environment.notes, watch=on_progress, variables=environment.variables
+            )
+    return tokenizer_named(name)
+
+
+app = command_app(tokens)

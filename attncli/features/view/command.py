@@ -1,0 +1,196 @@
+"""`attn view`: a saved document or tensor file shown again, in every view, without running anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attncli.cli import declarations, delivery, page_output
+from attncli.cli import svg_output as picture
+from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
+from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
+from attncli.errors import InputError, LimitError
+from attncli.features.explain.explain_options import DIGITS
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Document
+    from attncli.analysis.records.run import RunRecord
+    from attncli.features.heads.document import HeadsDocument
+    from attncli.render.page.contents import Page
+
+LARGEST = 1 << 30
+"""Bytes of the largest document that is read."""
+MOST_LINES = 200_000
+"""Lines of a whole document on a screen: drawn in half a minute, 6,000 lines a second."""
+COLUMNS = 10
+"""Numbers of a wide table on one line."""
+TENSOR_FILES = (".safetensors", ".npz")
+
+
+def view(
+    ctx: typer.Context,
+    output: Annotated[OutputOptions, without("precision")],
+    page: PageOptions,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A document (.json), or what --save wrote (.safetensors, .npz).",
+            show_default=False,
+            metavar="FILE",
+            readable=False,
+        ),
+    ],
+    show_as: Annotated[
+        str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, values=("heads",))
+    ] = None,
+    precision: Annotated[int | None, declarations.PRECISION] = None,
+    browse: Annotated[
+        bool, option("--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Show a saved document or tensor file again, in every view; nothing is computed anew.
+
+    attn run "humpty dumpty sat on" --json -o run.json && attn view run.json --show weights
+
+    attn view run.json --as heads
+    """
+    environment: Environment = ctx.obj
+    document = open_document(file, output.top)
+    if show_as == "heads":
+        document = _as_heads(document, file)
+    from attncli.analysis.documents import name_of
+    from attncli.features.heads.document import HeadsDocument
+    from attncli.features.run.document import RunDocument
+
+    explains = document.schema == "attn.explain/1"
+    digits = precision if precision is not None else DIGITS if explains else 2
+    output = replace(output, precision=digits)
+    view = delivery.validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
+    page_output.check(page)
+    if output.full and not (output.json or output.ndjson or output.plain):
+        _refuse_lines(document, file)
+    if page.html is not None or browse:
+        _show_page(environment, document, file, page, view.lang, browse=browse)
+    give = picture.write_with_figure
+    if isinstance(document, RunDocument | HeadsDocument):
+        give = delivery.write_documents
+        if output.svg is not None:
+            delivery.write_figure(document, output)
+    give([document], output, environment, view)
+
+
+def _refuse_lines(document: Document, file: Path) -> None:
+    """Raise LimitError where every row and column of a document would be more lines than a screen is drawn with."""
+    lines = _lines_of(document)
+    if lines > MOST_LINES:
+        raise LimitError(
+            f"every row and column of this document is about {lines:,} lines",
+            where=str(file),
+            expected=f"at most {MOST_LINES:,} lines",
+            hint="no --full; --plain or --json give every number",
+        )
+
+
+def _lines_of(value: Any) -> int:
+    """About how many lines show all of a part of a document, a table some ten columns wide."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return math.prod(value.shape[:-1]) + value.size // COLUMNS
+    if isinstance(value, list | tuple):
+        return len(value) + sum(map(_lines_of, value))
+    inner = value.values() if isinstance(value, dict) else ()
+    return sum(map(_lines_of, inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]))
+
+
+def _show_page(
+    environment: Environment, document: Document, file: Path, page: PageOptions, lang: str, *, browse: bool
+) -> None:
+    """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
+    content = _page_of(document, file, lang, page.budget)
+    target = page if page.html is not None else replace(page, html=page_output.passing())
+    page_output.write(target, content)
+    if browse:
+        page_output.browse(environment, target)
+
+
+def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
+    from attncli.render.page.of_document import page_of
+
+    tensors = file.suffix.lower() in TENSOR_FILES
+    record = record_of(document, file) if tensors else None
+    page = page_of(document, record=record, lang=lang, budget=budget, option=page_output.BUDGET)
+    if page is None:
+        raise _no_heads(document, file)
+    return page
+
+
+def record_of(document: Document, file: Path) -> RunRecord:
+    """What a document, or the tensors of its file, hold of its heads. Raises InputError for one not about heads."""
+    from attncli.analysis.records.saved import document_record, tensors_record
+    from attncli.features.run.document import RunDocument
+
+    if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
+        from attncli.inputs.tensors import read_tensors
+
+        return tensors_record(read_tensors(file, allow_nonfinite=True), document)
+    record = document_record(document)
+    if record is None:
+        raise _no_heads(document, file)
+    return record
+
+
+def _no_heads(document: Document, file: Path) -> InputError:
+    compared = document.schema == "attn.compare/1"  # its two sides have a page, and no room in the explorer
+    hints = {"attn.compare/1": "attn view FILE --html FILE", "attn.scan/1": "attn scan show FOLDER --html FILE"}
+    kinds = "one of run, heads, find, compare, cross, tensors, ablate, logits or patch"
+    return InputError(
+        f"a document {document.schema} holds no heads to look at",
+        where=str(file),
+        expected=kinds.replace("compare, ", "") if compared else kinds,
+        hint=hints.get(document.schema, ""),
+    )
+
+
+def open_document(file: Path, top: int = 10) -> Document:
+    """The document in a file, checked against its declaration. top: links to list of a tensor file.
+
+    Raises InputError for what is no document of ours.
+    """
+    if file.suffix.lower() in TENSOR_FILES:
+        from attncli.features.view.compute import run_of_tensors
+        from attncli.inputs.file_opening import refuse_half_characters
+        from attncli.inputs.tensors import tensor_file
+
+        tensors = tensor_file(file)
+        refuse_half_characters(tensors.metadata, str(file))
+        return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
+    from attncli.analysis.documents.reading import document_of
+    from attncli.inputs.file_opening import read_object
+
+    fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
+    return document_of(fields, str(file))
+
+
+def _as_heads(document: Document, file: Path) -> HeadsDocument:
+    from attncli.features.heads.document import HeadsDocument
+    from attncli.features.run.document import RunDocument
+    from attncli.features.view.compute import heads_of_run
+
+    match document:
+        case HeadsDocument():
+            return document
+        case RunDocument():
+            return heads_of_run(document)
+        case _:
+            raise InputError(
+                f"a document {document.schema} holds no heads to compare", where=str(file), expected="attn.run/1"
+            )
+
+
+app = command_app(view)

@@ -1,0 +1,242 @@
+"""Documents from what was saved: a run from a tensor file, its heads compared, one query's derivation.
+
+No attention is computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.document import heading_of, identities_of, shape_row, tokens_of
+from attncli.analysis.documents.parts import EmptyRows, Header
+from attncli.analysis.documents.reading import check, part_of
+from attncli.analysis.links import LinkCollector, kinds_left_out
+from attncli.analysis.measure import measure
+from attncli.analysis.metrics import DEFAULT
+from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes
+from attncli.errors import InputError, UnsupportedError
+from attncli.features.explain.compute import agreement, steps_of
+from attncli.features.explain.document import After, AttentionTopic, Matrices
+from attncli.features.heads.compute import numbers
+from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocument
+from attncli.features.run.document import RunDocument, RunHead, RunLayer
+from attncli.inputs.file_opening import parse_object
+from attncli.mechanism.trace import STAGES, Shape, shapes_of
+
+Tensors = Mapping[str, np.ndarray[Any, Any]]
+
+STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
+HEAD = ("schema", "version", "text", "tokens", "model", "attention")
+HEADED = "metadata as attn run --save writes it"
+
+
+class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
+    """What the metadata of a tensor file says about the run."""
+
+    empty_rows: EmptyRows
+
+
+def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, top: int) -> RunDocument:
+    """The `attn.run/1` document of a file that `--save` wrote. top: how many links.
+
+    Raises InputError for a file without our metadata or without weights.
+    """
+    if any(name not in metadata for name in HEAD):
+        raise InputError(
+            "this tensor file was not written by --save",
+            where=where,
+            expected="metadata that says what ran",
+            hint="attn tensors FILE",
+        )
+    values = {
+        name: _parse_value(name, value, where) for name, value in metadata.items() if name in (*HEAD, "empty_rows")
+    }
+    head_part = part_of(
+        {**{name: values[name] for name in HEAD}, "empty_rows": values.get("empty_rows", [])}, SavedHead, where, HEADED
+    )
+    layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
+    for name, array in tensors.items():
+        if (match := STAGE_NAME.fullmatch(name)) is not None:
+            layers.setdefault(int(match[1]), {})[match[2]] = array
+    layers = {layer: stages for layer, stages in sorted(layers.items()) if "weights" in stages}
+    if not layers:
+        raise InputError("this file holds no layer with weights", where=where, expected="layers.0.weights and so on")
+    tokens = tokens_of(head_part.tokens)
+    is_learned = head_part.model.source == "checkpoint"
+    leave_out = kinds_left_out(tokens, is_learned=is_learned)
+    links = LinkCollector(tokens, top=top, leave_out=leave_out)
+    parts, shapes = [], []
+    for layer, stages in layers.items():
+        weights = stages["weights"]
+        if weights.ndim != 3 or weights.shape[1] != len(tokens) or weights.shape[2] < len(tokens):
+            raise InputError(
+                f"layers.{layer}.weights has shape {list(weights.shape)}",
+                where=where,
+                expected=f"[head, {len(tokens)}, {len(tokens)}]",
+            )
+        shapes.append(_check_shapes(layer, stages, tensors, len(tokens), where))
+        links.add(layer, range(len(weights)), list(weights))
+        heads = [
+            RunHead(head=head, weights=rows, scores=_of(stages, "masked", head), output=_of(stages, "mixed", head))
+            for head, rows in enumerate(weights)
+        ]
+        parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
+    document = RunDocument(
+        **heading_of(head_part),
+        shapes=[shape_row(row) for row in shapes[0]],
+        overview=links.overview(),
+        layers=parts,
+        links=links.strongest(),
+        links_leave_out=list(leave_out) or UNSET,
+        empty_rows=head_part.empty_rows,
+        warnings=unknown_notes(head_part.text, tokens if head_part.pieces is UNSET else tokens_of(head_part.pieces)),
+    )
+    check(document, where)
+    return document
+
+
+def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, where: str) -> list[Shape]:
+    """The shape trace of a layer. Raises InputError unless every stage has its axes, and each axis one size in all."""
+    known_stages = {name: array for name, array in stages.items() if name in STAGES}
+    if f"hidden.{layer}" in tensors:
+        known_stages["hidden"] = tensors[f"hidden.{layer}"]
+    heads = len(stages["weights"])
+    try:
+        sizes = {axis: size for row in shapes_of(known_stages) for axis, size in zip(row.axes, row.shape, strict=True)}
+        if heads % (sizes.get("kv", heads) or heads + 1):
+            raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
+        if sizes.get("token", tokens) != tokens:
+            raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
+        return shapes_of(_steps(known_stages))
+    except ValueError as error:
+        raise InputError(
+            f"layers.{layer} contradicts itself: {error}", where=where, expected="stages as attn run --save writes them"
+        ) from error
+
+
+def _of(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
+    """A head's part of a stage, absent where the file lacks it or has fewer heads of it."""
+    return stages[name][head] if name in stages and head < len(stages[name]) else UNSET
+
+
+def _steps(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
+    """A layer's stages as its shape trace tells them: without steps that changed nothing."""
+    steps = dict(stages)
+    for name, before in (("masked", "biased"), ("biased", "capped"), ("capped", "scaled")):
+        if name in stages and before in stages and np.array_equal(stages[name], stages[before]):
+            del steps[name]
+    if "mixed" in stages and "out" in stages:
+        concat = stages["mixed"].swapaxes(0, 1).reshape((stages["mixed"].shape[1], -1))
+        if not np.array_equal(concat, stages["out"]):  # W_O stood between them
+            steps["concat"] = concat
+    return steps
+
+
+def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> HeadsDocument:
+    """The `attn.heads/1` document of a run's weights: metrics, baselines and links of what the run document holds.
+
+    Raises InputError for a run without weights or with some of its rows only.
+    """
+    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads if head.weights is not UNSET]
+    if not heads or document.queries is not UNSET:
+        raise InputError(
+            "this document holds no whole weights to compare",
+            expected="a run saved with all rows: attn run TEXT --json",
+        )
+    tokens = tokens_of(document.tokens)
+    same = identities_of(document, tokens)
+    rows = []
+    for layer, head in heads:
+        weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
+        visible = None if head.scores is UNSET else np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
+        results = measure(
+            weights[None], visible, metrics=metrics, tokens=same, special=[token.special for token in tokens]
+        )
+        links = LinkCollector(tokens, top=1, leave_out=document.links_leave_out or ())
+        links.add(layer, [head.head], [weights])
+        rows.append(
+            HeadMetrics(
+                layer=layer,
+                head=head.head,
+                metrics=numbers(results, 0, "value"),
+                baseline=numbers(results, 0, "baseline"),
+                top_link=links.overview()[0].link,
+                weights=head.weights,
+            )
+        )
+    last = [np.asarray(head.weights, np.float64) for layer, head in heads if layer == heads[-1][0]]
+    return HeadsDocument(
+        **heading_of(document),
+        heads=rows,
+        average=AverageHead(weights=np.mean(last, 0)),
+        empty_rows=document.empty_rows,
+        warnings=document.warnings,
+        links_leave_out=document.links_leave_out,
+    )
+
+
+def _parse_value(name: str, value: str, where: str) -> Any:
+    """One member of the metadata, which is JSON text."""
+    return parse_object(
+        b'{"value":' + value.encode("utf-8", "surrogatepass") + b"}", where, f"JSON in the metadata {name}"
+    )["value"]
+
+
+# The derivation of one query of a saved run: the stages that `--save` wrote, worked out again step by step.
+
+NEEDED = ("q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
+LEAST = 0.999
+"""A row that sums to less has a sink, which is not saved."""
+
+
+def saved_derivation(
+    tensors: Mapping[str, np.ndarray[Any, Any]], document: RunDocument, layer: int, head: int, query: int
+) -> AttentionTopic:
+    """`attn.explain/1`, topic "attention", from `layers.{layer}.{stage}` and `hidden.{layer}`. document: the run's.
+
+    Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
+    """
+    arrays = {name: tensors.get(f"layers.{layer}.{name}") for name in NEEDED}
+    hidden = tensors.get(f"hidden.{layer}")
+    scale = document.attention.scale
+    missing = [name for name, array in arrays.items() if array is None]
+    if missing or hidden is None or scale is None or document.attention.hashing is not UNSET:
+        raise UnsupportedError(
+            "this file does not hold what a derivation takes",
+            expected="every stage of dense attention, as --save writes them",
+        )
+    stages = {name: np.asarray(array, np.float64) for name, array in arrays.items() if array is not None}
+    heads = len(stages["q"])
+    head_stages: dict[str, Floats] = {"hidden": np.asarray(hidden, np.float64)}
+    for name, array in stages.items():
+        place = head * len(array) // heads  # heads may share keys and values
+        head_stages[name] = array[place : place + 1]
+    row = float(head_stages["weights"][0, query].sum())
+    if 0 < row < LEAST:
+        raise UnsupportedError("a learned sink took a part of this row, and the file does not hold it")
+    steps = steps_of(head_stages, scale, document.attention.softcap, None, query)
+    out = tensors.get(f"layers.{layer}.out")
+    return AttentionTopic(
+        **heading_of(document),
+        topic="attention",
+        layer=layer,
+        head=head,
+        query=query,
+        extra_keys=head_stages["k"].shape[-2] - len(document.tokens),
+        rotated=document.attention.position.startswith("rope"),
+        shapes=document.shapes,
+        steps=steps,
+        matrices=Matrices(
+            scores=head_stages["masked"][0], weights=head_stages["weights"][0], output=head_stages["mixed"][0]
+        ),
+        after=UNSET if out is None else After(x=head_stages["hidden"][query], out=np.asarray(out, np.float64)[query]),
+        agreement=agreement(steps, head_stages, query),
+        empty_rows=document.empty_rows,
+        warnings=document.warnings,
+    )

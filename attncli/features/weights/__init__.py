@@ -1,0 +1,1 @@
+"""`attn weights`: writes, lists and converts weight files."""

@@ -1,0 +1,197 @@
+"""`attn weights`: write seeded weights, list a file's tensors, convert between formats and layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from attncli.cli import declarations, delivery, request
+from attncli.cli.completion import tensor_prefixes
+from attncli.cli.options import (
+    MODEL,
+    TEXT,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TableOutput,
+    command_app,
+    option,
+    redeclare,
+)
+from attncli.cli.output import Environment
+from attncli.cli.seeded_option import refuse_sizes
+
+if TYPE_CHECKING:
+    from attncli.models.layouts.layout import LayoutRequest
+    from attncli.render.view import View
+
+LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE", readable=False
+    ),
+]
+Written = Annotated[
+    Path,
+    typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False),
+]
+Heads = Annotated[int | None, declarations.NUM_HEADS]
+Prefix = Annotated[
+    str,
+    option(
+        "--prefix",
+        help="Take only the tensors whose name begins so.",
+        panel=MODEL,
+        metavar="NAME",
+        complete=tensor_prefixes,
+    ),
+]
+LayoutName = Annotated[
+    str, option("--layout", help="Whose names the tensors get.", panel=MODEL, values=LAYOUTS)
+]  # fmt: skip
+Orientation = Annotated[
+    str | None,
+    option(
+        "--orientation",
+        help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).",
+        panel=MODEL,
+        values=("in-out", "out-in"),
+    ),
+]
+
+
+def init(
+    ctx: typer.Context,
+    output: TableOutput,
+    file: Written,
+    seed: Annotated[str, redeclare(declarations.SEED, help="Seed of the weights, or 'random'.")] = "0",
+    d_model: Annotated[int, redeclare(declarations.D_MODEL, help="Width of the token vectors.")] = 64,
+    num_heads: Annotated[int, redeclare(declarations.NUM_HEADS, help="Number of heads.")] = 1,
+    d_k: Annotated[int | None, declarations.D_K] = None,
+    d_v: Annotated[int | None, declarations.D_V] = None,
+    bias: Annotated[bool, redeclare(declarations.BIAS, help="Seeded biases on the projections.")] = False,
+    output_projection: Annotated[bool | None, declarations.OUTPUT_PROJECTION] = None,
+    layer_norm: Annotated[bool, declarations.LAYER_NORM] = False,
+    layout: LayoutName = "canonical",
+    embedding_for: Annotated[
+        str | None,
+        option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT"),
+    ] = None,
+    tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+) -> None:
+    """Write seeded weights. They are those that attn run uses with the same options.
+
+    attn weights init seeded.safetensors --num-heads 8
+
+    attn weights init mha.npz --num-heads 4 --bias --layout torch
+    """
+    environment: Environment = ctx.obj
+    from attncli.errors import UsageError
+    from attncli.inputs.tensors import check_writable_format
+    from attncli.models.one_layer import Settings
+
+    check_writable_format(file)
+    view = delivery.validate_options(output, environment, files={"FILE": file})
+    if tokenizer is not None and embedding_for is None:
+        raise UsageError("--tokenizer is about a text, and there is none", expected="--embedding-for TEXT as well")
+    seed_number, _ = request.seed_of(ModelOptions(seed=seed), environment)
+    settings = Settings(
+        d_model=d_model,
+        heads=num_heads,
+        d_k=d_k,
+        d_v=d_v,
+        bias=bias,
+        layer_norm=layer_norm,
+        output_projection=output_projection,
+    )
+    refuse_sizes(settings, ComputeOptions())
+    from attncli.models.weight_file import seeded_file, write_weight_file
+
+    words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
+    write_weight_file(file, *seeded_file(settings, seed_number, words), layout=layout)
+    _list(file, None, output, environment, view)
+
+
+def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
+    """List a file's tensors and say what attention they are read as.
+
+    attn weights show sample_inputs/mha.safetensors --num-heads 4
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli.models.layouts.layout import LayoutRequest
+
+    _list(file, LayoutRequest(heads=num_heads, prefix=prefix), output, environment, view)
+
+
+def convert(
+    ctx: typer.Context,
+    output: TableOutput,
+    file: File,
+    to: Written,
+    layout: LayoutName = "canonical",
+    num_heads: Heads = None,
+    prefix: Prefix = "",
+    orientation: Orientation = None,
+) -> None:
+    """Convert a weight file to another format or layout.
+
+    attn weights convert mha.pt canonical.safetensors --num-heads 4
+
+    attn weights convert whole.pt one.npz --prefix encoder.layers.0.self_attn.
+    """
+    environment: Environment = ctx.obj
+    from attncli.inputs.tensors import check_writable_format
+    from attncli.models.layouts.layout import LayoutRequest
+    from attncli.models.layouts.recognise import read_weight_file
+    from attncli.models.weight_file import recognised_file, write_weight_file
+
+    check_writable_format(to)
+    view = delivery.validate_options(output, environment, files={"NEW": to})
+    weight_file = read_weight_file(
+        file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=_orientation(orientation))
+    )
+    for note in weight_file.notes:
+        environment.note(note)
+    write_weight_file(to, *recognised_file(weight_file), layout=layout)
+    _list(to, None, output, environment, view)
+
+
+def _orientation(text: str | None) -> Literal["in-out", "out-in"] | None:
+    return None if text is None else "in-out" if text == "in-out" else "out-in"
+
+
+def _list(
+    file: Path, layout_request: LayoutRequest | None, output: OutputOptions, environment: Environment, view: View
+) -> None:
+    from msgspec.structs import replace
+
+    from attncli.features.weights.compute import weights_document
+    from attncli.inputs.atomic import written_at
+    from attncli.models.layouts.layout import EMPTY_REQUEST
+
+    document = replace(weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file))
+    delivery.write_documents([document], output, environment, view)
+
+
+def _words(tokenizer: str, text: str) -> list[str]:
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+
+    return list(dict.fromkeys(token.text for token in tokenizer_named(tokenizer).encode(text)))
+
+
+app = command_app(
+    init,
+    show,
+    convert,
+    help="""Write, list and convert weight files.
+
+    attn weights init weights.safetensors --num-heads 4
+
+    attn weights show sample_inputs/mha.safetensors
+    """,
+)

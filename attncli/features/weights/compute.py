@@ -1,0 +1,164 @@
+"""The document of `attn weights`: the tensors of a file, and what attention they are read as."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from msgspec.structs import asdict
+
+from attncli import __version__
+from attncli.errors import AttnError, LimitError, UnsupportedError
+from attncli.features.weights.document import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
+from attncli.inputs.dtypes import dtype_of_name
+from attncli.inputs.tensors import TensorSummary, tensor_file
+from attncli.models.layouts.layout import EMPTY_REQUEST, LayoutRequest
+from attncli.models.layouts.recognise import recognise
+from attncli.models.one_layer import digest
+
+SAVED = "stages of a run, as attn run --save wrote them (attn view FILE shows the run)"
+SAVED_ROLES = {
+    "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped", "biased": "S biased",
+    "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all",
+}  # fmt: skip
+"""What a learner calls the stages that are saved, by the last part of their tensors' names."""
+
+
+def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightsDocument:
+    """The tensors of a file with their statistics, and the attention they make up.
+
+    A file that is no attention is listed all the same, and `warnings` says why; so is one whose numbers
+    cannot be read (too large, data types without numbers), then without statistics. Raises InputError for a
+    file that is damaged.
+    """
+    file = tensor_file(path)
+    summaries, metadata = file.summaries, file.metadata
+    layout: str | None = None
+    identity: str | None = None
+    sizes: AttentionSizes | None = None
+    embedding: EmbeddingRows | None = None
+    warnings: list[str] = []
+    roles: dict[str, str] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    try:
+        arrays = file.tensors(allow_nonfinite=True)
+    except (UnsupportedError, LimitError) as error:
+        warnings.append(f"the numbers were not read: {error.what}")
+    if is_saved_run(metadata):
+        layout = SAVED
+        roles = {name: SAVED_ROLES[stage] for name in arrays if (stage := name.rpartition(".")[2]) in SAVED_ROLES}
+        roles |= {name: "X" for name in arrays if name.startswith("hidden.")}
+    elif arrays:
+        try:
+            layout_file = recognise(arrays, metadata, str(path), request)
+        except AttnError as error:
+            warnings.append(
+                f"not read as an attention: {error.what}" + (f"; expected {error.expected}" if error.expected else "")
+            )
+        else:
+            roles = layout_file.roles
+            layout, identity = layout_file.layout, digest(layout_file.weights)
+            sizes = AttentionSizes(**asdict(layout_file.facts))
+            if layout_file.vocabulary is not None:
+                by: Literal["id", "text"] = "id" if layout_file.vocabulary.places is None else "text"
+                embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
+            warnings += [*([layout_file.scale.description] if layout_file.scale else []), *layout_file.notes]
+    statistics = _statistics(arrays)
+    rows = []
+    for info in summaries:
+        about = statistics.get(info.name, NOT_READ)
+        rows.append(
+            TensorRow(
+                name=info.name,
+                dtype=info.dtype,
+                shape=list(info.shape),
+                bytes=_bytes(info),
+                role=roles.get(info.name) or None,
+                min=about.min,
+                mean=about.mean,
+                max=about.max,
+                std=about.std,
+            )
+        )
+        if about.odd:
+            warnings.append(
+                f"{info.name} holds {about.odd:,} of {arrays[info.name].size:,} values that are not finite; such a "
+                f"file does not run"
+            )
+    return WeightsDocument(
+        version=__version__,
+        file=str(path),
+        layout=layout,
+        digest=identity,
+        sizes=sizes,
+        embedding=embedding,
+        metadata=metadata,
+        tensors=rows,
+        warnings=warnings,
+    )
+
+
+def is_saved_run(metadata: Mapping[str, str]) -> bool:
+    """Whether a tensor file is what `attn run --save` wrote: stages of a run, not weights."""
+    return metadata.get("schema", "").strip('"') == "attn.run/1"
+
+
+class Statistics(NamedTuple):
+    """Of a tensor's finite values, in float64; None where it has none. odd: how many are not finite."""
+
+    min: float | None = None
+    mean: float | None = None
+    max: float | None = None
+    std: float | None = None
+    odd: int = 0
+
+
+NOT_READ = Statistics()
+TOGETHER = 2**20
+"""Values of small tensors that are looked at in one go: a call takes longer than a small tensor."""
+
+
+def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statistics]:
+    """The statistics of each tensor; those of one data type and size are computed together."""
+    alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
+    for name, array in arrays.items():
+        alike.setdefault((array.dtype, array.size), []).append(name)
+    by_name: dict[str, Statistics] = {}
+    for (_, size), names in alike.items():
+        most = max(TOGETHER // max(size, 1), 1)
+        for first in range(0, len(names), most):
+            group_names = names[first : first + most]
+            rows = [arrays[name].reshape(1, -1) for name in group_names]
+            matrix = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            by_name.update(zip(group_names, _of_rows(matrix), strict=True))
+    return by_name
+
+
+def _of_rows(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
+    # bfloat16 knows no mean of its own
+    values = array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
+    finite = np.isfinite(values)
+    odd = values.shape[1] - np.count_nonzero(finite, axis=1)
+    if odd.any():
+        for row, here, bad in zip(values, finite, odd.tolist(), strict=True):
+            finite_values = row[here]
+            yield next(_of_rows(finite_values[None]))._replace(odd=bad) if bad else next(_of_rows(row[None]))
+        return
+    if not values.shape[1]:
+        yield from [NOT_READ] * len(values)
+        return
+    least, most = values.min(axis=1).tolist(), values.max(axis=1).tolist()
+    mean = values.mean(axis=1, dtype=np.float64).tolist()
+    spread = values.std(axis=1, dtype=np.float64).tolist()
+    for low, middle, high, around in zip(least, mean, most, spread, strict=True):
+        yield Statistics(float(low), middle, float(high), around)
+
+
+def _bytes(info: TensorSummary) -> int | None:
+    try:
+        return math.prod(info.shape) * dtype_of_name(info.dtype).itemsize
+    except KeyError:  # a data type that NumPy has no numbers for
+        return None

@@ -1,0 +1,94 @@
+"""The screen of `attn.weights/1`: the tensors of a file, and the attention they are read as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from attncli.features.weights.document import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
+from attncli.render.headings import localize, remark
+from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.render.numbers import brief
+from attncli.render.safe import cut, safe
+from attncli.render.screens.conclusion import weights_answer
+from attncli.render.screens.header import count_phrase, fact, warning
+from attncli.render.tables import table
+from attncli.render.view import View
+
+STATISTICS = ("min", "mean", "max", "std")
+ENTRIES = 8
+"""Metadata entries that are shown unless the view is full."""
+
+TENSORS = 60
+"""Tensors that are shown unless the view is full."""
+
+COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
+
+
+def weights_screen(document: WeightsDocument, view: View) -> Lines:
+    """Layout, sizes and digest, then one row per tensor with its role and statistics."""
+    if view.brief:
+        return fit_to_view(weights_answer(document, view), view)
+    title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
+    top = stack(
+        (
+            line((title, "bold")),
+            fact("layout", [safe(document.layout or "not an attention that attn knows", ascii=view.ascii)], view),
+            *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
+            *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
+            *([fact("digest", [document.digest], view)] if document.digest else []),
+            *([fact("metadata", _metadata(document.metadata, view), view, is_ours=False)] if document.metadata else []),
+            *(warning(warning_text, view) for warning_text in document.warnings),
+        )
+    )
+    tensors = document.tensors
+    tensors_shown = tensors if view.full else tensors[:TENSORS]
+    rows = [_row(tensor, view) for tensor in tensors_shown]
+    align = ["left", "left", "left", "left", "right", "right", "right", "right"]
+    body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
+    if len(tensors_shown) < len(tensors):
+        body = stack((body, remark(f"{len(tensors) - len(tensors_shown):,} more (--plain, --json)", view)))
+    return fit_to_view(stack_spaced((top, body, weights_answer(document, view))), view)
+
+
+def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
+    """The tensors as a table for `--plain`, its first row the names of the columns."""
+    yield ("name", "role", "dtype", "shape", "bytes", *STATISTICS)
+    for tensor in document.tensors:
+        shape = ",".join(map(str, tensor.shape))
+        yield (
+            *(getattr(tensor, name) for name in ("name", "role", "dtype")),
+            shape,
+            *(getattr(tensor, name) for name in ("bytes", *STATISTICS)),
+        )
+
+
+def _row(tensor: TensorRow, view: View) -> list[str]:
+    shape = " × ".join(map(str, tensor.shape)) or "one number"
+    statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
+    return [tensor.name, localize(_role(tensor.role), view), tensor.dtype, shape, *statistics]
+
+
+def _role(role: str | None) -> str:
+    """`q k v` for three weights in one tensor, `q k v bias` for three biases."""
+    if role is None:
+        return "-"
+    words = [word.removesuffix(".weight").removesuffix(".bias") for word in role.split()]
+    return " ".join(words) + (" bias" if role.endswith(".bias") else "")
+
+
+def _sizes(sizes: AttentionSizes) -> list[str]:
+    parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
+    parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
+    parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
+    has = {"bias": "biases", "output_projection": "output projection", "layer_norm": "layer norm"}
+    return parts + [words for name, words in has.items() if getattr(sizes, name)]
+
+
+def _embedding(embedding: EmbeddingRows) -> list[str]:
+    return [f"{count_phrase(embedding.rows, 'vector')}, by token {embedding.by}"]
+
+
+def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
+    entries = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
+    texts = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in entries]
+    return texts + ([f"{len(metadata) - len(entries)} more (--json)"] if len(entries) < len(metadata) else [])

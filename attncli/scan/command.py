@@ -1,0 +1,466 @@
+"""`attn scan`: what every head does over a corpus; `show`, `compare` and `verify` look at what was scanned."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attncli.cli import declarations, delivery
+from attncli.cli.grouped_command import CommandGroup
+from attncli.cli.options import (
+    OUTPUT,
+    SUBJECT,
+    ComputeOptions,
+    OutputOptions,
+    command_app,
+    number,
+    only,
+    option,
+    redeclare,
+)
+from attncli.cli.output import Environment
+from attncli.cli.progress import progress
+from attncli.errors import AttnError, ExitCode, InputError, UsageError
+from attncli.inputs.atomic import atomic_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from attncli.scan.document import ScanDocument
+    from attncli.scan.engines.engine import Engine, ShardOutcome
+    from attncli.scan.plan import ScanPlan
+    from attncli.scan.plan_making import ScanRequest
+    from attncli.scan.report import Shading
+    from attncli.scan.shard_run import Outcome
+
+
+# The options of `attn scan`: which texts, what is measured, and how shards are computed.
+
+CORPUS, MEASURE, RUNNING = "Corpus", "What is measured", "Running"
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Which texts are scanned."""
+
+    format: Annotated[
+        str | None,
+        option(
+            "--format", help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", panel=CORPUS, metavar="KIND"
+        ),
+    ] = None
+    sample: Annotated[
+        int, number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0)
+    ] = 0
+    seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
+    dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS)] = False
+    cluster: Annotated[
+        str,
+        option(
+            "--cluster", help="Field that tells what belongs together, for intervals.", panel=CORPUS, metavar="FIELD"
+        ),
+    ] = ""
+    max_tokens: Annotated[
+        int, number("--max-tokens", help="Longest text; 0 for the model's own limit.", panel=CORPUS, least=0)
+    ] = 0
+    over: Annotated[
+        str, option("--over", help="What becomes of longer texts.", panel=CORPUS, values=("skip", "truncate"))
+    ] = "skip"
+    skip_unknown: Annotated[
+        bool, option("--skip-unknown", help="Leave out texts with words that the model does not know.", panel=CORPUS)
+    ] = False
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What is measured of the heads."""
+
+    metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
+    labels: Annotated[bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE)] = (
+        True
+    )
+    words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
+    rows: Annotated[bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE)] = (
+        False
+    )
+    find: Annotated[
+        list[str] | None,
+        option(
+            "--find", help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', panel=MEASURE, metavar="WHICH"
+        ),
+    ] = None
+    effects: Annotated[
+        str | None,
+        option(
+            "--effects",
+            help="Also what taking heads away changes; needs --head.",
+            panel=MEASURE,
+            values=("zero", "mean"),
+        ),
+    ] = None
+    head: Annotated[
+        list[str] | None,
+        redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="HEAD", panel=MEASURE),
+    ] = None
+    top: Annotated[
+        int,
+        redeclare(
+            declarations.TOP, help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000
+        ),
+    ] = 20
+
+
+@dataclass(frozen=True)
+class RunningOptions:
+    """How shards are computed."""
+
+    workers: Annotated[
+        int,
+        number(
+            "--workers", help="Processes, at most one per processor; 0 for as many.", panel=RUNNING, least=0, most=1024
+        ),
+    ] = 0
+    part: Annotated[
+        str | None,
+        option("--part", help="One of several parts that run side by side: 2/8.", panel=RUNNING, metavar="I/N"),
+    ] = None
+    engine: Annotated[
+        str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, metavar="NAME")
+    ] = "here"
+    device: Annotated[str | None, redeclare(declarations.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = (
+        None
+    )
+    dtype: Annotated[
+        str, redeclare(declarations.DTYPE, help="float32, float64, bfloat16 or float16.", metavar="NAME")
+    ] = "float32"
+
+
+def engine_of(options: RunningOptions, environment: Environment) -> Engine:
+    """Where shards are computed, as the options say. Raises UsageError for an engine that there is not."""
+    name, _, address = options.engine.partition(":")
+    if name == "ray":
+        from attncli.scan.engines.ray_cluster import RayCluster
+
+        return RayCluster(address or "auto", options.workers, environment.note)
+    if options.engine != "here":
+        raise UsageError(f"there is no engine {options.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
+    import sys
+    from os import cpu_count, sched_getaffinity
+
+    from attncli.scan.engines.here import LocalWorkers
+
+    usable = len(sched_getaffinity(0)) if sys.platform == "linux" else cpu_count() or 1
+    if options.workers > usable:
+        environment.note(
+            f"{options.workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started"
+        )
+    return LocalWorkers(min(options.workers or usable, usable))
+
+
+START = "start"
+"""The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first argument."""
+ScanOutput = Annotated[
+    OutputOptions,
+    only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "top", "show", "full", "brief"),
+]
+StartOutput = Annotated[
+    OutputOptions, only("json", "plain", "color", "ascii", "lang", "quiet", "debug", "show", "full", "brief")
+]
+CompareOutput = Annotated[
+    OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "top", "full", "brief")
+]
+VerifyOutput = Annotated[
+    OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "brief")
+]
+Folder = Annotated[Path, typer.Argument(help="A folder that attn scan wrote.", metavar="OUT", show_default=False)]
+
+
+def start(
+    ctx: typer.Context,
+    output: StartOutput,
+    corpus: CorpusOptions,
+    measure: MeasureOptions,
+    running: RunningOptions,
+    model: Annotated[str, declarations.MODEL_ARGUMENT],
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard input.",
+            metavar="CORPUS...",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        option("--out", "-o", help="Folder of the scan; the same command again goes on.", panel=OUTPUT, metavar="OUT"),
+    ],
+) -> None:
+    """What every head does over a corpus: means with intervals, labels, strongest examples, links.
+
+    attn scan minilm sentences.txt -o scan
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment, "scan")
+    from attncli.cli.checkpoint_option import load_checkpoint
+    from attncli.scan import plan, plan_making, report
+    from attncli.scan.shard_run import ScanPart, missing, parse_part, run
+    from attncli.scan.totals import total
+
+    _check(measure)
+    part = ScanPart() if running.part is None else parse_part(running.part)
+    engine = engine_of(running, environment)
+    loaded_model = load_checkpoint(
+        environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype)
+    )
+    scan_request = _request(texts, corpus, measure)
+    scan_plan = plan.write(
+        plan_making.make(scan_request, loaded_model, model, out, stdin=environment.stdin, note=environment.notes), out
+    )
+    del loaded_model
+    from attncli.cli.progress import progress
+
+    counter = _Counter(scan_plan, missing(scan_plan, out, part))
+    with progress(environment, counter.progress_text) as on_progress:
+        counter.tell = on_progress
+        outcome = run(scan_plan, out, model, engine, part=part, progress=counter.add, on_shard=counter.on_shard)
+    for shard in outcome.recomputed_shards:
+        environment.note(f"shard {shard} could not be read and was computed again")
+    if outcome.totals is None:
+        environment.note(f"part {part.number} of {part.count} has ended; other parts still have shards to do")
+    totals = total(scan_plan, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
+    if totals is not None:
+        document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
+        try:
+            if outcome.totals is not None:
+                report.write(document, out)
+        finally:  # the numbers are there, whether or not there is room for them in the folder
+            delivery.write_documents([document], output, environment, view)
+        if not document.done.texts and outcome.totals is not None and not document.done.failed:
+            raise InputError(
+                "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
+            )
+    _note_outcome(outcome)
+
+
+def _note_outcome(outcome: Outcome) -> None:
+    """Raise where shards were given up: the others are done, and the same command tries these again."""
+    if outcome.failed_shards:
+        first = outcome.failed_shards[0]
+        raise AttnError(
+            f"{len(outcome.failed_shards)} of the scan's shards failed; shard {first.shard}: {first.reason}",
+            hint="the same command again tries only these",
+        )
+
+
+class _Counter:
+    """How far a scan has come: the texts that are done, and the shards that were given up. shards: those to do."""
+
+    def __init__(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
+        self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
+        self._begun, self._done, self._failed = time.monotonic(), 0, 0
+        self.tell: Callable[[float], None] = lambda share: None
+
+    def add(self, texts: int) -> None:
+        self._done += texts
+        self.tell(min(self._done / self._all, 1.0))
+
+    def on_shard(self, shard: ShardOutcome) -> None:
+        self._failed += bool(shard.reason)
+
+    def progress_text(self) -> str:
+        done_texts, every = f"{self._done:,}", f"{self._all:,}"
+        pace = f"{self._done / max(time.monotonic() - self._begun, 1e-9):.1f}"
+        if self._failed:
+            return f"{done_texts} of {every} texts · {pace} texts/s · failed shards: {self._failed}"
+        return f"{done_texts} of {every} texts · {pace} texts/s"
+
+
+def _check(measure: MeasureOptions) -> None:
+    if measure.words and measure.find:
+        raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
+    if measure.rows or measure.find:
+        from attncli.scan.shard_files import library
+
+        library()
+
+
+def _request(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> ScanRequest:
+    from attncli.analysis.metrics import DEFAULT, METRICS
+    from attncli.scan.corpus import parse_format
+    from attncli.scan.layers import check_effects
+    from attncli.scan.plan_making import ScanRequest
+
+    names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
+    metrics = tuple(METRICS) if names == ["all"] else tuple(names) or (*DEFAULT, "special", "normalised_entropy")
+    return ScanRequest(
+        corpus=tuple(texts),
+        metrics=metrics,
+        format=None if corpus.format is None else parse_format(corpus.format),
+        labels=measure.labels,
+        words=measure.words,
+        rows=measure.rows,
+        find=tuple(measure.find or ()),
+        top=measure.top,
+        effects=check_effects(measure.effects or "", measure.head or ()),
+        sample=corpus.sample,
+        seed=corpus.seed,
+        dedupe=corpus.dedupe,
+        max_tokens=corpus.max_tokens,
+        over=corpus.over,
+        skip_unknown=corpus.skip_unknown,
+        cluster=corpus.cluster,
+    )
+
+
+def show(
+    ctx: typer.Context,
+    output: ScanOutput,
+    out: Folder,
+    head: Annotated[
+        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="HEAD")
+    ] = None,
+    metric: Annotated[
+        str | None, redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT)
+    ] = None,
+    html: Annotated[Path | None, declarations.HTML] = None,
+) -> None:
+    """A scan's numbers, as far as it is done.
+
+    attn scan show scan --head L5H11
+    """
+    environment: Environment = ctx.obj
+    from functools import partial
+
+    from attncli.scan import plan, report
+    from attncli.scan.conditions import parse_heads
+    from attncli.scan.screen import scan_screen
+    from attncli.scan.totals import EFFECT, total
+
+    view = delivery.validate_options(output, environment, "scan", files={"--html": html})
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
+    if (output.json or output.plain) and (head is not None or metric is not None):
+        raise UsageError(
+            f"--{'metric' if head is None else 'head'} is about the screen", expected="no --json and no --plain"
+        )
+    head_place = None if head is None else parse_heads(head)[0]
+    scan_plan = plan.read(out)
+    document = report.read(out) if (out / report.NAME).exists() else None
+    if document is None or document.done.shards[0] < len(scan_plan.shards):
+        document = report.scan_document(total(scan_plan, out), report.failures(out))
+    metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
+    if metric is not None and metric not in metric_names:
+        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(metric_names))
+    if head_place is not None and head_place not in scan_plan.heads:
+        raise UsageError(
+            f"there is no head {head}",
+            expected=f"L0H0 to L{scan_plan.model.layers - 1}H{scan_plan.model.heads[-1] - 1}",
+        )
+    if html is not None:
+        write(environment, scan_plan, document, html, view.lang)
+    closely = partial(scan_screen, metric=metric, head=head_place)
+    delivery.write_documents([document], output, environment, view, screen=closely)
+
+
+def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
+    """How two scans differ: two corpora, or two models of as many heads.
+
+    attn scan compare before after
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli.scan.comparison import compare_document
+
+    document = compare_document(a, b)
+    delivery.write_documents([document], output, environment, view)
+
+
+def verify(
+    ctx: typer.Context,
+    output: VerifyOutput,
+    out: Folder,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Where its corpus is now, if it was moved.", metavar="CORPUS...", show_default=False),
+    ] = None,
+    shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING)] = 3,
+) -> None:
+    """Compute some shards again and compare them with their files.
+
+    attn scan verify scan --shards 3
+    """
+    environment: Environment = ctx.obj
+    view = delivery.validate_options(output, environment)
+    from attncli.cli.checkpoint_option import load_checkpoint
+    from attncli.scan.engines.process import on_one_thread
+    from attncli.scan.plan import read
+    from attncli.scan.plan_making import locate_files
+    from attncli.scan.shard_run import verify_document
+    from attncli.scan.worker import Worker
+
+    scan_plan = read(out)
+    if texts:
+        scan_plan = locate_files(scan_plan, texts, out)
+    on_one_thread()
+    compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
+    loaded_model = load_checkpoint(environment, scan_plan.model.name, compute)
+    document = verify_document(scan_plan, out, Worker(scan_plan, out, loaded_model), shards)
+    delivery.write_documents([document], output, environment, view)
+    if not document.passed:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+class ScanGroup(CommandGroup):
+    """A group whose default command is the scan itself: `attn scan MODEL CORPUS`; `./show` is a model's folder."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = [START, *args]
+        return list(super().parse_args(ctx, args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, remaining = super().resolve_command(ctx, args)
+        return "" if name == START else name, command, remaining
+
+
+app = command_app(start, show, compare, verify)
+app.info.cls = ScanGroup
+
+
+# `attn scan show --html`: the page of a scan, its sentences shaded by the scan's own model.
+
+
+def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file: Path, lang: str) -> None:
+    """Write the page of a scan. Without the scan's model its sentences are not shaded, and the page says so."""
+    from attncli.render.scan_page.writer import scan_page
+
+    try:
+        shading = _shading(environment, plan, document)
+    except AttnError as error:
+        environment.note(f"the page's sentences are not shaded: {error.what}")
+        shading = {}, {}
+    with atomic_writer(file) as stream:
+        stream.write(scan_page(document, *shading, lang=lang))
+
+
+def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -> Shading:
+    from attncli.cli.checkpoint_option import load_checkpoint
+    from attncli.cli.options import ComputeOptions
+    from attncli.render.scan_page.writer import examples_of
+    from attncli.scan.plan_making import check, digest_of
+    from attncli.scan.report import shading
+
+    loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
+    check(loaded_model)
+    if digest_of(loaded_model) != plan.model.digest:
+        raise InputError("the model of this name is another one now", where=plan.model.name)
+    examples = {
+        (head.layer, head.head): [example for rows in examples_of(document, head).values() for example in rows]
+        for head in document.heads
+    }
+    with progress(environment, f"{len(examples)} heads") as on_progress:
+        return shading(plan, loaded_model, examples, progress=on_progress)

@@ -1,0 +1,236 @@
+"""`attn.scan/1`, `attn.scan_compare/1`, `attn.scan_verify/1`: what every head does over a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, describe
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+LEAST_TEXTS = 30
+"""Texts, or clusters of them, from which on means have intervals: those of fewer hold the truth less often
+(`tests/benchmarks/intervals.py`)."""
+Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
+
+
+class PlanPart(Part, frozen=True, kw_only=True):
+    """What the numbers depend on; all of it is in the scan's plan.json."""
+
+    digest: Annotated[str, describe("sha256 of the plan.")]
+    model: Annotated[str, describe("As it was asked for.")]
+    model_digest: Annotated[str, describe("sha256 over the weights and their config.")]
+    layers: Size
+    corpus: Annotated[list[str], describe("The files, in order; positions in them count from 0.")]
+    seed: Count
+    dtype: str
+    threads: Size
+    isa: Annotated[
+        list[str], describe("Instruction sets of the machines that computed the shards; several are a mixed fleet.")
+    ]
+    labels: Annotated[bool, describe("Whether heads were labelled.")]
+    words: Annotated[bool, describe("Whether pieces were merged to words.")]
+    find: list[str]
+    effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
+
+
+class FailedShard(Part, frozen=True, kw_only=True):
+    """A shard that is not in the numbers."""
+
+    shard: Count
+    reason: str
+
+
+class DonePart(Part, frozen=True, kw_only=True):
+    """How much of the scan is done."""
+
+    shards: Annotated[list[Count], Meta(min_length=2, max_length=2), describe("Shards that are done, of how many.")]
+    texts: Annotated[Count, describe("Texts in the numbers.")]
+    tokens: Count
+    truncated: Annotated[Count, describe("Texts in the numbers that were cut to the model's length.")]
+    unknown_texts: (
+        Annotated[Count, describe("Texts in the numbers with words that the model does not know; absent for none.")]
+        | UnsetType
+    ) = UNSET
+    unknown_tokens: (
+        Annotated[Count, describe("Tokens in the numbers that the model does not know; absent for none.")] | UnsetType
+    ) = UNSET
+    failed: list[FailedShard]
+    skipped: Annotated[dict[str, Count], describe("Records that are not in the numbers, by reason.")]
+
+
+class Stratum(Part, frozen=True, kw_only=True):
+    """Texts of like length."""
+
+    most: Annotated[int | None, describe("Tokens of the longest text that belongs here; null for no bound.")]
+    texts: Count
+    mean: float
+
+
+class ScanMetric(Part, frozen=True, kw_only=True):
+    """A metric of one head over all texts. sd, quantiles and ci95 are of the texts' own means."""
+
+    texts: Annotated[Count, describe("Texts that have the metric.")]
+    rows: Annotated[Count, describe("Query rows in them that it is taken over.")]
+    mean_texts: Annotated[float | None, describe("Mean over texts, each counted once.")]
+    mean_rows: Annotated[float | None, describe("Mean over query rows: long texts count more.")]
+    sd: float | None
+    quantiles: Annotated[dict[str, float | None], describe("By percent, from a histogram.")]
+    quantile_error: Annotated[
+        float,
+        describe(
+            "The most that a bin puts a quantile off: absolute for shares, else relative; sizes below 0.0001 and "
+            "signed distances within 0.001 are told as 0."
+        ),
+    ]
+    ci95: Annotated[
+        Interval | None,
+        describe(
+            "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters, where one makes it, or "
+            "where they hardly differ."
+        ),
+    ]
+    baseline: Annotated[float | None, describe("The same mean for uniform attention.")]
+    strata: list[Stratum]
+
+
+class ScanLabel(Part, frozen=True, kw_only=True):
+    """A kind that a head is of, in at least one text."""
+
+    name: str
+    detail: Annotated[str | None, describe("Such as the offset of a positional head.")]
+    score: Annotated[float | None, describe("The mean of the number that decides.")]
+    threshold: Annotated[float, Meta(gt=0)]
+    texts: Annotated[
+        Share | None, describe("Share of texts that earn the label; null where it is decided on random repeats.")
+    ]
+    texts_ci95: Annotated[Interval | None, describe("Wilson's 95% interval of that share.")]
+    ci95: Annotated[Interval | None, describe("95% interval of the score.")]
+    earned: Annotated[
+        bool, describe("Whether the score over the corpus reaches the threshold and its margin over uniform.")
+    ]
+    borderline: Annotated[
+        bool, describe("Whether the interval of the score holds what the label takes; true where there is none.")
+    ]
+
+
+class ScanExample(Part, frozen=True, kw_only=True):
+    """One of the texts in which a head's metric is largest."""
+
+    metric: str
+    value: float
+    shard: Count
+    file: Annotated[Count, describe("Which file of the plan's corpus.")]
+    line: Annotated[Count, describe("Line of the file, from 0.")]
+    text: str
+    query: Annotated[
+        int | None, describe("The head's strongest link in this text; null where the text went by in blocks.")
+    ]
+    key: int | None
+
+
+class ScanEffect(Part, frozen=True, kw_only=True):
+    """How far the vector at the end of a text turns without the head, 1 − cos, over all texts."""
+
+    texts: Count
+    mean: float | None
+    sd: float | None
+    quantiles: Annotated[dict[str, float | None], describe("By percent, to 1%; what is below 0.0001 is 0.")]
+    ci95: Interval | None
+
+
+class ScanHead(Part, frozen=True, kw_only=True):
+    """One head over the corpus."""
+
+    layer: Count
+    head: Count
+    metrics: dict[str, ScanMetric]
+    labels: list[ScanLabel]
+    effect: ScanEffect | UnsetType = UNSET
+    top: list[ScanExample]
+
+
+class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
+    """What every head does over a corpus: means with intervals, labels, strongest examples."""
+
+    plan: PlanPart
+    done: DonePart
+    heads: list[ScanHead]
+    digest: Annotated[
+        str | None,
+        describe("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet."),
+    ]
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Every head has the metrics of the first, which are shown side by side."""
+        for number, head in enumerate(self.heads):
+            if head.metrics.keys() != self.heads[0].metrics.keys():
+                yield f"heads[{number}].metrics", "other metrics than those of the first head"
+
+
+# `attn.scan_compare/1`: how two scans differ, head by head.
+
+
+class ScanDifference(Part, frozen=True, kw_only=True):
+    """One metric of one head in both scans; differences are a − b."""
+
+    layer: Count
+    head: Count
+    metric: str
+    a: Annotated[float, describe("Mean over texts, each stratum weighted as in both scans together.")]
+    b: float
+    difference: float
+    ci95: Annotated[
+        Interval | None,
+        describe(
+            "95% interval of the difference: of pairs from replicates, else from the spread of texts within strata."
+        ),
+    ]
+    cohens_d: Annotated[float | None, describe("The difference over the pooled standard deviation of texts.")]
+    cliffs_delta: Annotated[float | None, describe("P(a > b) − P(a < b) of a text's value.")]
+    cliffs_error: Annotated[float | None, describe("How far off equal bins may put it.")]
+    z: Annotated[float | None, describe("The difference in standard errors, as a normal deviate.")]
+    p: Annotated[Share | None, describe("Probability of such a difference by chance.")]
+    q: Annotated[Share | None, describe("p adjusted for all heads and metrics (Benjamini–Hochberg).")]
+
+
+class ScanCompareDocument(Document, tag="attn.scan_compare/1", frozen=True, kw_only=True):
+    """Two scans side by side, largest effect first."""
+
+    a: PlanPart
+    b: PlanPart
+    texts: Annotated[list[Count], describe("Texts of a and of b.")]
+    paired: Annotated[bool, describe("Whether both saw the same texts, so that their replicates are paired.")]
+    strata: Annotated[
+        list[Annotated[int, Meta(ge=1)] | None], describe("Common strata: tokens of the longest text of each.")
+    ]
+    differences: list[ScanDifference]
+    warnings: list[str]
+
+
+# `attn.scan_verify/1`: shards of a scan computed again.
+
+
+class VerifiedShard(Part, frozen=True, kw_only=True):
+    """A shard computed again beside its file."""
+
+    shard: Count
+    same_bits: Annotated[bool, describe("Whether every number is the same, to the last bit.")]
+    difference: Annotated[float, describe("The largest |difference| of a mean over the shard's texts.")]
+    counts_equal: Annotated[bool, describe("Whether texts, tokens and skipped records are as many.")]
+
+
+class ScanVerifyDocument(Document, tag="attn.scan_verify/1", frozen=True, kw_only=True):
+    """Whether a scan's numbers are what its plan gives on this machine."""
+
+    plan: Annotated[str, describe("sha256 of the plan.")]
+    shards: list[VerifiedShard]
+    same_machine: Annotated[
+        bool, describe("Whether this machine is of the kind that computed them; else bits may differ.")
+    ]
+    tolerance: Annotated[float, describe("What a mean may differ by where bits may.")]
+    passed: bool
+    warnings: list[str]

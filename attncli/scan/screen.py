@@ -1,0 +1,437 @@
+"""The screens of a scan: a metric of every head, labels, examples; two scans compared; one verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from attncli.render.glyphs import spell
+from attncli.render.head_grid import draw_grid, head_grid
+from attncli.render.headings import heading, remark, sentences
+from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.render.numbers import percent
+from attncli.render.phrases import say, say_each
+from attncli.render.phrases.head_labels import label_name
+from attncli.render.safe import cells, label, safe
+from attncli.render.screen_parts import PARTS_OF
+from attncli.render.tables import GAP, table
+from attncli.render.view import View
+from attncli.scan.document import (
+    LEAST_TEXTS,
+    ScanCompareDocument,
+    ScanDocument,
+    ScanEffect,
+    ScanHead,
+    ScanLabel,
+    ScanVerifyDocument,
+)
+
+PARTS = PARTS_OF["scan"]
+"""Every part, in the order of the screen."""
+RESTING = ("special-token", "first-token sink")
+"""Labels of heads that rest where there is nothing to say."""
+EXAMPLES = 5
+SPACED = 64
+"""Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
+
+
+def scan_screen(
+    document: ScanDocument, view: View, *, metric: str | None = None, head: tuple[int, int] | None = None
+) -> Lines:
+    """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
+    metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
+    default = (
+        {"header", "metrics", "effects", "examples", "answer"}
+        if head is not None
+        else {"header", "grid", "labels", "effects", "answer"}
+    )
+    part_names = {"answer"} if view.brief else default if view.show is None else view.show
+    chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
+    blocks = []
+    for part in PARTS:
+        if part not in part_names:
+            continue
+        match part:
+            case "header":
+                blocks.append(_header(document, view))
+            case "grid" if document.heads and metric_shown in document.heads[0].metrics:
+                blocks.append(_grid(document, metric_shown, view))
+            case "labels" if document.heads and document.plan.labels:
+                blocks.append(_labels(document, view))
+            case "effects" if document.plan.effects and (chosen_head is None or chosen_head.effect):
+                blocks.append(_effects(document, [chosen_head] if chosen_head is not None else document.heads, view))
+            case "metrics" if chosen_head is not None:
+                blocks.append(_metrics(chosen_head, view))
+            case "examples" if chosen_head is not None:
+                blocks.append(_examples(chosen_head, metric_shown, view))
+            case "answer":
+                blocks.append(
+                    _answer(document, view) if chosen_head is None else _answer_of(chosen_head, document, view)
+                )
+            case _:
+                pass
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
+    """Every metric of every head, for `--plain`."""
+    yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")
+    for head in document.heads:
+        for name, metric in head.metrics.items():
+            low, high = metric.ci95 or (None, None)
+            yield (
+                head.layer, head.head, name, metric.texts, metric.rows, metric.mean_texts, metric.mean_rows,
+                metric.sd, low, high, metric.baseline,
+            )  # fmt: skip
+
+
+def _header(document: ScanDocument, view: View) -> Lines:
+    progress = document.done
+    skip_notes = [say(view, f"scan.{reason}", f"{count:,}") for reason, count in progress.skipped.items() if count]
+    if progress.truncated:
+        skip_notes.append(say(view, "scan.truncated", f"{progress.truncated:,}"))
+    corpus = document.plan.corpus
+    names = ", ".join(safe(name) for name in corpus[:3]) + (f" … ({len(corpus)})" if len(corpus) > 3 else "")
+    rows = [
+        [say(view, "scan.model"), f"{safe(document.plan.model)} · {document.plan.dtype}"],
+        [say(view, "scan.corpus"), names],
+        [
+            say(view, "scan.done"),
+            say(
+                view,
+                "scan.done.value",
+                *progress.shards,
+                _texts(document, view),
+                say(view, "scan.tokens", f"{progress.tokens:,}"),
+            ),
+        ],
+    ]
+    if skip_notes:
+        rows.append([say(view, "scan.skipped"), " · ".join(skip_notes)])
+    rows += [[say(view, "scan.failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
+    if document.digest is not None:
+        rows.append([say(view, "scan.digest"), document.digest[:16]])
+    warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    return stack(
+        (table(["", ""], rows, view, title=say(view, "scan.title", f"{progress.texts:,}"), faint=(0,)), *warnings)
+    )
+
+
+def _grid(document: ScanDocument, name: str, view: View) -> Lines:
+    grid = head_grid((head.layer, head.head, head.metrics[name].mean_texts) for head in document.heads)
+    return draw_grid(grid, view, title=name, note=say(view, "scan.grid.note"))
+
+
+def _labels(document: ScanDocument, view: View) -> Lines:
+    labels = [
+        (head, scan_label)
+        for head in document.heads
+        for scan_label in head.labels
+        if scan_label.earned or _between(scan_label)
+    ]
+    if not labels:
+        return heading(say(view, "scan.labels"), say(view, "scan.none"), view)
+    labels_shown = labels if view.full else sorted(labels, key=lambda pair: -_strength(pair[1]))[: view.top]
+    rows = [
+        [
+            f"L{head.layer} H{head.head}",
+            _label(scan_label, view),
+            number(scan_label.score, view),
+            _interval(scan_label.ci95, view),
+            say(view, "scan.repeats")
+            if scan_label.texts is None
+            else _share(scan_label.texts, scan_label.texts_ci95, view),
+            ""
+            if not scan_label.borderline
+            else say(view, "scan.borderline" if _between(scan_label) else "scan.undecided"),
+        ]
+        for head, scan_label in sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
+    ]
+    interval = "interval" if view.width >= SPACED else "between"
+    names = [*say_each(view, "scan.column", "head", "label", "score", interval, "texts"), ""]
+    if not any(row[-1] for row in rows):
+        names, rows = names[:-1], [row[:-1] for row in rows]
+    body = table(
+        names,
+        rows,
+        view,
+        align=["left", "left", "right", "left", "right", "left"],
+        title=say(view, "scan.labels"),
+        note=say(view, "scan.labels.note"),
+    )
+    if len(labels_shown) == len(labels):
+        return body
+    return stack((body, remark(say(view, "scan.labels.more", len(labels_shown), len(labels)), view)))
+
+
+def _label(scan_label: ScanLabel, view: View) -> str:
+    """A label with its offset; in another language with its English name, by which it is looked up."""
+    name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
+    translated_name = label_name(name, view.lang)
+    return name if translated_name == name else f"{translated_name} {scan_label.name}"
+
+
+def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> Lines:
+    effects = [(head, head.effect) for head in heads if isinstance(head.effect, ScanEffect)]
+    rows = [
+        [
+            f"L{head.layer} H{head.head}",
+            _turn(effect.mean, view),
+            _interval(effect.ci95, view, _turn),
+            _turn(effect.sd, view),
+            _turn(effect.quantiles.get("50"), view),
+        ]
+        for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
+    ]
+    return table(
+        say_each(view, "scan.column", "head", "mean", "interval", "sd", "median"),
+        rows,
+        view,
+        align=["left", "right", "left", "right", "right"],
+        title=say(view, "scan.effects"),
+        note=say(view, f"scan.effects.{document.plan.effects[0]}"),
+    )
+
+
+def _strength(scan_label: ScanLabel) -> float:
+    return (scan_label.score or 0.0) / scan_label.threshold
+
+
+def number(value: float | None, view: View) -> str:
+    """A statistic, with a digit more than the view's: intervals are narrow."""
+    return "-" if value is None else f"{value:.{view.precision + 1}f}"
+
+
+def _turn(value: float | None, view: View) -> str:
+    """An effect, with two more digits: most heads turn a vector by thousandths."""
+    return number(value, replace(view, precision=view.precision + 2))
+
+
+def _interval(between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number) -> str:
+    if between is None:
+        return "-"
+    space = "" if view.width < SPACED and between[0] >= 0 else " "
+    return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
+
+
+def _share(share: float, between: list[float] | None, view: View) -> str:
+    """A share in percents, with its interval."""
+    if between is None:
+        return percent(share)
+    ends = spell("–", ascii=view.ascii).join(f"{100 * end:.0f}" for end in between)
+    return f"{percent(share)} ({ends})"
+
+
+def _metrics(head: ScanHead, view: View) -> Lines:
+    rows = [
+        [
+            name,
+            number(metric.mean_texts, view),
+            _interval(metric.ci95, view),
+            number(metric.mean_rows, view),
+            number(metric.sd, view),
+            number(metric.quantiles.get("50"), view),
+            number(metric.baseline, view),
+        ]
+        for name, metric in head.metrics.items()
+        if not name.startswith("offset") or view.full
+    ]
+    names = ("metric", "mean", "interval", "rows", "sd", "median", "uniform")
+    return table(
+        say_each(view, "scan.column", *names),
+        rows,
+        view,
+        align=["left", "right", "left", "right", "right", "right", "right"],
+        title=say(view, "scan.metrics", f"L{head.layer} H{head.head}"),
+        note=say(view, "scan.metrics.note"),
+    )
+
+
+def _examples(head: ScanHead, name: str, view: View) -> Lines:
+    examples = [example for example in head.top if example.metric == name][
+        : None if view.full else EXAMPLES if view.few else view.top
+    ]
+    write = number if name in head.metrics else _turn
+    rows = [
+        [write(example.value, view), f"{example.file}:{example.line + 1}", label(example.text, ascii=view.ascii)]
+        for example in examples
+    ]
+    return table(
+        [say(view, "scan.column.value"), "", say(view, "scan.column.text")],
+        rows,
+        view,
+        align=["right", "left", "left"],
+        title=say(view, "scan.examples", f"L{head.layer} H{head.head}", name),
+        note=say(view, "scan.examples.note"),
+        faint=(1,),
+    )
+
+
+def _answer(document: ScanDocument, view: View) -> Lines:
+    done_count, total = document.done.shards
+    answer_sentences = []
+    if document.heads:
+        labelled_count = sum(any(scan_label.earned for scan_label in head.labels) for head in document.heads)
+        between = sum(any(map(_between, head.labels)) for head in document.heads)
+        few = _few(document, view)
+        name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
+        borderline_phrase = say(view, "scan.open") if few else say(view, "scan.between", between)
+        answer_sentences.append(
+            say(view, name, labelled_count, len(document.heads), _texts(document, view), borderline_phrase)
+        )
+        answer_sentences += [*few, *_even(document.heads, document, view)]
+        resting = sum(
+            any(scan_label.earned and scan_label.name in RESTING for scan_label in head.labels)
+            for head in document.heads
+        )
+        if resting:
+            answer_sentences.append(say(view, "scan.answer.sink", resting))
+    if done_count < total:
+        answer_sentences.append(say(view, "scan.unfinished", done_count, total))
+    return sentences(answer_sentences, view)
+
+
+def _between(scan_label: ScanLabel) -> bool:
+    """Whether a label's interval holds what it takes."""
+    return scan_label.borderline and scan_label.ci95 is not None
+
+
+def _few(document: ScanDocument, view: View) -> list[str]:
+    """That the texts are too few for intervals, where no number has one."""
+    if any(metric.ci95 for head in document.heads for metric in head.metrics.values()):
+        return []
+    return [say(view, "scan.few", document.done.texts, LEAST_TEXTS)]
+
+
+def _even(heads: Sequence[ScanHead], document: ScanDocument, view: View) -> list[str]:
+    """How many means have no interval, of texts that are enough for some."""
+    missing = sum(
+        metric.ci95 is None and metric.texts >= LEAST_TEXTS for head in heads for metric in head.metrics.values()
+    )
+    return [say(view, "scan.even", missing)] if missing and not _few(document, view) else []
+
+
+def _texts(document: ScanDocument, view: View) -> str:
+    return say(view, "scan.texts", f"{document.done.texts:,}")
+
+
+def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
+    earned_labels = [
+        f"{_label(scan_label, view)} ({number(scan_label.score, view)})"
+        for scan_label in head.labels
+        if scan_label.earned
+    ]
+    name = "scan.answer.head" if earned_labels else "scan.answer.head.none"
+    comma = say(view, "scan.comma")
+    said = say(view, name, head.layer, head.head, comma.join(earned_labels), _texts(document, view))
+    return sentences([said, *_few(document, view), *_even([head], document, view)], view)
+
+
+# The screen of `attn.scan_compare/1`: where two scans differ most.
+
+FALSE_RATE = 0.05
+"""The share of false discoveries that is borne."""
+
+
+def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
+    """The whole screen: the largest effects, and how many are news."""
+    if view.brief:
+        return clip_lines(_comparison_answer(document, view), view.width, ascii=view.ascii)
+    differences = document.differences if view.full else document.differences[: view.top]
+    columns = {
+        "head": [f"L{difference.layer} H{difference.head}" for difference in differences],
+        "metric": [difference.metric for difference in differences],
+        "a": [number(difference.a, view) for difference in differences],
+        "b": [number(difference.b, view) for difference in differences],
+        "difference": [number(difference.difference, view) for difference in differences],
+        "delta": [number(difference.cliffs_delta, view) for difference in differences],
+        "d": [number(difference.cohens_d, view) for difference in differences],
+        "q": ["-" if difference.q is None else f"{difference.q:.2g}" for difference in differences],
+    }
+    names = {name: name if name in ("a", "b") else say(view, f"scan.column.{name}") for name in columns}
+    hidden_columns = _columns_left_out(names, columns, view.width)
+    columns_shown = [name for name in columns if name not in hidden_columns]
+    body = table(
+        [names[name] for name in columns_shown],
+        list(zip(*(columns[name] for name in columns_shown), strict=True)),
+        view,
+        align=["left", "left", *["right"] * (len(columns_shown) - 2)],
+        title=say(view, "scan.compare.title", safe(document.a.model), safe(document.b.model)),
+        note=say(view, "scan.compare.note"),
+    )
+    notes = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    if hidden_columns:
+        comma = say(view, "scan.comma")
+        notes.append(remark(say(view, "scan.compare.narrow", comma.join(names[name] for name in hidden_columns)), view))
+    total = len(document.differences)
+    if len(differences) < total:
+        notes.append(remark(say(view, "scan.compare.more", f"{len(differences):,}", f"{total:,}", total), view))
+    return clip_lines(stack_spaced((body, *notes, _comparison_answer(document, view))), view.width, ascii=view.ascii)
+
+
+def _columns_left_out(names: Mapping[str, str], columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
+    """The columns that are left out so that the others fit; none where not even that would do."""
+    wide = {name: max(map(cells, [names[name], *column])) + GAP for name, column in columns.items()}
+    for hidden_columns in ([], ["d"], ["a", "b", "d"]):
+        if sum(column_width for name, column_width in wide.items() if name not in hidden_columns) - GAP <= width:
+            return hidden_columns
+    return hidden_columns
+
+
+def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object]]:
+    """Every difference, for `--plain`."""
+    yield ("layer", "head", "metric", "a", "b", "difference", "low", "high", "cohens_d", "cliffs_delta", "z", "p", "q")
+    for difference in document.differences:
+        low, high = difference.ci95 or (None, None)
+        yield (
+            difference.layer, difference.head, difference.metric, difference.a, difference.b, difference.difference,
+            low, high, difference.cohens_d, difference.cliffs_delta, difference.z, difference.p, difference.q,
+        )  # fmt: skip
+
+
+def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
+    news = sum(difference.q is not None and difference.q < FALSE_RATE for difference in document.differences)
+    answer_sentences = [say(view, "scan.compare.answer", f"{news:,}", f"{len(document.differences):,}")]
+    first = document.differences[0] if document.differences else None
+    if first is not None and not any(
+        difference.difference or difference.cliffs_delta for difference in document.differences
+    ):
+        return remark(say(view, "scan.compare.same"), view, style="")
+    if first is not None:
+        answer_sentences.append(
+            say(
+                view,
+                "scan.compare.largest",
+                f"L{first.layer} H{first.head}",
+                first.metric,
+                number(first.a, view),
+                number(first.b, view),
+                number(first.cliffs_delta, view),
+            )
+        )
+    return sentences(answer_sentences, view)
+
+
+# The screen of `attn.scan_verify/1`: shards computed again beside their files.
+
+
+def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
+    """The whole screen, its verdict last."""
+    verdict = remark(say(view, "scan.verify.passed" if document.passed else "scan.verify.failed"), view, style="")
+    if view.brief:
+        return clip_lines(verdict, view.width, ascii=view.ascii)
+    rows = [
+        [str(shard.shard), say(view, "scan.same" if shard.same_bits else "scan.different"), f"{shard.difference:.1e}"]
+        for shard in document.shards
+    ]
+    names = say_each(view, "scan.column", "shard", "bits", "difference")
+    body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "scan.verify.title"))
+    warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    return clip_lines(stack_spaced((body, *warnings, verdict)), view.width, ascii=view.ascii)
+
+
+def scan_verify_rows(document: ScanVerifyDocument) -> Iterator[Sequence[object]]:
+    """Every shard, for `--plain`."""
+    yield ("shard", "same_bits", "difference", "counts_equal")
+    for shard in document.shards:
+        yield (shard.shard, shard.same_bits, shard.difference, shard.counts_equal)
