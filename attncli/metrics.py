@@ -5,8 +5,8 @@ called: `entropy(weights, visible)` gives one number per head of weights [..., q
 `measure` computes several at once, each with the rows it was taken over and what uniform attention would give.
 """
 
-from attncli.analysis.measure import Measured, measure
-from attncli.analysis.metrics import (
+from attncli.measure.head_measure import Measured, measure
+from attncli.measure.metric import (
     DEFAULT,
     METRICS,
     OFFSETS,

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.declaration import Document
-from attncli.analysis.links import kinds_left_out
-from attncli.analysis.records.captured import numbered_tokens
-from attncli.analysis.records.feeding import arithmetic, feed_whole
-from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
-from attncli.analysis.records.run import RunRecord
 from attncli.arrays.backend import Array, Backend, backend_of
+from attncli.documents.declaration import Document
+from attncli.draw.page.contents import Page
+from attncli.draw.page.document_page import page_of
+from attncli.draw.page.writer import page_bytes
 from attncli.inputs.token import Token
+from attncli.measure.head_links import kinds_left_out
+from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
+from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
-from attncli.render.page.contents import Page
-from attncli.render.page.of_document import page_of
-from attncli.render.page.writer import page_bytes
 
 MOST = 20_000_000
 """Weights of a result that is still shown as a page."""

@@ -18,7 +18,7 @@ UNTOLD = frozenset(
     "AssertionError", "NotImplementedError", "OSError", "IndexError", "get"}
 )  # fmt: skip
 """Calls whose texts no person is told."""
-ELSEWHERE = ("render/phrases",)
+ELSEWHERE = ("language",)
 """The folder of the translations themselves."""
 WORDS = re.compile(r"(?<![\w-])[A-Za-z]?[a-z']{1,} [a-z][a-z']*(?![\w-])")
 

@@ -12,16 +12,16 @@ from screen_pictures import CHINESE, SCREENS, drawn
 from walking import pressed
 
 import attncli
-from attncli.analysis.records.run import run_record
+from attncli.draw.figures.figure_files import draw_screen
+from attncli.draw.lines import Lines
+from attncli.draw.page.contents import Page
+from attncli.draw.page.writer import page_bytes
+from attncli.draw.view import View
 from attncli.explore.source import LiveSource
 from attncli.explore.state import State
-from attncli.guide import FOLDER
+from attncli.language.guide import FOLDER
+from attncli.measure.run_record import run_record
 from attncli.models.model import Model
-from attncli.render.figures.screen import draw_screen
-from attncli.render.lines import Lines
-from attncli.render.page.contents import Page
-from attncli.render.page.writer import page_bytes
-from attncli.render.view import View
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 SIZE = (100, 28)

@@ -7,9 +7,9 @@ import shlex
 
 from asking import ask
 
-from attncli.render.figures.drawing import DARK, LIGHT, Theme
-from attncli.render.figures.screen import draw_screen
-from attncli.render.lines import Line, Lines
+from attncli.draw.figures.drawing import DARK, LIGHT, Theme
+from attncli.draw.figures.figure_files import draw_screen
+from attncli.draw.lines import Line, Lines
 
 ANIMAL = '"The animal didn\'t cross the street because it was too tired"'
 SCREENS = {

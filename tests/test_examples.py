@@ -18,8 +18,8 @@ import pytest
 from asking import ask
 from scanning import inside
 
-from attncli.guide import FOLDER
-from attncli.guide import PAGES as NAMES
+from attncli.language.guide import FOLDER
+from attncli.language.guide import PAGES as NAMES
 
 LANGUAGES = ("en", "zh")
 ROOT = Path(__file__).parent.parent
@@ -111,4 +111,4 @@ def test_every_page_is_there_in_every_language_and_linked() -> None:
         there = {path.stem for path in (FOLDER / lang).glob("*.md")}
         assert there == set(NAMES)
     for name in NAMES:
-        assert f"attncli/guide/en/{name}.md" in readme, f"the README does not link the page {name}"
+        assert f"attncli/language/guide/en/{name}.md" in readme, f"the README does not link the page {name}"

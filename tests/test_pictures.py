@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from screen_pictures import CHINESE, SCREENS, THEMES, drawn
 
-from attncli.guide import FOLDER
+from attncli.language.guide import FOLDER
 
 FILES = [(name, "en", f"{name}.svg") for name in SCREENS] + [(name, "zh", f"{name}.zh.svg") for name in CHINESE]
 SLOW = {name for name, command in SCREENS.items() if "minilm" in command}

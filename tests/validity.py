@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 
-from attncli.analysis.documents.json_schema import SCHEMAS
+from attncli.documents.declaration import SCHEMAS
 
 
 @cache

@@ -11,13 +11,13 @@ from unittest.mock import patch
 
 import induction_model
 
+from attncli.draw.view import View
 from attncli.explore.actions import act
 from attncli.explore.explorer import Explorer
 from attncli.explore.source import LiveSource, Source
 from attncli.explore.state import State
 from attncli.models.load import load
 from attncli.models.model import Model
-from attncli.render.view import View
 
 T = TypeVar("T")
 SENTENCE = "humpty dumpty sat on"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import typer
 
+from attncli.draw.view import PARTS_OF
 from attncli.errors import AttnError, UsageError
-from attncli.render.screen_parts import PARTS_OF
 
 TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
@@ -43,7 +43,7 @@ def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
 def pages(ctx: typer.Context, incomplete: str) -> list[str]:
     """The pages of the guide."""
     del ctx, incomplete
-    from attncli.guide import titles
+    from attncli.language.guide import titles
 
     return list(titles("en"))
 
@@ -111,7 +111,7 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
 def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
     """The documents that have a schema."""
     del ctx, incomplete
-    from attncli.analysis.documents.json_schema import SCHEMAS
+    from attncli.documents.declaration import SCHEMAS
 
     return list(SCHEMAS)
 
@@ -196,7 +196,7 @@ def set_up(args: list[str], lang: str) -> str:
         return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
     from subprocess import SubprocessError
 
-    from attncli.render.phrases.translation import translate
+    from attncli.language.translation import translate
 
     try:
         _, path = install(shell=shell, prog_name="attn")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from attncli.cli import output_conflicts
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
+from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
-from attncli.render.screen_parts import PARTS_OF
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from attncli.analysis.documents.declaration import Document
-    from attncli.render.lines import Lines
-    from attncli.render.view import View
+    from attncli.documents.declaration import Document
+    from attncli.draw.lines import Lines
+    from attncli.draw.view import View
 
 UNITS = {
     "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
@@ -66,7 +66,7 @@ def validate_options(
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
         raise UsageError(f"--figure is {str(options.svg)!r}", expected="a file ending in .svg, .png or .pdf")
     if options.figure_style:
-        from attncli.render.figures.files import style_of
+        from attncli.draw.figures.figure_files import style_of
 
         if options.svg is None:
             raise UsageError(
@@ -83,7 +83,7 @@ def validate_options(
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = options.quiet, options.verbose
     output_conflicts.check_files(options, environment, files or {})
-    from attncli.render.view import View
+    from attncli.draw.view import View
 
     return View(
         width=environment.columns,
@@ -109,7 +109,7 @@ def _parts_to_show(options: OutputOptions, parts: Sequence[str]) -> frozenset[st
     names = [part.strip() for part in options.show.split(",") if part.strip()]
     if names == ["all"]:
         return frozenset(parts)
-    from attncli.render.screens.taught_names import part_of_name
+    from attncli.draw.view import part_of_name
 
     names = [part_of_name(part, tuple(parts)) for part in names]
     wrong = [part for part in names if part not in parts]
@@ -141,7 +141,7 @@ def refuse_over(estimate: int, options: OutputOptions, hint: str) -> None:
     """Raise LimitError if a document of about `estimate` bytes is more than `--max-output` allows."""
     limit = parse_size(options.max_output, "--max-output")
     if estimate > limit:
-        from attncli.render.numbers import size_words
+        from attncli.draw.numbers import size_words
 
         raise LimitError(
             f"this document would take about {size_words(estimate)}, the limit is {size_words(limit)}",
@@ -196,8 +196,8 @@ def _pieces(
     several: bool,
     screen: Callable[[Any, View], Lines] | None,
 ) -> Iterable[bytes]:
-    from attncli.render import encoding as records
-    from attncli.render.screens import screen_of
+    from attncli.draw import encoding as records
+    from attncli.draw.screens import screen_of
 
     if options.json:
         iterator = iter(documents)
@@ -212,7 +212,7 @@ def _pieces(
         else:
             screen_text = render_text((screen or screen_of(document.schema).screen)(document, view), view, environment)
             if several:
-                from attncli.render.screens.numbered import numbered_title
+                from attncli.draw.screen_header import numbered_title
 
                 screen_text = render_text(numbered_title(place, document, view), view, environment) + screen_text
             yield (b"\n" if place else b"") + screen_text.encode("utf-8", "backslashreplace")
@@ -220,7 +220,7 @@ def _pieces(
 
 def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:
     """The documents, each with its table written to `--csv` first."""
-    from attncli.render.encoding import comma_separated
+    from attncli.draw.encoding import comma_separated
 
     for place, document in enumerate(documents):
         for piece in _plain(document, place, several, comma_separated):
@@ -233,7 +233,7 @@ def _plain(
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
     is, from 0. encode_rows: rows as lines."""
-    from attncli.render.screens import screen_of
+    from attncli.draw.screens import screen_of
 
     rows = enumerate(screen_of(document.schema).rows(document))
     table = (("text" if index == 0 else place, *row) if several else row for index, row in rows)
@@ -244,9 +244,9 @@ def _plain(
 
 def write_figure(document: Document, options: OutputOptions) -> None:
     """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
+    from attncli.draw.figures.document_figures import figure
+    from attncli.draw.figures.figure_files import figure_bytes, style_of
     from attncli.inputs.atomic import atomic_writer
-    from attncli.render.figures.files import figure_bytes, style_of
-    from attncli.render.figures.of_document import figure
 
     assert options.svg is not None
     style = style_of(options.figure_style)
@@ -259,7 +259,7 @@ def write_figure(document: Document, options: OutputOptions) -> None:
 
 def render_text(block: Lines, view: View, environment: Environment) -> str:
     """A screen as text, with colour if the view says so."""
-    from attncli.render.console import console
+    from attncli.draw.console import console
 
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit") or not environment.stdout_is_terminal
     stream = StringIO()

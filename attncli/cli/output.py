@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attncli.cli.settings import Setting
+    from attncli.draw.lines import Lines
+    from attncli.draw.view import View
     from attncli.models.model import Model
-    from attncli.render.lines import Lines
-    from attncli.render.view import View
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
@@ -168,7 +168,7 @@ class Environment:
     def note(self, message: str) -> None:
         """A line for the person, on standard error; never part of the answer."""
         if not self.quiet:
-            from attncli.render.notices import note_line
+            from attncli.draw.headings import note_line
 
             self._print_lines(note_line(message, self._notices()))
 
@@ -178,7 +178,7 @@ class Environment:
         if self.machine:
             from json import dumps
 
-            from attncli.render.encoding import ndjson_line
+            from attncli.draw.encoding import ndjson_line
 
             message = "; ".join(part for part in (what, where, expected and f"expected {expected}") if part)
             document = {"error": {"code": int(error.exit_code), "message": message, "hint": hint or None}}
@@ -187,14 +187,14 @@ class Environment:
             self.stderr.write(line if self._encodes(line) else f"{dumps(document)}\n")
             self.stderr.flush()
         else:
-            from attncli.render.notices import error_lines
+            from attncli.draw.headings import error_lines
 
             parts = (("error", what), ("where", where), ("expected", expected), ("try", hint))
             self._print_lines(error_lines(parts, self._notices()))
 
     def _notices(self) -> View:
         """How to show what is said on standard error: a file's lines have any length, a terminal's its width."""
-        from attncli.render.view import View
+        from attncli.draw.view import View
 
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         width = self.columns if self.stderr_is_terminal else MOST_TOLD
@@ -205,7 +205,7 @@ class Environment:
         if not self._notices().color:
             self.stderr.write(lines.plain + "\n")
         else:
-            from attncli.render.console import console
+            from attncli.draw.console import console
 
             console(self._notices(), self.stderr, deep=False).print(lines, crop=False, soft_wrap=True)
         self.stderr.flush()

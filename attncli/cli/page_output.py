@@ -12,12 +12,11 @@ from attncli.cli.options import OUTPUT, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.recording import Recording
-    from attncli.analysis.records.run import RunRecord
     from attncli.cli.output import Environment
+    from attncli.draw.page.contents import Page
     from attncli.inputs.text import Text
+    from attncli.measure.run_record import Recording, RunRecord
     from attncli.models.model import Model
-    from attncli.render.page.contents import Page
 
 SUFFIXES = (".html", ".htm")
 BUDGET = "--html-budget"
@@ -60,8 +59,7 @@ def recording(
     the page needs a run of its own."""
     if page.html is None:
         return None
-    from attncli.analysis.records.recording import Recording
-    from attncli.analysis.records.run import recordable
+    from attncli.measure.run_record import Recording, recordable
 
     return Recording(model, request.tokens_of(model, text), heads) if recordable(model, words=words) else None
 
@@ -76,7 +74,7 @@ def record(
     recording_of_run: Recording | None,
 ) -> RunRecord:
     """What a page tells of a run: as it was taken, or of a run of its own."""
-    from attncli.analysis.records.run import recorded_run, run_record
+    from attncli.measure.run_record import recorded_run, run_record
 
     if recording_of_run is not None:
         return recorded_run(model, text.text, recording_of_run)
@@ -85,8 +83,8 @@ def record(
 
 def write(page_options: PageOptions, page: Page) -> None:
     """Write the page to the file that `--html` names."""
+    from attncli.draw.page.writer import page_bytes
     from attncli.inputs.atomic import atomic_writer
-    from attncli.render.page.writer import page_bytes
 
     assert page_options.html is not None
     with atomic_writer(page_options.html) as file:

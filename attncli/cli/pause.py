@@ -8,7 +8,7 @@ from attncli.cli import delivery
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
-    from attncli.render.view import View
+    from attncli.draw.view import View
 
 ENDS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 """Keys that end what is shown: q, Ctrl-C, Ctrl-D, Escape, and no key at all."""
@@ -16,8 +16,8 @@ ENDS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 
 def wait_for_key(question: str, view: View, environment: Environment) -> bool:
     """Say what is waited for, by the name of its phrase, until a key is pressed; whether it ends what is shown."""
-    from attncli.render.headings import remark
-    from attncli.render.phrases import say
+    from attncli.draw.headings import remark
+    from attncli.language import say
 
     assert environment.keys is not None
     prompt = delivery.render_text(remark(say(view, question), view), view, environment).rstrip("\n")

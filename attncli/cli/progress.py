@@ -40,8 +40,8 @@ def progress(
     def report(share: float) -> None:
         if time.monotonic() - begun < PATIENCE or share <= 0:
             return
-        from attncli.render.phrases.translation import translate
-        from attncli.render.safe import safe
+        from attncli.draw.safe import safe
+        from attncli.language.translation import translate
 
         label = safe(translate(what if isinstance(what, str) else what(), environment.notice_language))
         if not bars:
@@ -112,8 +112,8 @@ def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
     """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from attncli.render.console import console
-    from attncli.render.view import View
+    from attncli.draw.console import console
+    from attncli.draw.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
     screen = console(View(width=environment.columns, color=not plain), environment.stderr, deep=False)

@@ -292,7 +292,7 @@ def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None
         else Free(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
     )
     if needed_bytes > limit.bytes:
-        from attncli.render.numbers import size_words
+        from attncli.draw.numbers import size_words
 
         raise LimitError(
             f"this would take about {size_words(needed_bytes)} of memory, the limit is {size_words(limit.bytes)} "

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.parts import Resources
+    from attncli.documents.parts import Resources
     from attncli.models.model import Model
 
 
@@ -19,7 +19,7 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
     """
     from msgspec import UNSET
 
-    from attncli.analysis.documents.parts import Resources
+    from attncli.documents.parts import Resources
     from attncli.models.estimate import peak_memory
 
     return Resources(
@@ -32,8 +32,8 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
 def effort(models: Sequence[Model], start_time: float) -> str:
     """Weights read or drawn, backend, peak memory and seconds, in one line. start_time: of `perf_counter`, when the
     command began."""
+    from attncli.draw.numbers import size_words
     from attncli.models.estimate import peak_memory
-    from attncli.render.numbers import size_words
 
     parts = []
     for model in models:

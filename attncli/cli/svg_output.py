@@ -11,8 +11,8 @@ from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.declaration import Document
-    from attncli.render.view import View
+    from attncli.documents.declaration import Document
+    from attncli.draw.view import View
 
 
 def write_with_figure(
@@ -27,13 +27,12 @@ def write_with_figure(
     `delivery.write_documents` does."""
     if options.svg is not None:
         documents = all_documents = list(documents)
+        from attncli.draw.figures.document_figures import figure
+        from attncli.draw.figures.drawing import LIGHT
+        from attncli.draw.figures.figure_files import draw_screen, figure_bytes, style_of
+        from attncli.draw.lines import stack_spaced
+        from attncli.draw.screens import screen_of
         from attncli.inputs.atomic import atomic_writer
-        from attncli.render.figures.drawing import LIGHT
-        from attncli.render.figures.files import figure_bytes, style_of
-        from attncli.render.figures.of_document import figure
-        from attncli.render.figures.screen import draw_screen
-        from attncli.render.lines import stack_spaced
-        from attncli.render.screens import screen_of
 
         style = style_of(options.figure_style)
         drawing = (

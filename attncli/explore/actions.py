@@ -16,7 +16,7 @@ from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.source import LiveSource, live
 from attncli.explore.state import Extent, State, at_pair, by_head, by_word, next_scale
 from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, stop_in_sight
-from attncli.render.phrases import say
+from attncli.language import say
 
 # Of the chosen weight: its derivation, and what it changes.
 

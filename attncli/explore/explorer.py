@@ -23,6 +23,10 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
+from attncli.draw.headings import FAINT
+from attncli.draw.lines import Line, line_width
+from attncli.draw.safe import safe
+from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.actions import act, retype, row, take_answer
 from attncli.explore.painting import HeadSpot, KeySpot, PairSpot, Pane, RowSpot, Spot, WordSpot
@@ -30,12 +34,8 @@ from attncli.explore.picture import picture
 from attncli.explore.source import Source
 from attncli.explore.state import ACTIONS, State
 from attncli.explore.walk import Question, Walk, WalkJob, Work
+from attncli.language import say
 from attncli.models.model import Model
-from attncli.render.headings import FAINT
-from attncli.render.lines import Line, line_width
-from attncli.render.phrases import say
-from attncli.render.safe import safe
-from attncli.render.view import View
 
 # The canvas: the one widget of the screen; it draws a pane's lines and writes only those that changed.
 

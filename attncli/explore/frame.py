@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from attncli.draw.headings import FAINT, remark
+from attncli.draw.lines import Line, Piece, line_width, wrap
+from attncli.draw.numbers import percent
+from attncli.draw.palette import shade, sign
+from attncli.draw.safe import cells, cut, label, safe, spell
+from attncli.draw.token_names import word_name
+from attncli.draw.view import View
 from attncli.explore.head_grid import about, grid, slot
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import (
@@ -22,16 +29,7 @@ from attncli.explore.painting import (
 from attncli.explore.state import KEYS, State
 from attncli.explore.weight_map import matrix
 from attncli.explore.word_links import answer, sentence
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Piece, line_width
-from attncli.render.numbers import percent
-from attncli.render.palette import shade, sign
-from attncli.render.phrases import say
-from attncli.render.prose import wrap
-from attncli.render.safe import cells, cut, label, safe
-from attncli.render.unknown_words import word_name
-from attncli.render.view import View
+from attncli.language import say
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 """Below this there is nothing to see."""

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attncli.analysis.records.head import METRICS
+from attncli.draw.headings import FAINT
+from attncli.draw.lines import Line, Piece
+from attncli.draw.palette import shade, sign
+from attncli.draw.safe import cells, cut, label, pad, spell
+from attncli.draw.token_names import word_name
+from attncli.draw.view import View
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import (
     SHADES,
@@ -21,15 +26,9 @@ from attncli.explore.painting import (
     style,
 )
 from attncli.explore.state import Extent, State
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT
-from attncli.render.lines import Line, Piece
-from attncli.render.palette import shade, sign
-from attncli.render.phrases import say
-from attncli.render.phrases.head_labels import label_name
-from attncli.render.safe import cells, cut, label, pad
-from attncli.render.unknown_words import word_name
-from attncli.render.view import View
+from attncli.language import say
+from attncli.language.head_labels import label_name
+from attncli.measure.head_record import METRICS
 
 MEASURES = ("word", *METRICS)
 """What may colour the heads, in the order of the key that goes through them."""

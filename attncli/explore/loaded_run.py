@@ -10,18 +10,17 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from attncli.analysis.exclusion import Exclusion, exclusion
-from attncli.analysis.links import kinds_left_out
-from attncli.analysis.records.head import HeadRecord
-from attncli.analysis.records.recipe import Absent, Exact, QueryKeyRecipe, Roots, decode_weights, numbers
-from attncli.analysis.records.run import RunRecord
-from attncli.analysis.records.whole_numbers import FixedPoint, Floats
-from attncli.analysis.visible_keys import Bools, Ints
-from attncli.analysis.words import unknown_words
+from attncli.draw.safe import cells, label
+from attncli.draw.token_names import word_name
 from attncli.explore.state import Extent, State
 from attncli.inputs.token import Token
-from attncli.render.safe import cells, label
-from attncli.render.unknown_words import word_name
+from attncli.inputs.word_groups import unknown_words
+from attncli.measure.exclusion import Exclusion, exclusion
+from attncli.measure.head_links import kinds_left_out
+from attncli.measure.head_record import HeadRecord
+from attncli.measure.recipe import Absent, Exact, FixedPoint, Floats, QueryKeyRecipe, Roots, decode_weights, numbers
+from attncli.measure.run_record import RunRecord
+from attncli.measure.visible_keys import Bools, Ints
 
 WHOLE = 1024
 """Words up to which a head's weights are made whole; of a longer text, the rows that are shown."""

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attncli.render.lines import Line, Lines, Piece, clip_lines, line_width
-from attncli.render.palette import Palette, diverging, sequential, shade, sign
-from attncli.render.view import View
+from attncli.draw.lines import Line, Lines, Piece, clip_lines, line_width
+from attncli.draw.palette import Palette, diverging, sequential, shade, sign
+from attncli.draw.view import View
 
 NDArray = np.ndarray[Any, Any]
 SHADES = 25

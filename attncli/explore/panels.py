@@ -8,6 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attncli.draw.headings import FAINT, remark
+from attncli.draw.lines import Line, Lines, line, stack
+from attncli.draw.plot import bar, bar_pieces
+from attncli.draw.safe import cells, cut, label, pad, spell
+from attncli.draw.token_names import word_name
+from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import Pane, RowSpot, Spot, accent, cursor_style, fit_pane, stack_panes
@@ -17,14 +23,7 @@ from attncli.features.effects.effect_answer import number
 from attncli.features.explain.derivation_screen import Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.inputs.token import find_token
-from attncli.render.bars import bar, bar_pieces
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, line, stack
-from attncli.render.phrases import say
-from attncli.render.safe import cells, cut, label, pad
-from attncli.render.unknown_words import word_name
-from attncli.render.view import View
+from attncli.language import say
 
 # Rankings: heads below each other by a number, with its bar; the chosen row stands out.
 

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from attncli.draw.headings import FAINT, remark
+from attncli.draw.lines import BLANK, Line, Lines, line, stack
+from attncli.draw.safe import cells, cut, pad, safe, spell
+from attncli.draw.view import View
 from attncli.explore.frame import DrawPane, Frame, Notice, draw_frame
 from attncli.explore.loaded_run import LoadedRun
 from attncli.explore.painting import Pane, RowSpot, Spot, accent, blank, cursor_style
@@ -13,12 +17,7 @@ from attncli.explore.panels import effects, link_name, search, step_title, value
 from attncli.explore.state import KEYS, Key, State
 from attncli.explore.walk import Walk, caption
 from attncli.explore.word_links import links
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
-from attncli.render.lines import BLANK, Line, Lines, line, stack
-from attncli.render.phrases import say
-from attncli.render.safe import cells, cut, pad, safe
-from attncli.render.view import View
+from attncli.language import say
 
 
 def picture(walk: Walk, width: int, height: int) -> Pane:

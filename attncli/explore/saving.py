@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_never
 
-from attncli.analysis.documents.declaration import Document
+from attncli.documents.declaration import Document
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.explore.panels import HeadEffects
 from attncli.explore.source import LiveSource, SavedSource, Source
@@ -30,8 +30,8 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
         case "why":
             return source.derivation(state.layer, state.head, state.query)
         case "search":
-            from attncli.analysis.words import merged_words
             from attncli.features.find.compute import SearchRequest, find_document
+            from attncli.inputs.word_groups import merged_words
 
             words = merged_words(tokens, text) if source.words else None
             sought = SearchRequest(state.query, state.key, source.layers, source.heads)
@@ -85,20 +85,20 @@ def save(path: Path, source: Source, state: State, effects: HeadEffects | None, 
 
     match path.suffix.lower():
         case ".html":
-            from attncli.render.page.contents import Page
-            from attncli.render.page.writer import page_bytes
+            from attncli.draw.page.contents import Page
+            from attncli.draw.page.writer import page_bytes
 
             record = source.record(lambda share: None)
             start = {"view": "search"} if state.sight == "search" else {}
             ends = {"from": f"#{state.query}", "to": f"#{state.key}"} if start else {"query": str(state.query)}
             pieces = page_bytes(Page(record.text, [record], start={**start, **ends}, lang=lang))
         case ".json":
-            from attncli.render.encoding import json_pieces
+            from attncli.draw.encoding import json_pieces
 
             pieces = iter(json_pieces(document_in_sight(source, state, effects)))
         case suffix:
-            from attncli.render.figures.files import figure_bytes, style_of
-            from attncli.render.figures.of_document import figure
+            from attncli.draw.figures.document_figures import figure
+            from attncli.draw.figures.figure_files import figure_bytes, style_of
 
             style = style_of("")  # of paper, as the commands draw it
             scale = state.scale if state.scale in ("log", "row") else "linear"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from attncli.analysis.documents.declaration import Document
-from attncli.analysis.records.run import RunRecord, run_record
 from attncli.arrays.backend import EVERY, Selection
+from attncli.documents.declaration import Document
 from attncli.errors import UnsupportedError
 from attncli.features.ablate.document import AblateDocument
 from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.token import Token
+from attncli.measure.run_record import RunRecord, run_record
 from attncli.models.model import Model
 
 Progress = Callable[[float], None]
@@ -56,7 +56,7 @@ class LiveSource:
         """The tokens that a word is made of; a token itself where none are merged."""
         if not self.words:
             return (word,)
-        from attncli.analysis.words import merged_words
+        from attncli.inputs.word_groups import merged_words
 
         word_groups = merged_words(self.tokens, self.text)
         first = int(word_groups.starts[word])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Literal, Protocol
 
+from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.frame import Notice
 from attncli.explore.loaded_run import LoadedRun, strongest_place
@@ -17,9 +18,8 @@ from attncli.explore.source import Source
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.text import SAMPLE
+from attncli.language import say
 from attncli.models.model import Model
-from attncli.render.phrases import say
-from attncli.render.view import View
 
 # Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
 # stopped.
@@ -203,7 +203,7 @@ class Walk:
         self.stage.draw()
 
     def _take(self, loaded_run: LoadedRun, head: object, work: Work) -> None:
-        from attncli.analysis.records.head import HeadRecord
+        from attncli.measure.head_record import HeadRecord
 
         assert isinstance(head, HeadRecord)
         loaded_run.add(head)

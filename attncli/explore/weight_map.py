@@ -8,6 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from attncli.draw.headings import FAINT, remark
+from attncli.draw.lines import Line, Piece
+from attncli.draw.palette import normalise
+from attncli.draw.safe import cells, clusters, cut, label, pad
+from attncli.draw.token_names import word_name
+from attncli.draw.view import View
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import (
     BLANK,
@@ -28,13 +34,7 @@ from attncli.explore.painting import (
 )
 from attncli.explore.state import State
 from attncli.inputs.token import Token
-from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Piece
-from attncli.render.palette import normalise
-from attncli.render.phrases import say
-from attncli.render.safe import cells, clusters, cut, label, pad
-from attncli.render.unknown_words import word_name
-from attncli.render.view import View
+from attncli.language import say
 
 NDArray = np.ndarray[Any, Any]
 NAME, SIDEWAYS = 12, 6

@@ -7,22 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
+from attncli.draw.headings import FAINT, remark
+from attncli.draw.lines import Line, Lines, Piece
+from attncli.draw.numbers import percent
+from attncli.draw.palette import tint
+from attncli.draw.plot import bar, bar_pieces
+from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.sentence import LEAST, MARKS, MARKS_ASCII, Word, words
+from attncli.draw.sentence_answer import EVEN, SECOND, not_learned_note
+from attncli.draw.token_names import bare_text
+from attncli.draw.view import View
 from attncli.explore.loaded_run import LoadedRun
 from attncli.explore.painting import Pane, Spot, WordSpot, accent, fit_pane
 from attncli.explore.state import State
 from attncli.inputs.token import Token
-from attncli.render.bars import bar, bar_pieces
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, Piece
-from attncli.render.numbers import percent
-from attncli.render.palette import tint
-from attncli.render.phrases import say
-from attncli.render.safe import cells, cut, label, pad, safe
-from attncli.render.screens.sentence_answer import EVEN, SECOND, not_learned_note
-from attncli.render.sentence import LEAST, MARKS, MARKS_ASCII, Word, words
-from attncli.render.unknown_words import bare_text
-from attncli.render.view import View
+from attncli.language import say
 
 NEAR = 200
 """Words before and behind the chosen one that the sentence has at most."""

@@ -289,7 +289,7 @@ def _check(measure: MeasureOptions) -> None:
 
 
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> ScanRequest:
-    from attncli.analysis.metrics import DEFAULT, METRICS
+    from attncli.measure.metric import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
     from attncli.scan.layers import check_effects
     from attncli.scan.plan_making import ScanRequest
@@ -436,7 +436,7 @@ app.info.cls = ScanGroup
 
 def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file: Path, lang: str) -> None:
     """Write the page of a scan. Without the scan's model its sentences are not shaded, and the page says so."""
-    from attncli.render.scan_page.writer import scan_page
+    from attncli.draw.page.corpus_page import scan_page
 
     try:
         shading = _shading(environment, plan, document)
@@ -450,7 +450,7 @@ def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file
 def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -> Shading:
     from attncli.cli.checkpoint_option import load_checkpoint
     from attncli.cli.options import ComputeOptions
-    from attncli.render.scan_page.writer import examples_of
+    from attncli.draw.page.corpus_page import examples_of
     from attncli.scan.plan_making import check, digest_of
     from attncli.scan.report import shading
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from attncli import __version__
-from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError, UsageError
+from attncli.measure.visible_keys import Floats
 from attncli.scan.document import LEAST_TEXTS, ScanCompareDocument, ScanDifference
 from attncli.scan.plan import read
 from attncli.scan.report import scan_document

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attncli.analysis.visible_keys import Ints
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
+from attncli.measure.visible_keys import Ints
 
 EXPECTED = 'such as "from=it to=animal weight>=0.3 head=L5H11"'
 

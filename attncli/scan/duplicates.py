@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.visible_keys import Ints
 from attncli.errors import InputError
 from attncli.inputs.file_opening import open_regular
 from attncli.inputs.tensors import read_npy_data, read_npy_header
+from attncli.measure.visible_keys import Ints
 from attncli.scan.corpus import Record
 from attncli.scan.shard_files import PLANNING, synced_writer
 

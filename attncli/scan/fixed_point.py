@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attncli.analysis.metrics import Metric
-from attncli.analysis.visible_keys import Floats, Ints
+from attncli.measure.metric import Metric
+from attncli.measure.visible_keys import Floats, Ints
 
 UNIT = 1 << 24
 """What 1 is as an integer."""

@@ -8,14 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.analysis.batch_measure import LengthTally, TextBatch, sight_of
-from attncli.analysis.exclusion import is_punctuation
-from attncli.analysis.measure import Tally
-from attncli.analysis.pairs import TokenPairs
-from attncli.analysis.row_consumers import RowFeeder
-from attncli.analysis.row_facts import TokenFacts
-from attncli.analysis.visible_keys import Floats, Ints
-from attncli.analysis.words import merged_words
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.features.effects.changes import By, ByMean, ByZero, ablate_heads
@@ -23,6 +15,13 @@ from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadSelection, measured_at, places
 from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import merged_words
+from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
+from attncli.measure.exclusion import is_punctuation
+from attncli.measure.head_measure import Tally
+from attncli.measure.row_facts import TokenFacts, TokenPairs
+from attncli.measure.row_stream import RowFeeder
+from attncli.measure.visible_keys import Floats, Ints
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask

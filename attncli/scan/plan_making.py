@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from attncli import __version__
-from attncli.analysis.labels import NEEDED
-from attncli.analysis.measure import metric_of
-from attncli.analysis.repeat_scores import repeat_scores
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.inputs.digests import digest
+from attncli.measure.head_measure import metric_of
+from attncli.measure.labels import NEEDED
+from attncli.measure.repeats import repeat_scores
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.model import Model

@@ -11,13 +11,13 @@ from msgspec import UNSET, UnsetType, json
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.documents.reading import check
-from attncli.analysis.labels import LABELS, MARGIN, Label
-from attncli.analysis.metrics import OFFSETS
-from attncli.analysis.visible_keys import Floats
+from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError
 from attncli.inputs.file_opening import nesting_error, read_regular
 from attncli.inputs.token import Token
+from attncli.measure.labels import LABELS, MARGIN, Label
+from attncli.measure.metric import OFFSETS
+from attncli.measure.visible_keys import Floats
 from attncli.models.checkpoint_store import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.scan.document import (

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attncli.render.glyphs import spell
-from attncli.render.head_grid import draw_grid, head_grid
-from attncli.render.headings import heading, remark, sentences
-from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.render.numbers import percent
-from attncli.render.phrases import say, say_each
-from attncli.render.phrases.head_labels import label_name
-from attncli.render.safe import cells, label, safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.tables import GAP, table
-from attncli.render.view import View
+from attncli.draw.headings import heading, remark, sentences
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.numbers import percent
+from attncli.draw.safe import cells, label, safe, spell
+from attncli.draw.shaded_matrix import draw_grid, head_grid
+from attncli.draw.text_tables import GAP, table
+from attncli.draw.view import PARTS_OF, View
+from attncli.language import say, say_each
+from attncli.language.head_labels import label_name
 from attncli.scan.document import (
     LEAST_TEXTS,
     ScanCompareDocument,

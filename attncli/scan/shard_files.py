@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from attncli.analysis.visible_keys import Floats, Ints
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs.tensors import open_archive, write_npz
+from attncli.measure.visible_keys import Floats, Ints
 from attncli.scan.conditions import MatchedLink
 
 FOLDER = "shards"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attncli.analysis.visible_keys import Floats, Ints
+from attncli.measure.visible_keys import Floats, Ints
 from attncli.scan.document import LEAST_TEXTS
 
 Z = 1.959963984540054

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct, ValidationError, convert
 
-from attncli.analysis.labels import LABELS, decide
-from attncli.analysis.measure import metric_of
-from attncli.analysis.metrics import OFFSETS
-from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
+from attncli.measure.head_measure import metric_of
+from attncli.measure.labels import LABELS, decide
+from attncli.measure.metric import OFFSETS
+from attncli.measure.visible_keys import Floats, Ints
 from attncli.scan.duplicates import REPLICATES, counts
 from attncli.scan.fixed_point import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
 from attncli.scan.plan import ScanPlan

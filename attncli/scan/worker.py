@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.analysis.labels import LEAST_ROWS
-from attncli.analysis.metrics import OFFSETS
-from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.backend import Array
 from attncli.inputs.token import Token, Tokenizer
+from attncli.measure.labels import LEAST_ROWS
+from attncli.measure.metric import OFFSETS
+from attncli.measure.visible_keys import Floats, Ints
 from attncli.models.checkpoint_store import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import conditions, intake

@@ -9,7 +9,6 @@ import numpy as np
 import oracles_metrics as oracle
 import pytest
 
-from attncli.analysis.similarity import distances, jensen_shannon, order, tree
 from attncli.errors import InputError, LimitError
 from attncli.features.heads.across_heads import (
     AttentionRollout,
@@ -23,6 +22,7 @@ from attncli.features.heads.across_heads import (
     random_composition,
     residual,
 )
+from attncli.measure.similarity import distances, jensen_shannon, order, tree
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))

@@ -7,13 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from attncli.analysis.batch_measure import LengthTally, TextBatch, sight_of
-from attncli.analysis.linear_forms import FormRows, LinearForm, coefficients
-from attncli.analysis.measure import measure, metric_of
-from attncli.analysis.metrics import METRICS, OFFSETS, Metric, PerRow
-from attncli.analysis.pairs import TokenPairs
-from attncli.analysis.row_facts import TokenFacts
 from attncli.arrays.backend import choose
+from attncli.measure.batch_measure import FormRows, LengthTally, LinearForm, TextBatch, coefficients, sight_of
+from attncli.measure.head_measure import measure, metric_of
+from attncli.measure.metric import METRICS, OFFSETS, Metric, PerRow
+from attncli.measure.row_facts import TokenFacts, TokenPairs
 from attncli.mechanism.mask import AllOf, Blocks, Causal, Dilated, Everywhere, Window
 
 NAMES = (*METRICS, *OFFSETS)

@@ -11,10 +11,15 @@ from asking import ask
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from attncli.analysis.records.captured import captured_record
 from attncli.arrays.backend import choose
 from attncli.features.tensors import compute
-from attncli.features.tensors.compute import CapturedTensors, Options, capture_attention, tensors_document
+from attncli.features.tensors.compute import (
+    CapturedTensors,
+    Options,
+    capture_attention,
+    captured_record,
+    tensors_document,
+)
 from attncli.mechanism.mask import Causal, Mask, Window
 
 RNG = np.random.default_rng(3)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from telling import told
 
-from attncli.analysis.documents.reading import document_of
-from attncli.analysis.similarity import row_divergences
 from attncli.arrays.backend import choose
+from attncli.documents.reading import document_of
 from attncli.errors import InputError
 from attncli.features.compare.compute import _differs, align, compare_document
 from attncli.features.compare.document import CompareDocument
 from attncli.features.run.compute import RunRequest, run_document
 from attncli.features.run.document import RunDocument
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.similarity import row_divergences
 from attncli.mechanism.mask import Everywhere, Mask, Window
 from attncli.models.one_layer import Settings, seeded_model
 
@@ -124,7 +124,7 @@ def test_what_moved_is_sorted_by_size_and_keeps_its_sign() -> None:
 def test_saved_runs_compare_like_fresh_ones() -> None:
     import json
 
-    from attncli.render.encoding import json_bytes
+    from attncli.draw.encoding import json_bytes
 
     a, b = run(), run(mask=Window(1, 0))
     saved = compared(*(document_of(json.loads(json_bytes(side)), "saved") for side in (a, b)))

@@ -10,11 +10,11 @@ from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.records.run import CrossTexts
 from attncli.arrays.backend import EVERY, choose
 from attncli.errors import InputError
 from attncli.features.cross.compute import cross_document
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.run_record import CrossTexts
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
 from attncli.models.model import Model
 from attncli.models.one_layer import OneLayerStore, Settings, seeded_model

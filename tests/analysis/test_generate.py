@@ -17,11 +17,11 @@ from tiny_checkpoints import CASES, make
 from validity import validate
 
 import attncli
+from attncli.draw.encoding import json_bytes
 from attncli.errors import LimitError, UnsupportedError
 from attncli.features.generate.compute import GenerateRequest, continuation_text, generated_document
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import ByteTokenizer
-from attncli.render.encoding import json_bytes
 
 generated_document = telling(generated_document)
 

@@ -11,14 +11,14 @@ from asking import ask
 from telling import telling
 from validity import validate
 
-from attncli.analysis.exclusion import exclusion, is_punctuation, parse
-from attncli.analysis.measure import measure
-from attncli.analysis.metrics import METRICS
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.errors import UsageError
 from attncli.features.heads.compute import HeadsRequest, heads_document, value_sizes
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.exclusion import exclusion, is_punctuation, parse
+from attncli.measure.head_measure import measure
+from attncli.measure.metric import METRICS
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.models.one_layer import Settings, seeded_model
 

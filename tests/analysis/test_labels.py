@@ -7,10 +7,10 @@ import pytest
 from analysis import hand_built
 from msgspec.structs import replace
 
-from attncli.analysis.labels import LABELS, LEAST_ROWS, MARGIN, NEEDED, decide, labels_of, rows
-from attncli.analysis.measure import measure
-from attncli.analysis.random_repeats import scores, sequence
 from attncli.inputs.token import Token
+from attncli.measure.head_measure import measure
+from attncli.measure.labels import LABELS, LEAST_ROWS, MARGIN, NEEDED, decide, labels_of, rows
+from attncli.measure.repeats import scores, sequence
 
 ORDINARY = [Token(at, f"w{at}", at, None, None) for at in range(100)]
 START = Token(0, "<s>", 1000, None, None, True)

@@ -10,9 +10,9 @@ from small_gpt2 import small_gpt2
 from telling import told
 
 import attncli
-from attncli.analysis import long_run
 from attncli.arrays.backend import EVERY
 from attncli.features.run.compute import RunRequest, run_document
+from attncli.measure import row_stream
 from attncli.mechanism.mask import Causal, Mask, Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
@@ -28,7 +28,7 @@ def made(mask: Mask) -> Model:
 @pytest.mark.parametrize("heads", [EVERY, [1, 4]])
 @pytest.mark.parametrize("mask", [Causal(), Window(2, 1)])
 def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_run, "SIDE", 4)  # of 11 tokens
+    monkeypatch.setattr(row_stream, "CELLS", 4)  # of 11 tokens
     model = made(mask)
     tokens = model.encode(TEXT)
     wanted = RunRequest(top=9, query=5, heads=heads, all_links=True)

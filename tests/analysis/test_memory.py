@@ -10,11 +10,11 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.draw.encoding import json_pieces
 from attncli.features.run.compute import RunRequest, SavedStages, cost, run_document
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.encoding import json_pieces
 
 WORDS = " ".join(f"w{place % 53}" for place in range(307))
 

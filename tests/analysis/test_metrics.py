@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attncli
-from attncli.analysis.measure import measure
-from attncli.analysis.metrics import DEFAULT, METRICS
 from attncli.errors import InputError, UsageError
+from attncli.measure.head_measure import measure
+from attncli.measure.metric import DEFAULT, METRICS
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))

@@ -11,8 +11,8 @@ import pytest
 from telling import telling
 
 import attncli
-from attncli.analysis.metrics import METRICS
 from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.measure.metric import METRICS
 from attncli.models.aliases import locate
 from attncli.models.model import Model
 from attncli.models.transformers_reference import reference

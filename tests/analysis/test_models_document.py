@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from attncli.analysis.documents.declaration import Part
+from attncli.documents.declaration import Part
 from attncli.features.models import document as told
 from attncli.features.models.compute import side_of
 from attncli.features.models.document import AttentionRow, LayerGroup, ModelSide

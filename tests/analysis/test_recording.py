@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from asking import ask
 
-from attncli.analysis.records.head import HeadRecord
-from attncli.analysis.records.recording import Recording
-from attncli.analysis.records.run import recorded_run, run_record
-from attncli.analysis.records.whole_numbers import STEPS, to_fixed_point
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.features.find.compute import SearchRequest, find_document
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.features.run.compute import RunRequest, run_document
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.head_record import HeadRecord
+from attncli.measure.recipe import STEPS, to_fixed_point
+from attncli.measure.run_record import Recording, recorded_run, run_record
 from attncli.mechanism.mask import Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model

@@ -7,9 +7,9 @@ import pytest
 from telling import told
 
 import attncli
-from attncli.analysis.row_facts import portions
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.features.run.compute import RunRequest, run_document
+from attncli.measure.row_facts import portions
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
@@ -30,7 +30,7 @@ def model() -> Model:
 def test_portions_cover_everything_once(
     heads: int, rows: int, keys: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attncli.analysis.row_facts.AT_ONCE", at_once)
+    monkeypatch.setattr("attncli.measure.row_facts.AT_ONCE", at_once)
     seen = np.zeros((heads, rows), int)
     for head, row in portions(heads, rows, keys):
         seen[head, row] += 1
@@ -47,7 +47,7 @@ def test_links(model: Model, at_once: int, everything: bool, monkeypatch: pytest
         return [told(document.links), told(document.overview)]
 
     whole = found()
-    monkeypatch.setattr("attncli.analysis.row_facts.AT_ONCE", at_once)
+    monkeypatch.setattr("attncli.measure.row_facts.AT_ONCE", at_once)
     assert found() == whole
 
 
@@ -57,7 +57,7 @@ def test_metrics(model: Model, at_once: int, monkeypatch: pytest.MonkeyPatch) ->
         return flat(told(heads_document(model, TEXT, model.encode(TEXT), HeadsRequest()).heads))
 
     whole = found()
-    monkeypatch.setattr("attncli.analysis.row_facts.AT_ONCE", at_once)
+    monkeypatch.setattr("attncli.measure.row_facts.AT_ONCE", at_once)
     parts = found()
     assert parts.keys() == whole.keys()
     assert len(parts) > 50

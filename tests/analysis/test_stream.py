@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from attncli.analysis.measure import Tally, measure
-from attncli.analysis.metrics import METRICS
-from attncli.analysis.pairs import TokenPairs
-from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.row_consumers import Consumer, RowFeeder, share
-from attncli.analysis.row_facts import TokenFacts
-from attncli.analysis.toplinks import TopLinks
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
+from attncli.measure.head_links import TopLinks
+from attncli.measure.head_measure import Tally, measure
+from attncli.measure.metric import METRICS
+from attncli.measure.row_facts import TokenFacts, TokenPairs
+from attncli.measure.row_stream import Consumer, PooledMaps, RowFeeder, share
 from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.mask import AllOf, Causal, Everywhere, Global, Hashed, Mask, MatrixMask, Window
 from attncli.mechanism.position import alibi

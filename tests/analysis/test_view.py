@@ -11,12 +11,12 @@ import pytest
 from asking import ask
 from validity import checker, validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
-from attncli.analysis.documents.reading import document_of
-from attncli.analysis.records.saved import document_record
+from attncli.documents.declaration import SCHEMAS
+from attncli.documents.reading import document_of
+from attncli.draw.screens import screen_of
 from attncli.errors import InputError
 from attncli.features.view.compute import heads_of_run
-from attncli.render.screens import screen_of
+from attncli.measure.saved_record import document_record
 
 TEXT = "humpty dumpty sat on"
 COMMANDS = {

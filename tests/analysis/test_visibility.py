@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from telling import telling
 
-from attncli.analysis import visibility
-from attncli.analysis.visibility import bound, count, mask_part, pairs_of, visible_rows
 from attncli.errors import InputError, LimitError
 from attncli.features.mask.compute import gallery_document, mask_document, named_bias
+from attncli.measure import visibility
+from attncli.measure.visibility import bound, count, mask_part, pairs_of, visible_rows
 from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import KINDS, parse
 

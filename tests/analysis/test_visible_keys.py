@@ -6,11 +6,10 @@ import masks
 import numpy as np
 import pytest
 
-from attncli.analysis.pairs import TokenPairs
-from attncli.analysis.row_facts import TokenFacts, WeightRows
-from attncli.analysis.uniform_rows import UniformRows
-from attncli.analysis.visible_keys import Sight, find_sight, of_mask
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.measure.head_measure import UniformRows
+from attncli.measure.row_facts import TokenFacts, TokenPairs, WeightRows
+from attncli.measure.visible_keys import Sight, find_sight, of_mask
 from attncli.mechanism.mask_spec import parse
 
 LOW, HIGH, ROWS = 3, 10, 5

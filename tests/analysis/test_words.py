@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attncli.analysis.words import identities, merged_words
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import identities, merged_words
 
 
 def tokens(text: str, pieces: list[tuple[str, int, int]], *, special: bool = False) -> list[Token]:
@@ -101,8 +101,8 @@ def test_what_makes_words_the_same() -> None:
 
 
 def test_tokens_in_a_row_become_one_word_summed_to_and_averaged_from():
-    from attncli.analysis.words import join_words
     from attncli.inputs.tokenize import CharTokenizer
+    from attncli.inputs.word_groups import join_words
 
     found = CharTokenizer().encode("abcde")
     words = join_words(found, "abcde", [(1, 3)])

@@ -61,7 +61,7 @@ def main() -> None:
 
 def started() -> None:
     """What importing the application takes in a process of its own, beside what a run imports."""
-    run = "import attncli.models.load, attncli.analysis.records.run, attncli.cli.request, attncli.features.run.screen"
+    run = "import attncli.models.load, attncli.measure.run_record, attncli.cli.request, attncli.features.run.screen"
     for name, code in {"imports of a run": run, "with the explorer": f"{run}; import attncli.explore.explorer"}.items():
         took = min(_seconds(code) for _ in range(3))
         print(f"{name:22} {took:6.2f} CPU seconds")
@@ -75,10 +75,10 @@ def _seconds(code: str) -> float:
 async def walk(model: object, text: str, own: tuple[float, float]) -> None:
     """Start, walk, and print the times. own: clock and CPU seconds of the model's own run."""
     clock, cpu = time.perf_counter(), time.process_time()
+    from attncli.draw.view import View
     from attncli.explore.explorer import Explorer
     from attncli.explore.source import LiveSource
     from attncli.models.model import Model
-    from attncli.render.view import View
 
     assert isinstance(model, Model)
     app = Explorer(LiveSource.of(model, text), View(width=120, color=True))

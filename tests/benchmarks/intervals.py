@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as parquet
 
-from attncli.analysis.visible_keys import Bools, Floats
+from attncli.measure.visible_keys import Bools, Floats
 from attncli.scan.duplicates import REPLICATES
 from attncli.scan.shard_files import KEY_COLUMNS
 from attncli.scan.statistics import clusters, mean_interval, reach

@@ -30,15 +30,14 @@ def text(tokens: int) -> str:
 def write(tokens: int, file: str) -> None:
     """In a process of its own: the run of `attn run` without and with the page, least of three, and the memory of either."""
     import attncli
-    from attncli.analysis.records.recording import Recording
-    from attncli.analysis.records.run import recorded_run
     from attncli.arrays.backend import choose
+    from attncli.draw.page.contents import Page
+    from attncli.draw.page.writer import page_bytes
     from attncli.features.run.compute import RunRequest, run_document
     from attncli.inputs.tokenize import tokenizer
+    from attncli.measure.run_record import Recording, recorded_run
     from attncli.models.one_layer import Settings, seeded_model
     from attncli.models.run import LONG, rows_for
-    from attncli.render.page.contents import Page
-    from attncli.render.page.writer import page_bytes
 
     if tokens <= 512:
         model = attncli.load("minilm")

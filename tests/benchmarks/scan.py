@@ -23,8 +23,8 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import torch
 
 import attncli
-from attncli.analysis.measure import measure
-from attncli.analysis.metrics import DEFAULT
+from attncli.measure.head_measure import measure
+from attncli.measure.metric import DEFAULT
 from attncli.mechanism.spec import Spec
 from attncli.models.aliases import locate
 from attncli.scan import plan, plan_making

@@ -7,7 +7,7 @@ import pytest
 from asking import ask
 from validity import validate
 
-from attncli.render.safe import cells
+from attncli.draw.safe import cells
 
 TEXT = "humpty dumpty sat on the wall"
 QUESTIONS = [

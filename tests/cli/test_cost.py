@@ -7,8 +7,8 @@ import pytest
 from asking import ask
 from validity import validate
 
+from attncli.draw.safe import cells
 from attncli.features.cost import compute
-from attncli.render.safe import cells
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from asking import ask
 from validity import validate
 
-from attncli.render.safe import cells
+from attncli.draw.safe import cells
 
 PAIR = ("the black cat", "le chat noir dort")
 

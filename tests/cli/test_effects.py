@@ -229,7 +229,9 @@ def test_the_guide_tells_what_is_measured() -> None:
     """The numbers of the page about importance are those of the known values; both languages have the same ones."""
     import re
 
-    pages = [(SAMPLES.parent / f"attncli/guide/{lang}/importance.md").read_text("utf-8") for lang in ("en", "zh")]
+    pages = [
+        (SAMPLES.parent / f"attncli/language/guide/{lang}/importance.md").read_text("utf-8") for lang in ("en", "zh")
+    ]
     numbers = [sorted(re.findall(r"\b0\.\d+\b", page)) for page in pages]
     assert numbers[0] == numbers[1]
     document = ask("ablate", TEXT, *MINILM, "--query", "it", "--json").json

@@ -65,7 +65,7 @@ def test_texts_by_line() -> None:
 def test_screens_fit(options: tuple[str, ...], width: int) -> None:
     import re
 
-    from attncli.render.safe import cells
+    from attncli.draw.safe import cells
 
     found = ask("heads", SENTENCE, *options, width=width)
     assert found.code == 0

@@ -7,7 +7,7 @@ import pytest
 from asking import ask
 from validity import validate
 
-from attncli.render.safe import cells
+from attncli.draw.safe import cells
 
 
 def test_a_causal_mask_is_a_triangle() -> None:

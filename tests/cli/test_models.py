@@ -12,10 +12,10 @@ from hub_server import COMMIT
 from tiny_checkpoints import CASES, make
 from validity import validate
 
-from attncli.analysis.document import ranges
+from attncli.documents.header import ranges
+from attncli.draw.numbers import size_words
+from attncli.draw.safe import cells
 from attncli.models.aliases import ALIASES
-from attncli.render.numbers import size_words
-from attncli.render.safe import cells
 
 TEXT = "The animal didn't cross the street"
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"

@@ -7,9 +7,9 @@ from asking import ask
 from small_gpt2 import small_gpt2
 from validity import validate
 
+from attncli.draw.safe import cells
 from attncli.models import verify as module
 from attncli.models.verify import LayerDistance, Verification
-from attncli.render.safe import cells
 
 
 def crafted(worst: float) -> Verification:

@@ -182,7 +182,7 @@ def test_hostile_text_is_inert(width: int) -> None:
 )
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_screens_fit_the_terminal(text: str, width: int) -> None:
-    from attncli.render.safe import cells
+    from attncli.draw.safe import cells
 
     for options in ((), ("--ascii",), ("--num-heads", "2", "--full")):
         found = ask("run", text, *options, width=width)

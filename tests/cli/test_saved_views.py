@@ -14,13 +14,13 @@ from asking import ask
 from scanning import inside
 from small_gpt2 import small_gpt2
 
-from attncli.analysis.documents import KINDS
-from attncli.analysis.documents.reading import document_of, topic_of
+from attncli.documents import KINDS
+from attncli.documents.reading import document_of, topic_of
+from attncli.draw.safe import cells
 from attncli.errors import InputError
 from attncli.explore.command import _saved_source
 from attncli.features.explain.document import TOPICS
 from attncli.notebook import bundle
-from attncli.render.safe import cells
 
 ROOT = Path(__file__).parents[2]
 TEXT, OTHER = "the cat sat on the mat", "the dog sat on the mat"

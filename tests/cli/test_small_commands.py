@@ -12,9 +12,9 @@ from asking import ask
 from validity import validate
 
 import attncli
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.cli import main
 from attncli.cli.output import Environment
+from attncli.documents.declaration import SCHEMAS
 from attncli.inputs.tensors import tensor_file, write_tensors
 
 

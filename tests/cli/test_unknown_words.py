@@ -185,9 +185,9 @@ def test_pages_and_figures_mark_them(folder: Path) -> None:
         assert ask(*line, "--figure", str(figure)).code == 0
         drawn = figure.read_text("utf-8")
         assert "吃?" in drawn or line[0] == "find"
-    from attncli.analysis.records.run import run_record
-    from attncli.render.page.contents import Page
-    from attncli.render.page.writer import page_bytes, words
+    from attncli.draw.page.contents import Page
+    from attncli.draw.page.writer import page_bytes, words
+    from attncli.measure.run_record import run_record
 
     model = attncli.load("minilm")
     tokens = model.encode(TEXT)

@@ -152,7 +152,7 @@ def test_show_lists_what_is_no_attention_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_hostile_names_and_metadata_are_inert(width: int, tmp_path: Path) -> None:
-    from attncli.render.safe import cells
+    from attncli.draw.safe import cells
 
     path = tmp_path / "w.safetensors"
     name = "\x1b[31m[bold]\u202eq.weight" + "x" * 200

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from walking import SENTENCE, decoder, lines, pressed, shown
 
+from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURES
 from attncli.explore.state import ACTIONS, KEYS, SCALES, State
 from attncli.inputs.text import SAMPLE
-from attncli.render.view import View
 
 START = State(layer=0, head=3, query=1, key=2)
 
@@ -303,7 +303,7 @@ def test_ctrl_c_is_an_interrupt() -> None:
 def test_every_key_has_an_action_and_words() -> None:
     from attncli.explore.actions import ACTIONS as DONE
     from attncli.explore.actions import MOVES
-    from attncli.render.phrases import say
+    from attncli.language import say
 
     assert {key.does for key in KEYS} == {*DONE, *MOVES, "quit", "interrupt"}
     assert len(ACTIONS) == sum(len(key.names) for key in KEYS)

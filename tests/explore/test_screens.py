@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from walking import SENTENCE, decoder, pressed, seeded
 
+from attncli.draw.safe import cells
+from attncli.draw.view import View
 from attncli.explore.explorer import Explorer
 from attncli.explore.source import LiveSource
 from attncli.explore.state import State
 from attncli.inputs.token import Token
 from attncli.models.load import load
-from attncli.render.safe import cells
-from attncli.render.view import View
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "explore"
 START = State(layer=0, head=3, query=3, key=1)

@@ -11,15 +11,15 @@ import pytest
 from processes import finish
 from walking import SENTENCE, awaited, lines, pressed, seeded, shown
 
-from attncli.analysis.records.head import HeadRecord
-from attncli.analysis.records.run import RunRecord
+from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.actions import act
 from attncli.explore.explorer import Explorer
 from attncli.explore.source import LiveSource, SavedSource
 from attncli.explore.state import State
 from attncli.explore.walk import Work
-from attncli.render.view import View
+from attncli.measure.head_record import HeadRecord
+from attncli.measure.run_record import RunRecord
 
 
 def halting(go_on: Event, stopped: Event) -> SavedSource:

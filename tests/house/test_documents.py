@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attncli.analysis.documents import KINDS, NAMES
-from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.json_schema import SCHEMAS
-from attncli.render.screens import screen_of
+from attncli.documents import KINDS, NAMES
+from attncli.documents.declaration import SCHEMAS, Document
+from attncli.draw.screens import screen_of
 
 PACKAGE = Path(__file__).parents[2] / "attncli"
 SOURCES = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}

@@ -11,11 +11,13 @@ import masks
 import pytest
 from msgspec import Struct
 
-import attncli.guide
+import attncli.language.guide
 from attncli.mechanism.mask import Hashed, Mask, SameBucket
 from attncli.mechanism.mask_spec import parse
 
-GUIDE = {lang: (Path(attncli.guide.__path__[0]) / lang / "masks.md").read_text("utf-8") for lang in ("en", "zh")}
+GUIDE = {
+    lang: (Path(attncli.language.guide.__path__[0]) / lang / "masks.md").read_text("utf-8") for lang in ("en", "zh")
+}
 CHINESE = re.compile("[\u4e00-\u9fff]")
 BOUND_TO_VECTORS = {Hashed, SameBucket}
 """Kinds that no function of (i, j) can state; their oracle is that of hashing."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import attncli.metrics
-from attncli.analysis import metrics
-from attncli.analysis.metrics import METRICS, Metric
-from attncli.render.phrases.translation import translate
+from attncli.language.translation import translate
+from attncli.measure import metric as metrics
+from attncli.measure.metric import METRICS, Metric
 
 
 def test_every_metric_is_listed():

@@ -29,4 +29,4 @@ def test_a_percent_sign_stands_at_its_number() -> None:
     assert apart.search("{0} % of")
     assert not apart.search("{0} % {1} is not 0")
     formats = {name_of(path) for path in SOURCES if re.search(r":[.{}\w \-]*%}", path.read_text("utf-8"))}
-    assert formats == {"attncli/render/numbers.py"}
+    assert formats == {"attncli/draw/numbers.py"}

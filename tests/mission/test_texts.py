@@ -231,7 +231,7 @@ def test_18_clauses_in_every_script(text: str, count: int) -> None:
     assert len(document["tokens"]) == count
     for token in document["tokens"]:
         assert text[token["start"] : token["end"]] == token["text"]
-    from attncli.render.safe import cells
+    from attncli.draw.safe import cells
 
     for width in (60, 80, 120):
         screen = ask("run", text, "--tokenizer", tokenizer, width=width).out

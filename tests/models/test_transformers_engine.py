@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, LLAMA, PLAIN, Case, make
 
 import attncli
-from attncli.analysis.document import attention_part
+from attncli.documents.header import attention_part
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.compute import derivation_document
 from attncli.features.explain.document import Projections, Scores

@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import UNSET
 
-from attncli.analysis.documents.declaration import Document
-from attncli.analysis.documents.reading import document_of
+from attncli.documents.declaration import Document
+from attncli.documents.reading import document_of
+from attncli.draw import screen_header as headers
+from attncli.draw.lines import Lines
+from attncli.draw.view import View
 from attncli.features.heads import screen as heads
 from attncli.features.models import screen
 from attncli.features.run import screen as run
-from attncli.render.lines import Lines
-from attncli.render.screens import header as headers
-from attncli.render.view import View
 
 
 class Loose:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attncli.render.encoding import estimate_bytes, json_bytes, json_pieces, ndjson_line, plain
+from attncli.draw.encoding import estimate_bytes, json_bytes, json_pieces, ndjson_line, plain
 
 NAN = float("nan")
 
@@ -59,7 +59,7 @@ def test_ctrl_c_is_none_of_the_values_that_cannot_be_written(monkeypatch) -> Non
     def interrupted(value: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attncli.render.encoding._plain_value", interrupted)
+    monkeypatch.setattr("attncli.draw.encoding._plain_value", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ndjson_line({"a": [{"b": np.longdouble(1)}]})
 

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attncli.render.figures.screen import draw_screen
-from attncli.render.lines import Lines, line
-from attncli.render.phrases import en, say, zh
-from attncli.render.plot import Series, curves
-from attncli.render.prose import wrap
-from attncli.render.safe import cells
-from attncli.render.tables import ledger
-from attncli.render.term_digits import MORE, adding_digits, adds_up
-from attncli.render.view import View
+from attncli.draw.figures.figure_files import draw_screen
+from attncli.draw.lines import Lines, line, wrap
+from attncli.draw.numbers import MORE, adding_digits, adds_up
+from attncli.draw.plot import Series, curves
+from attncli.draw.safe import cells
+from attncli.draw.text_tables import ledger
+from attncli.draw.view import View
+from attncli.language import en, say, zh
 
 
 @settings(deadline=None, max_examples=60)

@@ -9,11 +9,11 @@ import numpy as np
 from pictures import images
 from render import documents
 
-from attncli.analysis.documents.reading import document_of
-from attncli.render.encoding import json_pieces
-from attncli.render.figures.drawing import LIGHT
-from attncli.render.figures.maps import colour_cells, pool_cells
-from attncli.render.figures.of_document import figure
+from attncli.documents.reading import document_of
+from attncli.draw.encoding import json_pieces
+from attncli.draw.figures.document_figures import figure
+from attncli.draw.figures.drawing import LIGHT
+from attncli.draw.figures.maps import colour_cells, pool_cells
 
 
 def made_of(document: Any) -> Any:

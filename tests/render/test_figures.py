@@ -16,13 +16,13 @@ from asking import ask
 from pictures import images, png
 from render import documents
 
-from attncli.analysis.documents.reading import document_of
+from attncli.documents.reading import document_of
+from attncli.draw.encoding import json_pieces
+from attncli.draw.figures import drawing as runs
+from attncli.draw.figures.document_figures import figure
+from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing
+from attncli.draw.figures.figure_files import Style, figure_bytes, style_of
 from attncli.errors import InputError, UsageError
-from attncli.render.encoding import json_pieces
-from attncli.render.figures import runs
-from attncli.render.figures.drawing import DARK, LIGHT, Box, Drawing
-from attncli.render.figures.files import Style, figure_bytes, style_of
-from attncli.render.figures.of_document import figure
 
 NS = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from asking import ask
 from render import documents
 from render.shown import header, loose
 
-from attncli.render.screens.header import tokens_part
-from attncli.render.view import View
+from attncli.draw.screen_header import tokens_part
+from attncli.draw.view import View
 
 
 def worded() -> dict[str, Any]:

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attncli.render.heatmap import heatmap, pool
-from attncli.render.lines import line_width
-from attncli.render.maps import Map, legend, side_by_side
-from attncli.render.palette import SEQUENTIAL
-from attncli.render.view import View
+from attncli.draw.heatmap import Map, heatmap, legend, pool, side_by_side
+from attncli.draw.lines import line_width
+from attncli.draw.palette import SEQUENTIAL
+from attncli.draw.view import View
 
 NAN = float("nan")
 

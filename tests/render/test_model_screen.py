@@ -7,13 +7,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from attncli.draw.view import View
 from attncli.features.models.compute import model_document
 from attncli.features.models.screen import model_screen
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.hub import ModelLocation
 from attncli.mechanism import spec
 from attncli.mechanism.mask import Causal
-from attncli.render.view import View
 
 NORM = spec.Norm("rms", 1e-6)
 BASE = spec.Block(spec.Attention(4, 2, 8, 8, 0.5), spec.Mlp(37, "silu"), {"attn.in": NORM})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.render.safe import cells, clusters, cut, label, pad, safe, safe_html
+from attncli.draw.safe import cells, clusters, cut, label, pad, safe, safe_html
 
 # Every code point, surrogates included, with what makes terminals misbehave well represented.
 NASTY = "\x00\x07\x08\t\n\r\x1b\x7f\x80\x85\x90\x9b\x9d\xad\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a"

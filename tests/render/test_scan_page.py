@@ -14,7 +14,7 @@ from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.render.scan_page.writer import tails
+from attncli.draw.page.corpus_page import tails
 from attncli.scan import report
 from attncli.scan.shard_run import run
 

@@ -8,9 +8,9 @@ import pytest
 from render import documents
 from validity import checker
 
-from attncli.analysis.documents import KINDS
-from attncli.analysis.documents.json_schema import SCHEMAS
-from attncli.render.encoding import json_bytes
+from attncli.documents import KINDS
+from attncli.documents.declaration import SCHEMAS
+from attncli.draw.encoding import json_bytes
 
 DOCUMENTS = {
     "attn.run/1": documents.run(["a", "b"], heads=2, layers=2, causal=True),

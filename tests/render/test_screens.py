@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from render import documents
 from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
+from attncli.draw.encoding import json_bytes, plain
+from attncli.draw.lines import Lines, line_width
+from attncli.draw.stages import SHOWN
+from attncli.draw.view import View
 from attncli.features.ablate import screen as ablate
 from attncli.features.heads.screen import PARTS as HEADS_PARTS
 from attncli.features.logits import screen as logits
 from attncli.features.patch import screen as patch
 from attncli.features.run.screen import PARTS as RUN_PARTS
-from attncli.render.encoding import json_bytes, plain
-from attncli.render.lines import Lines, line_width
-from attncli.render.screens.stages import SHOWN
-from attncli.render.view import View
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "render"
 MIXED = ["今天", "我的", "计划", "שלום", "مرحبا", "e\u0301le\u0300ve", "👨‍👩‍👧", "❤️", "\x1b[2J", "[b]x[/b]", "\u202e"]

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render.test_tables import VIEWS, WORDS, fits
 
+from attncli.draw.palette import TINT, TINT_LIGHT, tint
+from attncli.draw.sentence import LEAST, WINDOW, Word, sentence, words
+from attncli.draw.view import View
 from attncli.inputs.token import Token
-from attncli.render.palette import TINT, TINT_LIGHT, tint
-from attncli.render.sentence import LEAST, WINDOW, Word, sentence, words
-from attncli.render.view import View
 
 
 def test_marks_stand_for_shares_where_there_is_no_colour() -> None:

@@ -77,7 +77,7 @@ def test_a_learner_meets_the_names_of_the_texts() -> None:
 
 
 def test_every_metric_has_a_line_of_meaning() -> None:
-    from attncli.analysis.metrics import METRICS
+    from attncli.measure.metric import METRICS
 
     table, told = ask("explain", "metric", width=120).out.split("\n\n")
     lines = table.splitlines()[1:]

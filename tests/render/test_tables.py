@@ -5,18 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.analysis.documents.parts import LinkRow
-from attncli.render.bars import bar, bar_pieces
-from attncli.render.glyphs import spell
-from attncli.render.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
-from attncli.render.links import layer_and_head, links
-from attncli.render.matrix import matrix, visible
-from attncli.render.numbers import brief, root_of, writer
-from attncli.render.safe import cells
-from attncli.render.tables import table
-from attncli.render.vectors import vectors
-from attncli.render.view import View
-from attncli.render.window import both_ends, ends, panels, strongest, window_text
+from attncli.documents.parts import LinkRow
+from attncli.draw.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
+from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.numbers import brief, root_of, writer
+from attncli.draw.plot import bar, bar_pieces
+from attncli.draw.safe import cells, spell
+from attncli.draw.shaded_matrix import both_ends, ends, matrix, panels, strongest, visible, window_text
+from attncli.draw.text_tables import table
+from attncli.draw.vectors import vectors
+from attncli.draw.view import View
 
 NAN = float("nan")
 WORDS = [

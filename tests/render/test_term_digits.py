@@ -2,7 +2,7 @@
 
 import sys
 
-from attncli.render.term_digits import adding_digits, adds_up
+from attncli.draw.numbers import adding_digits, adds_up
 
 
 def test_the_fewest_digits_with_which_a_sum_holds() -> None:

@@ -8,15 +8,15 @@ import pytest
 from asking import ask
 from prose import WORDS, Told, told
 
-from attncli.analysis.labels import LABELS
 from attncli.cli.app import command
 from attncli.cli.help_language import TAIL
-from attncli.render.notices import note_line
-from attncli.render.phrases import translation, zh
-from attncli.render.phrases.head_labels import CHINESE, label_name
-from attncli.render.phrases.translation import has, translate
-from attncli.render.phrases.zh_screens import SCREENS
-from attncli.render.view import View
+from attncli.draw.headings import note_line
+from attncli.draw.view import View
+from attncli.language import translation, zh
+from attncli.language.head_labels import CHINESE, label_name
+from attncli.language.translation import has, translate
+from attncli.language.zh_screens import SCREENS
+from attncli.measure.labels import LABELS
 
 TEXT = "the cat sat"
 COMMANDS = [

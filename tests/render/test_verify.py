@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from render.shown import verify_screen
 
-from attncli.render.view import View
+from attncli.draw.view import View
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import statistics
 import numpy as np
 import pytest
 
-from attncli.analysis.measure import metric_of
+from attncli.measure.head_measure import metric_of
 from attncli.scan import fixed_point
 from attncli.scan.duplicates import REPLICATES, counts, text_hash
 from attncli.scan.fixed_point import (

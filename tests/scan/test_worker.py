@@ -12,10 +12,10 @@ import pytest
 from scanning import loaded
 
 import attncli
-from attncli.analysis.labels import LABELS
-from attncli.analysis.metrics import METRICS
 from attncli.errors import InputError
 from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.measure.labels import LABELS
+from attncli.measure.metric import METRICS
 from attncli.scan import plan, plan_making
 from attncli.scan.duplicates import text_hash
 from attncli.scan.shard_files import load
@@ -42,7 +42,7 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     lines = lines[: 40 if how == "batches" else 10]  # where each text goes alone, a few show as much as many
     corpus.write_text("".join(f"{line}\n" for line in lines))
     if how == "rows":  # as texts that are too long for a batch
-        monkeypatch.setattr("attncli.analysis.batch_measure.LARGEST", 0)
+        monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
         monkeypatch.setattr("attncli.scan.layers.rows_for", lambda spec, count: 3)
     folder = request.getfixturevalue(which)
     made, _ = scanned(folder, corpus, tmp_path / "out", rows=True, words=words)

@@ -158,9 +158,9 @@ def usual_place(model: Model) -> str:
 
 
 def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
-    from attncli.analysis.records.run import run_record
-    from attncli.render.page.contents import Page
-    from attncli.render.page.of_document import effects_of, start_of
+    from attncli.draw.page.contents import Page
+    from attncli.draw.page.document_page import effects_of, start_of
+    from attncli.measure.run_record import run_record
 
     record = run_record(model, text.text, request.tokens_of(model, text))
     effects, start = effects_of(document), dict(start_of(document))

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from attncli.analysis.document import header, notes
+from attncli.documents.header import header, notes
 from attncli.features.ablate.document import AblateDocument, EffectRow
 from attncli.features.effects.ablation import Effect, Removal, rank_effects, remove
 from attncli.features.effects.changes import CutLink

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, Weight, describe
-from attncli.analysis.documents.parts import Header
+from attncli.documents.declaration import Count, Part, Weight, describe
+from attncli.documents.parts import Header
 from attncli.features.effects.document import (
     AttentionKind,
     LinkPlace,

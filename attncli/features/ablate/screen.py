@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from attncli.draw.lines import Lines, stack
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.text_tables import GAP, table
+from attncli.draw.token_names import short
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.ablate.document import reading_of
 from attncli.features.effects.document import readings_of
 from attncli.features.effects.effect_answer import (
@@ -19,16 +26,7 @@ from attncli.features.effects.effect_answer import (
     subject,
     table_number,
 )
-from attncli.render.bars import bar
-from attncli.render.glyphs import spell
-from attncli.render.lines import Lines, stack
-from attncli.render.phrases import say
-from attncli.render.safe import cells, label
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.tables import GAP, table
-from attncli.render.token_names import short
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.ablate.document import AblateDocument, EffectRow

@@ -31,10 +31,10 @@ from attncli.cli.repeated_options import Repeated, repeat
 from attncli.errors import InputError, UsageError, VerdictError
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.run import RunRecord
     from attncli.features.compare.document import CompareDocument
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.run.document import RunDocument
+    from attncli.measure.run_record import RunRecord
 
 
 # The options of `attn compare` that may be given once for all sides, or once for each.
@@ -237,7 +237,7 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
 
     Raises InputError for a token that A lacks.
     """
-    from attncli.analysis.document import tokens_of
+    from attncli.documents.header import tokens_of
     from attncli.inputs.token import find_span
 
     tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
@@ -262,7 +262,7 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
-    from attncli.render.page.of_document import compared_page
+    from attncli.draw.page.document_page import compared_page
 
     left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
     content = compared_page(document, records, (left_tokens, right), lang, page.budget, page_output.BUDGET)
@@ -271,7 +271,7 @@ def _write_page(records: list[RunRecord], document: CompareDocument, page: PageO
 
 def _record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
-    from attncli.analysis.records.saved import document_record
+    from attncli.measure.saved_record import document_record
 
     record = document_record(document)
     assert record is not None  # it is a run
@@ -376,8 +376,7 @@ def _run_side(
     delivery.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
     if records is None:
         return run_document(loaded_model, side.text, tokens, run_request)
-    from attncli.analysis.records.recording import Recording
-    from attncli.analysis.records.run import recordable, recorded_run, run_record
+    from attncli.measure.run_record import Recording, recordable, recorded_run, run_record
 
     recording = Recording(loaded_model, tokens, run_request.heads) if recordable(loaded_model, words=False) else None
     document = run_document(loaded_model, side.text, tokens, run_request, recording=recording)

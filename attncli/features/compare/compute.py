@@ -15,12 +15,8 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from attncli import __version__
-from attncli.analysis.document import tokens_of, warnings_of_sides
-from attncli.analysis.documents.declaration import members
-from attncli.analysis.exclusion import exclusion
-from attncli.analysis.links import kinds_left_out
-from attncli.analysis.similarity import row_divergences
-from attncli.analysis.visible_keys import Bools, Floats, Ints
+from attncli.documents.declaration import members
+from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.errors import InputError
 from attncli.features.compare.document import (
     BothCounts,
@@ -35,6 +31,10 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.features.run.document import RunDocument, RunHead
+from attncli.measure.exclusion import exclusion
+from attncli.measure.head_links import kinds_left_out
+from attncli.measure.similarity import row_divergences
+from attncli.measure.visible_keys import Bools, Floats, Ints
 
 # Which tokens of two texts correspond: the longest runs of equal tokens.
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, axes, describe, index_of
-from attncli.analysis.documents.parts import AttentionPart, LeftOut, ModelPart, TokenRow
+from attncli.documents.declaration import Count, Document, Numbers, Part, axes, describe, index_of
+from attncli.documents.parts import AttentionPart, LeftOut, ModelPart, TokenRow
 
 
 class CompareSide(Part, frozen=True, kw_only=True):

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from attncli.draw.headings import heading, localize, remark, sentences
+from attncli.draw.heatmap import heatmap, legend, row_names
+from attncli.draw.lines import Lines, beside, clip_lines, line, stack, stack_spaced
+from attncli.draw.numbers import format_fixed, percent
+from attncli.draw.safe import cut, safe, spell
+from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
+from attncli.draw.sentence import sentence, shaded_comparison, words
+from attncli.draw.sentence_answer import left_out_note
+from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.text_tables import table
+from attncli.draw.token_names import quoted_ends, quoted_token, short
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, localize, remark, sentences
-from attncli.render.heatmap import heatmap
-from attncli.render.lines import Lines, beside, clip_lines, line, stack, stack_spaced
-from attncli.render.maps import legend, row_names
-from attncli.render.matrix import as_matrix, matrix
-from attncli.render.numbers import format_fixed, percent
-from attncli.render.phrases import say
-from attncli.render.safe import cut, safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import SIDE, count_phrase, fact, warning
-from attncli.render.screens.sentence_answer import left_out_note
-from attncli.render.screens.shading import shaded_comparison
-from attncli.render.sentence import sentence, words
-from attncli.render.tables import table
-from attncli.render.token_names import quoted_ends, quoted_token, short
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide

@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.document import model_part, position_name
-from attncli.analysis.visibility import pairs_of
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
+from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError
 from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
+from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, span
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
 from attncli.mechanism.mask_spec import spec_text

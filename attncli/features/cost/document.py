@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from attncli.analysis.documents.declaration import Document, Part, Size, describe
-from attncli.analysis.documents.parts import ModelPart
+from attncli.documents.declaration import Document, Part, Size, describe
+from attncli.documents.parts import ModelPart
 
 MOST = 10**60
 """Counts are drawn as floats."""

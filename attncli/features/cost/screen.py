@@ -7,20 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from attncli.analysis.documents.declaration import members
+from attncli.documents.declaration import members
+from attncli.draw.headings import heading, localize, remark, sentences
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.numbers import percent, size_words
+from attncli.draw.plot import Series, bar, curves
+from attncli.draw.safe import safe, spell
+from attncli.draw.screen_header import count_phrase, warning
+from attncli.draw.text_tables import table
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.cost.document import CostDocument, LayerCost, Timing, TotalCost, Variant
-from attncli.render.bars import bar
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, localize, remark, sentences
-from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.render.numbers import percent, size_words
-from attncli.render.phrases import say, say_each
-from attncli.render.plot import Series, curves
-from attncli.render.safe import safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import count_phrase, warning
-from attncli.render.tables import table
-from attncli.render.view import View
+from attncli.language import say, say_each
 
 PARTS = PARTS_OF["cost"]
 """Every part, in the order of the screen."""

@@ -25,7 +25,7 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.run import CrossTexts
+    from attncli.measure.run_record import CrossTexts
     from attncli.models.model import Model
 
 
@@ -68,8 +68,8 @@ def cross(
 
     attn cross --model FOLDER "the house" --source-states states.npy
     """
+    from attncli.draw.encoding import estimate_bytes
     from attncli.features.cross.compute import cross_document, cross_memory, cross_numbers
-    from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
     view = delivery.validate_options(
@@ -108,8 +108,8 @@ def cross(
     request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
     document = cross_document(loaded_model, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
     if page.html is not None:
-        from attncli.analysis.records.run import cross_record
-        from attncli.render.page.contents import Page
+        from attncli.draw.page.contents import Page
+        from attncli.measure.run_record import cross_record
 
         record = cross_record(loaded_model, texts, layers=layers, heads=heads)
         page_output.write(
@@ -119,9 +119,9 @@ def cross(
 
 
 def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> CrossTexts:
-    from attncli.analysis.records.run import CrossTexts
     from attncli.errors import UnsupportedError
     from attncli.features.cross.compute import states
+    from attncli.measure.run_record import CrossTexts
 
     sources = [
         request.one_text(environment, TextOptions(text=text)).text for text in (query, key) if isinstance(text, str)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
-from attncli.analysis.documents.parts import (
+from attncli.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
+from attncli.documents.parts import (
     AttentionPart,
     EmptyRows,
     LinkRows,

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attncli.draw.conclusion import cross_answer
+from attncli.draw.headings import heading, remark
+from attncli.draw.heatmap import Map, side_by_side
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.plot import bar
+from attncli.draw.safe import cut, safe, spell
+from attncli.draw.screen_header import count_phrase, header_lines, query_count_phrase, tokens_part
+from attncli.draw.shaded_matrix import matrix, visible
+from attncli.draw.text_tables import table
+from attncli.draw.token_names import position_and_text
+from attncli.draw.vectors import vectors
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part
-from attncli.render.bars import bar
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.render.links import layer_and_head, links
-from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import matrix, visible
-from attncli.render.safe import cut, safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import cross_answer
-from attncli.render.screens.header import count_phrase, header_lines, query_count_phrase, tokens_part
-from attncli.render.tables import table
-from attncli.render.token_names import position_and_text
-from attncli.render.vectors import vectors
-from attncli.render.view import View
 
 PARTS = PARTS_OF["cross"]
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""

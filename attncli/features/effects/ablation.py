@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Backend
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.features.effects.changes import (
@@ -38,6 +37,7 @@ from attncli.features.effects.sweep import (
     sweep_work,
 )
 from attncli.inputs.token import Token
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
 from attncli.models.model import Model

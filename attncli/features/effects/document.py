@@ -7,8 +7,8 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, describe, index_of, members
-from attncli.analysis.documents.parts import AttentionPart, ModelPart
+from attncli.documents.declaration import Count, Document, Part, Size, Weight, describe, index_of, members
+from attncli.documents.parts import AttentionPart, ModelPart
 
 AttentionKind = Annotated[
     Literal["self", "cross"],

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from msgspec import UNSET
 
+from attncli.draw.headings import remark, sentences
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.sentence import shaded_sentence
+from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.shaded_matrix import draw_grid, head_grid
+from attncli.draw.token_names import quote_text, quoted_token, quoted_word
+from attncli.draw.view import View
 from attncli.features.ablate.document import reading_of
 from attncli.features.effects.document import readings_of
-from attncli.render.head_grid import draw_grid, head_grid
-from attncli.render.headings import remark, sentences
-from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.render.phrases import say
-from attncli.render.screens.sentence_answer import not_learned_note
-from attncli.render.screens.shading import shaded_sentence
-from attncli.render.token_names import quote_text, quoted_token, quoted_word
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.declaration import Document
+    from attncli.documents.declaration import Document
 
 
 if TYPE_CHECKING:

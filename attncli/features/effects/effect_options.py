@@ -109,10 +109,10 @@ def foretell(
 ) -> None:
     """Say what taking these heads away will take, where that is long. predicts: whether next tokens are measured.
     compared: how many of them, at most, are compared with random changes."""
+    from attncli.draw.numbers import size_words
     from attncli.features.effects.ablation import DRAWS
     from attncli.features.effects.places import places
     from attncli.features.effects.sweep import foretell as foretold
-    from attncli.render.numbers import size_words
 
     if not model.own_layers:
         return

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.document import Measure, TargetToken, readings_of
 from attncli.features.effects.places import measured_at
 from attncli.inputs.token import Token
+from attncli.measure.visible_keys import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish, logits
 

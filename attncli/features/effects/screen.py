@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from attncli.draw.headings import heading, sentences
+from attncli.draw.lines import Lines, stack
+from attncli.draw.safe import label
+from attncli.draw.screen_header import warning
+from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.text_tables import table
+from attncli.draw.token_names import quote_text
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.document import readings_of
 from attncli.features.effects.effect_answer import (
     capitalize,
@@ -15,16 +23,7 @@ from attncli.features.effects.effect_answer import (
     number,
     short_name,
 )
-from attncli.render.headings import heading, sentences
-from attncli.render.lines import Lines, stack
-from attncli.render.phrases import say
-from attncli.render.safe import label
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import warning
-from attncli.render.screens.sentence_answer import not_learned_note
-from attncli.render.tables import table
-from attncli.render.token_names import quote_text
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import (

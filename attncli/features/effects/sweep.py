@@ -13,11 +13,11 @@ from typing import Any, assert_never
 import numpy as np
 from msgspec import Struct, field
 
-from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import SCORE_ITEM, Array, Backend
 from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
 from attncli.features.effects.places import HeadAddress, attentions, may_ask_some, may_start_late
 from attncli.inputs.token import Token
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.intervention import Interventions, Kind
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec

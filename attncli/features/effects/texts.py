@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 
 from attncli import __version__
-from attncli.analysis.document import tokens_of, warnings_of_sides
-from attncli.analysis.words import unknown_notes
+from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.errors import InputError
 from attncli.features.ablate.document import AblateDocument, EffectRow, reading_of
 from attncli.features.effects.document import (
@@ -25,6 +24,7 @@ from attncli.features.effects.document import (
     Reading,
     readings_of,
 )
+from attncli.inputs.word_groups import unknown_notes
 
 SURE = 0.95
 HeadKey = tuple[AttentionKind, int, int]

@@ -42,11 +42,11 @@ from attncli.features.explain.explain_options import (
 )
 
 if TYPE_CHECKING:
+    from attncli.draw.view import View
     from attncli.features.explain.document import ExplainDocument
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.models.model import Model
-    from attncli.render.view import View
 
 
 # The topics of `attn explain` that are about a whole layer: position, mask, multihead, residual.
@@ -301,9 +301,9 @@ def matrix_softmax(
 
     attn explain matrix-softmax "humpty dumpty sat on"
     """
+    from attncli.draw.encoding import estimate_bytes
     from attncli.features.explain.softmax_topics import matrix_softmax_document
     from attncli.features.run.compute import RunRequest
-    from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
@@ -462,10 +462,10 @@ def _document(
     environment: Environment,
     view: View,
 ) -> ExplainDocument:
+    from attncli.draw.encoding import estimate_bytes
+    from attncli.draw.stages import PROJECTIONS
     from attncli.features.explain.compute import derivation_document, derivation_shapes
     from attncli.features.run.compute import RunRequest
-    from attncli.render.encoding import estimate_bytes
-    from attncli.render.screens.stages import PROJECTIONS
 
     meant = _topic_like(source_text.text)
     if meant is not None:

@@ -9,10 +9,8 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.analysis.document import empty_rows, header, overflow, shape_rows
-from attncli.analysis.visible_keys import Floats
-from attncli.analysis.words import unknown_notes
 from attncli.arrays.backend import Array
+from attncli.documents.header import empty_rows, header, overflow, shape_rows
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.document import (
     After,
@@ -28,6 +26,8 @@ from attncli.features.explain.document import (
 from attncli.features.explain.softmax_topics import softmax_steps
 from attncli.features.run.compute import head_projections, layer_projections
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import unknown_notes
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.spec import Attention, Rope
 from attncli.mechanism.trace import SQUARE
 from attncli.models.model import Model

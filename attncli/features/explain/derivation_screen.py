@@ -10,24 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import UNSET
 
-from attncli.analysis.documents.declaration import Numbers
+from attncli.documents.declaration import Numbers
+from attncli.draw.headings import heading, remark, sentences
+from attncli.draw.lines import Lines, line, line_width, stack, stack_spaced
+from attncli.draw.numbers import adding_digits, brief, percent, root_of
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.sentence import shaded_sentence
+from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.shaded_matrix import matrix, visible
+from attncli.draw.text_tables import ledger
+from attncli.draw.token_names import position_and_text, quoted_token, short
+from attncli.draw.vectors import vector_sum, vectors
+from attncli.draw.view import View
 from attncli.features.explain.document import AttentionTopic, OutputSum, Products, Projections, Scores, SoftmaxRow
-from attncli.render.bars import bar
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark, sentences
-from attncli.render.lines import Lines, line, line_width, stack, stack_spaced
-from attncli.render.matrix import matrix, visible
-from attncli.render.numbers import brief, percent, root_of
-from attncli.render.phrases import say
-from attncli.render.safe import cells, label
-from attncli.render.screens.sentence_answer import not_learned_note
-from attncli.render.screens.shading import shaded_sentence
-from attncli.render.sum_table import vector_sum
-from attncli.render.tables import ledger
-from attncli.render.term_digits import adding_digits
-from attncli.render.token_names import position_and_text, quoted_token, short
-from attncli.render.vectors import vectors
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.explain.document import AttentionTopic, Projections, Scores

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import (
+from attncli.documents.declaration import (
     Count,
     Document,
     Numbers,
@@ -18,7 +18,7 @@ from attncli.analysis.documents.declaration import (
     describe,
     index_of,
 )
-from attncli.analysis.documents.parts import EmptyRows, Header, ShapeRows, TokenRow
+from attncli.documents.parts import EmptyRows, Header, ShapeRows, TokenRow
 
 # The topic `attention` of `attn.explain/1`: one query's attention, step by step.
 

@@ -18,10 +18,10 @@ from attncli.cli.pause import wait_for_key
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.draw.view import View
     from attncli.features.explain.document import ExplainDocument
     from attncli.inputs.token import Token
     from attncli.models.model import Model
-    from attncli.render.view import View
 
 
 DIGITS = 4
@@ -76,8 +76,8 @@ def strongest_head(
     which the query has its strongest link, as `attn run --query` counts links. Standard error says which that is."""
     from msgspec import structs
 
+    from attncli.draw.token_names import marked_text
     from attncli.features.run.compute import RunRequest, run_document
-    from attncli.render.unknown_words import marked_text
 
     if model.identity.source != "checkpoint" or not (options.layer is None or options.head is None):
         return one_head(model, options)

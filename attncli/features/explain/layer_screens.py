@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 from msgspec import UNSET
 
+from attncli.draw.headings import heading, remark, sentences
+from attncli.draw.lines import Lines, stack
+from attncli.draw.numbers import adding_digits, brief, format_fixed
+from attncli.draw.safe import label, spell
+from attncli.draw.screen_header import header
+from attncli.draw.sentence import shaded_sentence
+from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.text_tables import ledger, table
+from attncli.draw.token_names import key_names, position_and_text, quoted_token, short
+from attncli.draw.vectors import vector_sum, vectors
+from attncli.draw.view import View
 from attncli.features.explain.document import (
     MaskTopic,
     MatrixSoftmaxTopic,
@@ -32,22 +44,7 @@ from attncli.features.explain.softmax_screens import (
     softmax_blocks,
     softmax_rows,
 )
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark, sentences
-from attncli.render.lines import Lines, stack
-from attncli.render.matrix import as_matrix, matrix
-from attncli.render.numbers import brief, format_fixed
-from attncli.render.phrases import say, say_each
-from attncli.render.safe import label
-from attncli.render.screens.header import header
-from attncli.render.screens.sentence_answer import not_learned_note
-from attncli.render.screens.shading import shaded_sentence
-from attncli.render.sum_table import vector_sum
-from attncli.render.tables import ledger, table
-from attncli.render.term_digits import adding_digits
-from attncli.render.token_names import key_names, position_and_text, quoted_token, short
-from attncli.render.vectors import vectors
-from attncli.render.view import View
+from attncli.language import say, say_each
 
 if TYPE_CHECKING:
     from attncli.features.explain.document import (

@@ -8,11 +8,7 @@ from typing import Literal, assert_never
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.added_positions import split_embedding
-from attncli.analysis.document import Heading, header, overflow, position_name, token_rows
-from attncli.analysis.similarity import row_entropy
-from attncli.analysis.visible_keys import Floats
-from attncli.analysis.words import unknown_notes
+from attncli.documents.header import Heading, header, overflow, position_name, token_rows
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.compute import head_shares, steps_of
 from attncli.features.explain.document import (
@@ -30,6 +26,10 @@ from attncli.features.explain.document import (
 )
 from attncli.features.explain.softmax_topics import row_softmax
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import unknown_notes
+from attncli.measure.added_positions import split_embedding
+from attncli.measure.similarity import row_entropy
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.norm import Norm
 from attncli.mechanism.position import frequencies
 from attncli.mechanism.spec import Alibi, Disentangled, FirstBlockAgain, Place, RelativeBuckets, RelativeSines, Rope

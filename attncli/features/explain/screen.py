@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from attncli.draw.headings import FAINT, remark
+from attncli.draw.lines import Line, Lines, Piece, clip_lines, stack, stack_spaced
+from attncli.draw.numbers import brief, root_of
+from attncli.draw.safe import cells, pad, spell
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.stages import PROJECTIONS, SHOWN, WHY, projection_table
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.explain import derivation_screen
 from attncli.features.explain.document import AttentionTopic, ExplainDocument, Products, Scores, SoftmaxRow
 from attncli.features.run.screen import shapes_part
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, Piece, clip_lines, stack, stack_spaced
-from attncli.render.numbers import brief, root_of
-from attncli.render.phrases import say
-from attncli.render.safe import cells, pad
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.explain.document import AttentionTopic

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
+from attncli.draw.headings import heading, localize, remark, sentences
+from attncli.draw.lines import Lines, stack, stack_spaced
+from attncli.draw.numbers import adding_digits, brief, format_fixed, percent
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.screen_header import fact, header
+from attncli.draw.sentence import shaded_sentence
+from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.text_tables import ledger, table
+from attncli.draw.token_names import position_and_text, quoted_token
+from attncli.draw.view import View
 from attncli.features.explain.document import MatrixSoftmaxTopic, OrderRow, OrderTopic, ScalingTopic, SoftmaxTopic
-from attncli.render.bars import bar
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, localize, remark, sentences
-from attncli.render.lines import Lines, stack, stack_spaced
-from attncli.render.matrix import as_matrix, matrix
-from attncli.render.numbers import brief, format_fixed, percent
-from attncli.render.phrases import say, say_each
-from attncli.render.safe import cells, label
-from attncli.render.screens.header import fact, header
-from attncli.render.screens.shading import shaded_sentence
-from attncli.render.tables import ledger, table
-from attncli.render.term_digits import adding_digits
-from attncli.render.token_names import position_and_text, quoted_token
-from attncli.render.view import View
+from attncli.language import say, say_each
 
 if TYPE_CHECKING:
     from attncli.features.explain.document import (

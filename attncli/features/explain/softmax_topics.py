@@ -13,11 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.document import Heading, attention_part, header, token_rows
-from attncli.analysis.measure import measure
-from attncli.analysis.metrics import METRICS, Metric
-from attncli.analysis.visible_keys import Floats
-from attncli.analysis.words import unknown_notes
+from attncli.documents.header import Heading, attention_part, header, token_rows
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.explain.document import (
     MatrixSoftmaxTopic,
@@ -31,6 +27,10 @@ from attncli.features.explain.document import (
     SoftmaxTopic,
 )
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import unknown_notes
+from attncli.measure.head_measure import measure
+from attncli.measure.metric import METRICS, Metric
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.attention import attention
 from attncli.mechanism.random_streams import normal
 from attncli.models.model import Model

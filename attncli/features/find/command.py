@@ -28,10 +28,9 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.recording import Recording
-    from attncli.analysis.records.run import RunRecord
     from attncli.features.find.document import FindDocument
     from attncli.inputs.text import Text
+    from attncli.measure.run_record import Recording, RunRecord
     from attncli.models.model import Model
 
 
@@ -108,7 +107,7 @@ def find(
 def _write_page(
     environment: Environment, record: RunRecord, ends: tuple[str, str], page: PageOptions, lang: str
 ) -> None:
-    from attncli.render.page.contents import Page
+    from attncli.draw.page.contents import Page
 
     quiet = replace(environment, quiet=True)
     start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
@@ -131,10 +130,10 @@ def _document(
     effect: bool,
     recording: Recording | None = None,
 ) -> FindDocument:
-    from attncli.analysis.words import join_words, merged_words
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.features.find.compute import CutOptions, SearchRequest, find_document
     from attncli.features.run.compute import RunRequest, cost
+    from attncli.inputs.word_groups import join_words, merged_words
     from attncli.models.run import rows_for
 
     foretell_text(environment, len(text.text))

@@ -9,10 +9,8 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.analysis.document import header, notes, overflow
-from attncli.analysis.row_consumers import share
-from attncli.analysis.words import Words
 from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.documents.header import header, notes, overflow
 from attncli.errors import InputError
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.changes import CutLink
@@ -20,12 +18,14 @@ from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadSelection, everything
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import Words
+from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 from attncli.models.run import rows_for
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.recording import Recording  # only a page needs it
+    from attncli.measure.run_record import Recording  # only a page needs it
 
 
 class SearchRequest(Struct, frozen=True):

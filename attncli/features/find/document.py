@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, Size, Weight, describe, index_of
-from attncli.analysis.documents.parts import Header
+from attncli.documents.declaration import Count, Part, Size, Weight, describe, index_of
+from attncli.documents.parts import Header
 
 
 class Reverse(Part, frozen=True, kw_only=True):

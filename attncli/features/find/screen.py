@@ -6,19 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
+from attncli.draw.headings import localize, remark
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.numbers import writer
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells, cut, label, spell
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence_answer import find_answer
+from attncli.draw.text_tables import GAP, table
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.effect_answer import cut_link_sentences, table_number
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
-from attncli.render.bars import bar
-from attncli.render.glyphs import spell
-from attncli.render.headings import localize, remark
-from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.render.numbers import writer
-from attncli.render.safe import cells, cut, label
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.sentence_answer import find_answer
-from attncli.render.tables import GAP, table
-from attncli.render.view import View
 
 PARTS = PARTS_OF["find"]
 """Every part, in the order of the screen."""

@@ -8,12 +8,12 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from attncli.analysis.document import header, notes, token_rows
-from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Array, Selection, is_selected, numbers_of
+from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
 from attncli.features.generate.document import GenerateDocument, GenerateStep, StepHead, TopKey
 from attncli.inputs.token import Token
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.attend import span
 from attncli.mechanism.random_streams import integers
 from attncli.models.estimate import estimate

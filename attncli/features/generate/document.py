@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Numbers, Part, Weight, axes, describe, index_of
-from attncli.analysis.documents.parts import Header, TokenRow
+from attncli.documents.declaration import Count, Numbers, Part, Weight, axes, describe, index_of
+from attncli.documents.parts import Header, TokenRow
 
 Context = Annotated[Weight, describe("Attention on the prompt.")]
 Generated = Annotated[Weight, describe("Attention on what was generated, the token itself included.")]

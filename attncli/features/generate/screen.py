@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attncli.draw.conclusion import generate_answer
+from attncli.draw.headings import heading, remark
+from attncli.draw.lines import Lines, fit_to_view, stack, stack_spaced
+from attncli.draw.plot import bar
+from attncli.draw.safe import label, safe
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import shaded_sentence
+from attncli.draw.shaded_matrix import draw_grid, head_grid
+from attncli.draw.text_tables import table
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.generate.document import GenerateDocument
-from attncli.render.bars import bar
-from attncli.render.head_grid import draw_grid, head_grid
-from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, fit_to_view, stack, stack_spaced
-from attncli.render.safe import label, safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import generate_answer
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.shading import shaded_sentence
-from attncli.render.tables import table
-from attncli.render.view import View
 
 PARTS = PARTS_OF["generate"]
 """Every part, in the order of the screen; all are shown unless the view names some."""

@@ -14,8 +14,8 @@ from attncli.cli.pause import wait_for_key
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.render.lines import Line, Lines
-    from attncli.render.view import View
+    from attncli.draw.lines import Line, Lines
+    from attncli.draw.view import View
 
 
 def guide(
@@ -38,9 +38,9 @@ def guide(
     """
     environment: Environment = ctx.obj
     view = delivery.validate_options(output, environment)
-    from attncli import guide as room
+    from attncli.draw.console import markdown as draw_markdown
     from attncli.features.guide.screen import contents
-    from attncli.render.markdown import markdown as draw_markdown
+    from attncli.language import guide as room
 
     screen_option = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
     if markdown and screen_option and output.color != "never":
@@ -60,8 +60,8 @@ def guide(
 
 def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
     """A page cut into what one screen holds, with a line to spare, where someone at a terminal turns it; else whole."""
-    from attncli.render.lines import Lines
-    from attncli.render.safe import cells
+    from attncli.draw.lines import Lines
+    from attncli.draw.safe import cells
 
     height = environment.height
     if environment.keys is None or not environment.stdout_is_terminal or height is None:

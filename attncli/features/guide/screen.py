@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attncli.render.headings import remark
-from attncli.render.lines import Lines, stack
-from attncli.render.phrases import say
-from attncli.render.tables import table
-from attncli.render.view import View
+from attncli.draw.headings import remark
+from attncli.draw.lines import Lines, stack
+from attncli.draw.text_tables import table
+from attncli.draw.view import View
+from attncli.language import say
 
 
 def contents(titles: Mapping[str, str], view: View) -> Lines:

@@ -10,8 +10,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.similarity import distances, order, tree
-from attncli.analysis.visible_keys import Bools, Floats
 from attncli.arrays.backend import Selection, numbers_of
 from attncli.errors import LimitError, UnsupportedError, UsageError
 from attncli.features.heads.document import (
@@ -25,6 +23,8 @@ from attncli.features.heads.document import (
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
+from attncli.measure.similarity import distances, order, tree
+from attncli.measure.visible_keys import Bools, Floats
 from attncli.mechanism.random_streams import normal
 from attncli.models.model import Model
 

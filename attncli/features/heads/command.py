@@ -27,11 +27,11 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.random_repeats import RepeatScores
-    from attncli.analysis.records.recording import Recording
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
     from attncli.inputs.text import Text
+    from attncli.measure.repeats import RepeatScores
+    from attncli.measure.run_record import Recording
     from attncli.models.model import Model
 
 
@@ -152,8 +152,8 @@ def heads(
 def _write_page(
     model: Model, text: Text, comparison: HeadsRequest, page: PageOptions, lang: str, recording: Recording | None
 ) -> None:
-    from attncli.analysis.records.head import METRICS
-    from attncli.render.page.contents import Page
+    from attncli.draw.page.contents import Page
+    from attncli.measure.head_record import METRICS
 
     record = page_output.record(
         model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
@@ -167,12 +167,12 @@ def _write_page(
 def _request(
     model: Model, which: ModelOptions, output: OutputOptions, heads_options: HeadsOptions, parts: frozenset[str] | None
 ) -> HeadsRequest:
-    from attncli.analysis.exclusion import parse as parse_exclude
-    from attncli.analysis.measure import metric_of
-    from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.features.heads.across_heads import parse as parse_across
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES
+    from attncli.measure.exclusion import parse as parse_exclude
+    from attncli.measure.head_measure import metric_of
+    from attncli.measure.metric import DEFAULT, METRICS
 
     names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
     sort, _, way = (heads_options.sort or "").partition(":")
@@ -202,7 +202,7 @@ def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
     """Scores of random repeats; they belong to the model, whatever the text."""
     if not comparison.labels:
         return None
-    from attncli.analysis.repeat_scores import repeat_scores
+    from attncli.measure.repeats import repeat_scores
 
     return repeat_scores(model, comparison.layers)
 
@@ -222,10 +222,10 @@ def _document(
 
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
+    from attncli.draw.encoding import NUMBER_BYTES
     from attncli.features.heads.compute import heads_document
     from attncli.features.run.compute import RunRequest, cost
     from attncli.models.run import LONG, rows_for
-    from attncli.render.encoding import NUMBER_BYTES
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)

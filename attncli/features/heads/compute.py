@@ -9,23 +9,9 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace as struct_replace
 
-from attncli.analysis.document import empty_rows, header, notes, overflow
-from attncli.analysis.documents.parts import EmptyRow, LeftOutKind
-from attncli.analysis.exclusion import Exclusion, exclusion, is_punctuation
-from attncli.analysis.labels import NEEDED, labels_of, rows
-from attncli.analysis.links import LinkCollector, kinds_left_out
-from attncli.analysis.long_run import CELLS
-from attncli.analysis.measure import Measured, Tally, metric_of
-from attncli.analysis.metrics import DEFAULT
-from attncli.analysis.pairs import TokenPairs
-from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.random_repeats import RepeatScores
-from attncli.analysis.row_consumers import RowFeeder, share
-from attncli.analysis.row_facts import TokenFacts
-from attncli.analysis.similarity import row_entropy
-from attncli.analysis.visible_keys import Bools, Floats
-from attncli.analysis.words import Words, identities, merged_words
 from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.documents.header import empty_rows, header, notes, overflow
+from attncli.documents.parts import EmptyRow, LeftOutKind
 from attncli.features.heads.across_heads import AcrossHeads
 from attncli.features.heads.document import (
     AverageHead,
@@ -38,12 +24,23 @@ from attncli.features.heads.document import (
     Order,
 )
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import Words, identities, merged_words
+from attncli.measure.exclusion import Exclusion, exclusion, is_punctuation
+from attncli.measure.head_links import LinkCollector, kinds_left_out
+from attncli.measure.head_measure import Measured, Tally, metric_of
+from attncli.measure.labels import NEEDED, labels_of, rows
+from attncli.measure.metric import DEFAULT
+from attncli.measure.repeats import RepeatScores
+from attncli.measure.row_facts import TokenFacts, TokenPairs
+from attncli.measure.row_stream import CELLS, PooledMaps, RowFeeder, share
+from attncli.measure.similarity import row_entropy
+from attncli.measure.visible_keys import Bools, Floats
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.recording import Recording  # only a page needs it
+    from attncli.measure.run_record import Recording  # only a page needs it
 
 
 class HeadsRequest(Struct, frozen=True):

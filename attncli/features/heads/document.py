@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Entropy, Numbers, Part, Size, axes, describe, index_of
-from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
+from attncli.documents.declaration import Count, Entropy, Numbers, Part, Size, axes, describe, index_of
+from attncli.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
 
 
 class MetricValue(Part, frozen=True, kw_only=True):

@@ -12,7 +12,20 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.analysis.documents.parts import LinkRow, TopLink
+from attncli.documents.parts import LinkRow, TopLink
+from attncli.draw.headings import FAINT, heading, localize, remark, sentences
+from attncli.draw.heatmap import Map, side_by_side
+from attncli.draw.lines import BLANK, Line, Lines, fit_to_view, stack, stack_spaced, strip_styles
+from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.numbers import percent
+from attncli.draw.safe import cells, spell
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import sentence, words
+from attncli.draw.sentence_answer import HeadLink, format_number, not_learned_note
+from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
+from attncli.draw.text_tables import table
+from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.heads.document import (
     Circuits,
     Flow,
@@ -23,24 +36,8 @@ from attncli.features.heads.document import (
     Similarity,
     WhichHead,
 )
-from attncli.render.glyphs import spell
-from attncli.render.head_grid import draw_grid, head_grid
-from attncli.render.headings import FAINT, heading, localize, remark, sentences
-from attncli.render.lines import BLANK, Line, Lines, fit_to_view, stack, stack_spaced, strip_styles
-from attncli.render.links import layer_and_head, links
-from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import as_matrix, matrix
-from attncli.render.numbers import percent
-from attncli.render.phrases import say
-from attncli.render.phrases.head_labels import label_name
-from attncli.render.safe import cells
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.sentence_answer import HeadLink, format_number, not_learned_note
-from attncli.render.sentence import sentence, words
-from attncli.render.tables import table
-from attncli.render.token_names import key_names, quoted_ends, quoted_token, short
-from attncli.render.view import View
+from attncli.language import say
+from attncli.language.head_labels import label_name
 
 # Parts of the heads screen that look across heads and layers.
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, describe, index_of
-from attncli.analysis.documents.parts import Header
+from attncli.documents.declaration import Count, Part, describe, index_of
+from attncli.documents.parts import Header
 from attncli.features.effects.document import AttentionKind, Looks, TargetToken
 
 

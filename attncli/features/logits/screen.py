@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from attncli.draw.headings import sentences
+from attncli.draw.lines import Lines, stack
+from attncli.draw.numbers import writer
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import shaded_sentence
+from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.text_tables import GAP, table
+from attncli.draw.token_names import quoted_word
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.effect_answer import capitalize, draw_parts, grids, head_phrase
-from attncli.render.bars import bar
-from attncli.render.headings import sentences
-from attncli.render.lines import Lines, stack
-from attncli.render.numbers import writer
-from attncli.render.phrases import say
-from attncli.render.safe import cells
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.sentence_answer import not_learned_note
-from attncli.render.screens.shading import shaded_sentence
-from attncli.render.tables import GAP, table
-from attncli.render.token_names import quoted_word
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.logits.document import LogitPart, LogitsDocument

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.document import model_part, position_name
-from attncli.analysis.visibility import MAP, bound, mask_part, visible_rows
-from attncli.analysis.visible_keys import Floats
+from attncli.documents.header import model_part, position_name
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
+from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.attention import attention
 from attncli.mechanism.mask import Mask, both
 from attncli.mechanism.mask_spec import KINDS, parse, spec_text

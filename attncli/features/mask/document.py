@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import MOST, Count, Document, Numbers, Part, Size, axes, describe, index_of
-from attncli.analysis.documents.parts import ModelPart
+from attncli.documents.declaration import MOST, Count, Document, Numbers, Part, Size, axes, describe, index_of
+from attncli.documents.parts import ModelPart
 
 
 class MaskWords(Part, frozen=True, kw_only=True):

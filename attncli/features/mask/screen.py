@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from attncli.draw.conclusion import mask_answer
+from attncli.draw.headings import heading, remark
+from attncli.draw.heatmap import Map, heatmap, side_by_side
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.numbers import brief, percent
+from attncli.draw.safe import spell
+from attncli.draw.shaded_matrix import matrix
+from attncli.draw.text_tables import table
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
-from attncli.render.heatmap import heatmap
-from attncli.render.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import matrix
-from attncli.render.numbers import brief, percent
-from attncli.render.phrases import say, say_each
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import mask_answer
-from attncli.render.tables import table
-from attncli.render.view import View
+from attncli.language import say, say_each
 
 PARTS = PARTS_OF["mask"]
 """Every part, in the order of the screen."""

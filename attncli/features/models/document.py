@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, describe
+from attncli.documents.declaration import Count, Document, Part, Size, describe
 
 
 class AliasRow(Part, frozen=True, kw_only=True):

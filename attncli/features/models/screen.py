@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import assert_never
 
-from attncli.analysis.document import ranges
-from attncli.analysis.documents.declaration import tag_of
+from attncli.documents.declaration import tag_of
+from attncli.documents.header import ranges
+from attncli.draw.conclusion import model_answer, models_answer
+from attncli.draw.headings import heading, localize, remark
+from attncli.draw.lines import Lines, fit_to_view, fold, line, stack, stack_spaced
+from attncli.draw.numbers import brief, root_of, size_words
+from attncli.draw.safe import cut, safe, spell
+from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
+from attncli.draw.text_tables import table
+from attncli.draw.view import View
 from attncli.features.models.document import (
     AlibiPart,
     AttentionRow,
@@ -35,17 +43,7 @@ from attncli.features.models.document import (
     TemperaturePart,
     VerifyDocument,
 )
-from attncli.render.glyphs import spell
-from attncli.render.headings import heading, localize, remark
-from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
-from attncli.render.numbers import brief, root_of, size_words
-from attncli.render.phrases import say, say_each
-from attncli.render.prose import fold
-from attncli.render.safe import cut, safe
-from attncli.render.screens.conclusion import model_answer, models_answer
-from attncli.render.screens.header import SIDE, count_phrase, fact, warning
-from attncli.render.tables import table
-from attncli.render.view import View
+from attncli.language import say, say_each
 
 TOKENIZER = "tokenizer.json"
 

@@ -9,10 +9,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.analysis.document import header, notes, token_rows
-from attncli.analysis.visible_keys import Floats
-from attncli.analysis.words import unknown_notes_of_two
 from attncli.arrays.backend import Array, Backend
+from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
 from attncli.features.effects.changes import mixed_of, put_values, same_length
@@ -30,6 +28,8 @@ from attncli.features.effects.places import HeadAddress, HeadSelection, measured
 from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
 from attncli.features.patch.document import PatchDocument, PatchRow
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import unknown_notes_of_two
+from attncli.measure.visible_keys import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish
 

@@ -5,6 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from attncli.draw.headings import remark, sentences
+from attncli.draw.lines import Lines, stack
+from attncli.draw.numbers import percent, writer
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells, label
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import sentence, words
+from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.text_tables import GAP, table
+from attncli.draw.token_names import quoted_word
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.effect_answer import (
     capitalize,
     draw_parts,
@@ -13,19 +24,7 @@ from attncli.features.effects.effect_answer import (
     more_heads_note,
     short_name,
 )
-from attncli.render.bars import bar
-from attncli.render.headings import remark, sentences
-from attncli.render.lines import Lines, stack
-from attncli.render.numbers import percent, writer
-from attncli.render.phrases import say
-from attncli.render.safe import cells, label
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.header import header, shown_tokens
-from attncli.render.screens.sentence_answer import not_learned_note
-from attncli.render.sentence import sentence, words
-from attncli.render.tables import GAP, table
-from attncli.render.token_names import quoted_word
-from attncli.render.view import View
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.patch.document import PatchDocument

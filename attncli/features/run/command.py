@@ -29,11 +29,11 @@ from attncli.features.generate import command as generate_option
 from attncli.features.generate.command import GenerateOptions
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.recording import Recording
     from attncli.features.run.compute import BatchTraces, RunRequest
     from attncli.features.run.document import RunDocument
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
+    from attncli.measure.run_record import Recording
     from attncli.models.model import Model
 
 
@@ -65,7 +65,7 @@ def run(
 
     attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
-    from attncli.render.screens.stages import PROJECTIONS, SHOWN
+    from attncli.draw.stages import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
     options = {
@@ -138,7 +138,7 @@ def _write_page(
     lang: str,
     recording: Recording | None,
 ) -> None:
-    from attncli.render.page.contents import Page
+    from attncli.draw.page.contents import Page
 
     record = page_output.record(
         model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
@@ -200,8 +200,8 @@ def _document(
 
     from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
+    from attncli.draw.encoding import NUMBER_BYTES
     from attncli.features.run.compute import SavedStages, cost, metadata, run_document
-    from attncli.render.encoding import NUMBER_BYTES
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
@@ -259,7 +259,7 @@ def _plan(
     layers, heads = layers_and_heads(model, which)
     named_tokens = tokens
     if run_options.words:
-        from attncli.analysis.words import merged_words
+        from attncli.inputs.word_groups import merged_words
 
         named_tokens = list(merged_words(tokens, text.text).words)
     span = None if run_options.query is None else request.query_span(environment, named_tokens, run_options.query)

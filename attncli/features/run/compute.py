@@ -9,15 +9,15 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, position_stages, shape_rows
-from attncli.analysis.documents.declaration import Numbers, Part, members
-from attncli.analysis.documents.parts import EmptyRow, ShapeRow
-from attncli.analysis.links import LinkCollector, kinds_left_out
-from attncli.analysis.long_run import STAGES, BlockCollector
-from attncli.analysis.words import Words, join_words, merged_words
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
+from attncli.documents.declaration import Numbers, Part, members
+from attncli.documents.header import empty_rows, header, layer_part, notes, overflow, position_stages, shape_rows
+from attncli.documents.parts import EmptyRow, ShapeRow
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.inputs.token import Token
+from attncli.inputs.word_groups import Words, join_words, merged_words
+from attncli.measure.head_links import LinkCollector, kinds_left_out
+from attncli.measure.row_stream import STAGES, BlockCollector
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
@@ -26,7 +26,7 @@ from attncli.models.estimate import CostEstimate, StoredSizes, estimate
 from attncli.models.model import Model, take_text
 
 if TYPE_CHECKING:
-    from attncli.analysis.records.recording import Recording  # only a page needs it
+    from attncli.measure.run_record import Recording  # only a page needs it
 
 
 class RunRequest(Struct, frozen=True):
@@ -244,7 +244,7 @@ def run_document(
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
     """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `split_embedding` has
     them."""
-    from attncli.analysis.added_positions import split_embedding  # only --stages all asks
+    from attncli.measure.added_positions import split_embedding  # only --stages all asks
 
     both = None if part.stages is UNSET else split_embedding(model, tokens)
     if both is None or part.stages is UNSET:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, axes, describe, index_of
-from attncli.analysis.documents.parts import (
+from attncli.documents.declaration import Count, Numbers, Part, Size, axes, describe, index_of
+from attncli.documents.parts import (
     EmptyRows,
     Header,
     LeftOut,

@@ -9,29 +9,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.documents.declaration import Numbers
-from attncli.analysis.documents.parts import TopLink
+from attncli.documents.declaration import Numbers
+from attncli.documents.parts import TopLink
+from attncli.draw.conclusion import run_hint
+from attncli.draw.headings import heading, localize, remark
+from attncli.draw.heatmap import Map, side_by_side
+from attncli.draw.lines import Lines, fit_to_view, stack, stack_spaced
+from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.safe import safe, spell
+from attncli.draw.screen_header import count_phrase, header, shown_tokens
+from attncli.draw.sentence_answer import left_out_note, run_answer
+from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
+from attncli.draw.stages import SHOWN, stage_part
+from attncli.draw.text_tables import table
+from attncli.draw.token_names import key_names
+from attncli.draw.vectors import vectors
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.render.glyphs import spell
-from attncli.render.head_grid import draw_grid, head_grid
-from attncli.render.headings import heading, localize, remark
-from attncli.render.lines import Lines, fit_to_view, stack, stack_spaced
-from attncli.render.links import layer_and_head, links
-from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
-from attncli.render.safe import safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import run_hint
-from attncli.render.screens.header import count_phrase, header, shown_tokens
-from attncli.render.screens.sentence_answer import left_out_note, run_answer
-from attncli.render.screens.stages import SHOWN, stage_part
-from attncli.render.tables import table
-from attncli.render.token_names import key_names
-from attncli.render.vectors import vectors
-from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.parts import ShapeRow
+    from attncli.documents.parts import ShapeRow
 
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.

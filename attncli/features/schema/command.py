@@ -28,8 +28,8 @@ def schema(
 
     attn schema attn.run/1
     """
-    from attncli.analysis.documents.json_schema import SCHEMAS
-    from attncli.render.encoding import json_bytes
+    from attncli.documents.declaration import SCHEMAS
+    from attncli.draw.encoding import json_bytes
 
     environment: Environment = ctx.obj
     if name is None:

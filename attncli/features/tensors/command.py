@@ -103,8 +103,8 @@ def tensors(
             str(file), arrays, trace, masks, heads=heads, top=output.top, stages=every, progress=on_progress
         )
     if page.html is not None and trace is not None:
-        from attncli.analysis.records.captured import captured_record
-        from attncli.render.page.contents import Page
+        from attncli.draw.page.contents import Page
+        from attncli.features.tensors.compute import captured_record
 
         record = captured_record(arrays, trace, document, heads=heads)
         content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)

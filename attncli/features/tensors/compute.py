@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,20 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.document import shape_row
-from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
-from attncli.analysis.measure import Measured, Tally
-from attncli.analysis.metrics import METRICS
-from attncli.analysis.row_consumers import RowFeeder, share
-from attncli.analysis.row_facts import TokenFacts
-from attncli.analysis.toplinks import TopLinks
-from attncli.analysis.visible_keys import Bools, Floats
-from attncli.arrays.backend import Array, Backend
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, numbers_of
+from attncli.documents.header import shape_row
+from attncli.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.errors import InputError, UsageError
 from attncli.features.heads.compute import numbers
 from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
+from attncli.measure.head_links import TopLinks
+from attncli.measure.head_measure import Measured, Tally
+from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
+from attncli.measure.metric import METRICS
+from attncli.measure.row_facts import TokenFacts
+from attncli.measure.row_stream import RowFeeder, share
+from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
+from attncli.measure.visible_keys import Bools, Floats
 from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.attention import check_arguments
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
@@ -399,3 +402,39 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
         length_text = ", ".join(map(str, lengths[:MOST_LENGTHS]))
         notes.append(f"keys are also hidden by key_lengths {length_text}{more}")
     return notes
+
+
+# Records of captured queries and keys: every leading index of the arrays stands as a layer.
+
+
+def captured_record(
+    arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
+) -> RunRecord:
+    """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
+    all."""
+    backend = arrays.backend
+    queries, keys = numbered_tokens(int(arrays.q.shape[-2])), numbered_tokens(int(arrays.k.shape[-2]))
+    sides = Sides(queries, queries if len(queries) == len(keys) else keys)
+    stage_arrays = {
+        name: np.asarray(backend.numpy(trace.stages[name])) for name in ("weights", "masked", "capped", "biased")
+    }
+    lead = stage_arrays["weights"].shape[:-3]
+    # the types of the arithmetic itself: scores of low precision were made from wider products
+    stage_arrays["q"], stage_arrays["k"] = (
+        np.broadcast_to(head_records, (*lead, *head_records.shape[-3:]))
+        for head_records in (np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k))
+    )
+
+    # what is held is on the CPU by now
+    numpy = backend if backend.name == "numpy" else choose("numpy", device=None, dtype="float32")
+
+    def head_records() -> Iterator[HeadRecord]:
+        for layer, place in enumerate(np.ndindex(lead)):
+            head_numbers = numbers_of(heads, stage_arrays["weights"].shape[-3])
+            stages = {name: array[place] for name, array in stage_arrays.items()}
+            records = LayerRecords(numpy, layer, sides, head_numbers, leave_out=())
+            feed_whole(numpy, records, stages, None)
+            yield from records.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
+
+    name = PurePath(document.file).name
+    return RunRecord(name, name, sides, document.model, document.attention, head_records(), document.warnings)

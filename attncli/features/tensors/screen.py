@@ -6,22 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from attncli.analysis.metrics import DEFAULT
+from attncli.draw.conclusion import tensors_answer
+from attncli.draw.headings import FAINT, localize, remark
+from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.draw.link_lines import links
+from attncli.draw.numbers import brief
+from attncli.draw.safe import cut, safe, spell
+from attncli.draw.screen_header import count_phrase, facts, query_count_phrase, warning
+from attncli.draw.shaded_matrix import matrix, visible
+from attncli.draw.text_tables import table
+from attncli.draw.vectors import vectors
+from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, localize, remark
-from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
-from attncli.render.links import links
-from attncli.render.matrix import matrix, visible
-from attncli.render.numbers import brief
-from attncli.render.safe import cut, safe
-from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import tensors_answer
-from attncli.render.screens.header import count_phrase, facts, query_count_phrase, warning
-from attncli.render.tables import table
-from attncli.render.vectors import vectors
-from attncli.render.view import View
+from attncli.measure.metric import DEFAULT
 
 PARTS = PARTS_OF["tensors"]
 """Every part, in the order of the screen; all are shown unless the view names some."""

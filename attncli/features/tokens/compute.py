@@ -33,7 +33,7 @@ def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Token
         )
     warnings: list[str] = []
     if any(token.unknown for token in tokens):
-        from attncli.analysis.words import unknown_notes  # counting words needs NumPy
+        from attncli.inputs.word_groups import unknown_notes  # counting words needs NumPy
 
         warnings = unknown_notes(text, tokens)
     return TokensDocument(version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=warnings)

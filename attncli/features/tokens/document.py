@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.analysis.documents.declaration import Document, axes, describe
-from attncli.analysis.documents.parts import TokenRow
+from attncli.documents.declaration import Document, axes, describe
+from attncli.documents.parts import TokenRow
 
 
 class TokenBytes(TokenRow, frozen=True, kw_only=True):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attncli.draw.conclusion import tokens_answer
+from attncli.draw.headings import localize, remark
+from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.draw.safe import label, safe
+from attncli.draw.screen_header import count_phrase, title, warning
+from attncli.draw.text_tables import table
+from attncli.draw.view import View
 from attncli.features.tokens.document import TokenBytes, TokensDocument
-from attncli.render.headings import localize, remark
-from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
-from attncli.render.phrases import say
-from attncli.render.safe import label, safe
-from attncli.render.screens.conclusion import tokens_answer
-from attncli.render.screens.header import count_phrase, title, warning
-from attncli.render.tables import table
-from attncli.render.view import View
+from attncli.language import say
 
 SHOWN = 200
 """Tokens that are listed unless the view is full."""

@@ -18,10 +18,10 @@ from attncli.errors import InputError, LimitError
 from attncli.features.explain.explain_options import DIGITS
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.declaration import Document
-    from attncli.analysis.records.run import RunRecord
+    from attncli.documents.declaration import Document
+    from attncli.draw.page.contents import Page
     from attncli.features.heads.document import HeadsDocument
-    from attncli.render.page.contents import Page
+    from attncli.measure.run_record import RunRecord
 
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
@@ -63,7 +63,7 @@ def view(
     document = open_document(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
-    from attncli.analysis.documents import name_of
+    from attncli.documents import name_of
     from attncli.features.heads.document import HeadsDocument
     from attncli.features.run.document import RunDocument
 
@@ -120,7 +120,7 @@ def _show_page(
 
 
 def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
-    from attncli.render.page.of_document import page_of
+    from attncli.draw.page.document_page import page_of
 
     tensors = file.suffix.lower() in TENSOR_FILES
     record = record_of(document, file) if tensors else None
@@ -132,8 +132,8 @@ def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
 
 def record_of(document: Document, file: Path) -> RunRecord:
     """What a document, or the tensors of its file, hold of its heads. Raises InputError for one not about heads."""
-    from attncli.analysis.records.saved import document_record, tensors_record
     from attncli.features.run.document import RunDocument
+    from attncli.measure.saved_record import document_record, tensors_record
 
     if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
         from attncli.inputs.tensors import read_tensors
@@ -170,7 +170,7 @@ def open_document(file: Path, top: int = 10) -> Document:
         tensors = tensor_file(file)
         refuse_half_characters(tensors.metadata, str(file))
         return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
-    from attncli.analysis.documents.reading import document_of
+    from attncli.documents.reading import document_of
     from attncli.inputs.file_opening import read_object
 
     fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)

@@ -12,14 +12,9 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.analysis.document import heading_of, identities_of, shape_row, tokens_of
-from attncli.analysis.documents.parts import EmptyRows, Header
-from attncli.analysis.documents.reading import check, part_of
-from attncli.analysis.links import LinkCollector, kinds_left_out
-from attncli.analysis.measure import measure
-from attncli.analysis.metrics import DEFAULT
-from attncli.analysis.visible_keys import Floats
-from attncli.analysis.words import unknown_notes
+from attncli.documents.header import heading_of, identities_of, shape_row, tokens_of
+from attncli.documents.parts import EmptyRows, Header
+from attncli.documents.reading import check, part_of
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.compute import agreement, steps_of
 from attncli.features.explain.document import After, AttentionTopic, Matrices
@@ -27,6 +22,11 @@ from attncli.features.heads.compute import numbers
 from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocument
 from attncli.features.run.document import RunDocument, RunHead, RunLayer
 from attncli.inputs.file_opening import parse_object
+from attncli.inputs.word_groups import unknown_notes
+from attncli.measure.head_links import LinkCollector, kinds_left_out
+from attncli.measure.head_measure import measure
+from attncli.measure.metric import DEFAULT
+from attncli.measure.visible_keys import Floats
 from attncli.mechanism.trace import STAGES, Shape, shapes_of
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]

@@ -24,8 +24,8 @@ from attncli.cli.output import Environment
 from attncli.cli.seeded_option import refuse_sizes
 
 if TYPE_CHECKING:
+    from attncli.draw.view import View
     from attncli.models.layouts.layout import LayoutRequest
-    from attncli.render.view import View
 
 LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, describe
+from attncli.documents.declaration import Count, Document, Part, Size, describe
 
 
 class TensorRow(Part, frozen=True, kw_only=True):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from attncli.draw.conclusion import weights_answer
+from attncli.draw.headings import localize, remark
+from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.draw.numbers import brief
+from attncli.draw.safe import cut, safe
+from attncli.draw.screen_header import count_phrase, fact, warning
+from attncli.draw.text_tables import table
+from attncli.draw.view import View
 from attncli.features.weights.document import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.render.headings import localize, remark
-from attncli.render.lines import Lines, fit_to_view, line, stack, stack_spaced
-from attncli.render.numbers import brief
-from attncli.render.safe import cut, safe
-from attncli.render.screens.conclusion import weights_answer
-from attncli.render.screens.header import count_phrase, fact, warning
-from attncli.render.tables import table
-from attncli.render.view import View
 
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8

@@ -21,8 +21,8 @@ from typing import Any, TextIO
 
 # What keeps a worker's memory level: it runs for hours, and its arrays are of every size.
 #
-# Source: the GNU C library's manual, "Malloc Tunable Parameters" and "Replacing malloc"; malloc_trim(3); oneDNN's guide,
-# "Primitive Cache".
+# Source: the GNU C library's manual, "Malloc Tunable Parameters" and "Replacing malloc"; malloc_trim(3);
+# oneDNN's guide, "Primitive Cache".
 
 ALLOCATION = {
     "MALLOC_ARENA_MAX": "1",

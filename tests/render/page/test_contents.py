@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attncli.analysis.records.run import run_record
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.draw.page.contents import BUDGET, PageHeads
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.run_record import run_record
 from attncli.mechanism.mask import Hashed
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.page.contents import BUDGET, PageHeads
 
 
 def test_masks_count_too() -> None:

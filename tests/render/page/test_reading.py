@@ -9,12 +9,12 @@ import pytest
 from browsing import opened
 
 import attncli
-from attncli.analysis.records.run import run_record
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.draw.page.contents import Page
+from attncli.draw.page.writer import page_bytes
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.page.contents import Page
-from attncli.render.page.writer import page_bytes
 
 
 def written(folder: Path, page: Page) -> Path:

@@ -176,7 +176,7 @@ def test_a_notebook_names_no_option_of_the_command(monkeypatch: pytest.MonkeyPat
 
 
 def test_documents_in_a_notebook_are_the_pages_of_view(tmp_path: Path) -> None:
-    from attncli.analysis.documents.reading import document_of
+    from attncli.documents.reading import document_of
 
     for name in ("find", "ablate", "patch"):
         document = document_of(ask(*EFFECTS[name], "--json").json, name)

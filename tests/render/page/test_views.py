@@ -10,13 +10,13 @@ import pytest
 from browsing import Opened, opened
 
 import attncli
-from attncli.analysis.records.run import run_record
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.draw.page.contents import Page, PageEffects
+from attncli.draw.page.writer import page_bytes
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.run_record import run_record
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.page.contents import Page, PageEffects
-from attncli.render.page.writer import page_bytes
 
 TEXT = "The animal didn't cross the street because it was too tired"
 OTHER = "The animal didn't cross the street because it was too wide"

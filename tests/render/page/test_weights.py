@@ -14,19 +14,18 @@ from browsing import Opened, opened
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.records.captured import captured_record
-from attncli.analysis.records.run import CrossTexts, RunRecord, cross_record, run_record
-from attncli.analysis.words import merged_words
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.features.tensors.compute import Options, capture_attention, tensors_document
+from attncli.draw.page.contents import Page
+from attncli.draw.page.writer import page_bytes
+from attncli.features.tensors.compute import Options, capture_attention, captured_record, tensors_document
 from attncli.inputs.tokenize import tokenizer
+from attncli.inputs.word_groups import merged_words
+from attncli.measure.run_record import CrossTexts, RunRecord, cross_record, run_record
 from attncli.mechanism.mask import Causal, Everywhere, Mask, MatrixMask, Window
 from attncli.mechanism.mask_spec import parse
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.page.contents import Page
-from attncli.render.page.writer import page_bytes
 
 LIMIT = 5e-4
 TEXT = " ".join(f"w{at % 17}" for at in range(41))
@@ -159,7 +158,7 @@ def test_merged_words(window: Opened, tmp_path: Path) -> None:
 
 
 def test_cross_attention(window: Opened, tmp_path: Path) -> None:
-    from attncli.analysis.records.run import cross_traces
+    from attncli.measure.run_record import cross_traces
 
     model = seeded(Causal(), heads=2, position="rope")
     texts = CrossTexts(TEXT, TEXT[:60], model.encode(TEXT), model.encode(TEXT[:60]))

@@ -1,0 +1,338 @@
+"""Parts of documents that several builders make: the header, the model, the attention, tokens, shapes, layers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypedDict, assert_never
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli import __version__
+from attncli.arrays.backend import Backend
+from attncli.documents.parts import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
+from attncli.features.run.document import RunHead, RunLayer
+from attncli.inputs.token import Token
+from attncli.inputs.word_groups import Words, identities, unknown_notes
+from attncli.mechanism.mask import Mask, shows_all
+from attncli.mechanism.mask_spec import describe, spec_text
+from attncli.mechanism.spec import (
+    ADDED,
+    Alibi,
+    Attention,
+    Disentangled,
+    FirstBlockAgain,
+    Position,
+    RelativeBuckets,
+    RelativeSines,
+    Rope,
+)
+from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, order_stages, shapes_of
+from attncli.models.model import Model
+
+
+class Heading(TypedDict):
+    """What `Header` takes."""
+
+    version: str
+    text: str
+    tokens: list[TokenRow]
+    model: ModelPart
+    attention: AttentionPart
+    pieces: list[TokenRow] | UnsetType
+
+
+def header(
+    model: Model, text: str, tokens: Sequence[Token], words: Words | None = None, *, computing: Backend | None = None
+) -> Heading:
+    """The members that every document about a text begins with: version, text, tokens, model, attention.
+
+    words: those that the tokens are merged to; they stand for the tokens then, and the tokens are its `pieces`.
+    computing: the backend that the text was computed in, None for the one it is computed in alone.
+    """
+    return {
+        "version": __version__,
+        "text": text,
+        "tokens": token_rows(tokens if words is None else words.words),
+        "model": model_part(model),
+        "attention": attention_part(model, computing or model.computing(len(tokens))),
+        "pieces": UNSET if words is None else token_rows(tokens),
+    }
+
+
+def heading_of(document: Header) -> Heading:
+    """The same members, as a document has them."""
+    return {
+        "version": document.version,
+        "text": document.text,
+        "tokens": document.tokens,
+        "model": document.model,
+        "attention": document.attention,
+        "pieces": document.pieces,
+    }
+
+
+def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
+    """Tokens as documents hold them."""
+    return [
+        TokenRow(
+            index=token.index,
+            text=token.text,
+            id=token.id,
+            start=token.start,
+            end=token.end,
+            special=token.special,
+            unknown=token.unknown or UNSET,
+        )
+        for token in tokens
+    ]
+
+
+def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
+    """The tokens that a document holds."""
+    return [
+        Token(row.index, row.text, row.id, row.start, row.end, row.special, unknown=bool(row.unknown)) for row in rows
+    ]
+
+
+SHOWN = ("masked", "weights", "mixed", "out")
+"""Stages of which a run's document has the numbers without all of them being asked for."""
+ENCODER = "this is the encoder reading the text; attn cross shows how the decoder looks at it"
+
+
+def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
+    """What a reader must know about the weights and the text: how a file was read, what loading found odd, which words
+    the model does not know."""
+    return [
+        *model.warnings,
+        *((ENCODER,) if model.spec.decoder is not None else ()),
+        *unknown_notes(text, tokens),
+    ]
+
+
+def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """The warnings of two sides that are compared: those that are of one alone begin with its name, A or B.
+
+    Args:
+        a: The warnings of one side.
+        b: Those of the other.
+
+    Returns:
+        A's, then those of B that A lacks.
+    """
+    own = [warning if warning in b else f"A: {warning}" for warning in dict.fromkeys(a)]
+    return own + [f"B: {warning}" for warning in dict.fromkeys(b) if warning not in a]
+
+
+def model_part(model: Model) -> ModelPart:
+    """Which weights ran and their sizes; heads and widths are those of layer 0."""
+    first, identity = model.spec.blocks[0].attention, model.identity
+    return ModelPart(
+        source=identity.source,
+        name=identity.name,
+        family=identity.family,
+        seed=identity.seed,
+        d_model=model.spec.d_model,
+        layers=len(model.spec.blocks),
+        heads=first.heads,
+        kv_heads=first.kv_heads,
+        d_k=first.head_dim,
+        d_v=first.v_dim,
+        digest=identity.digest,
+    )
+
+
+def attention_part(model: Model, computing: Backend) -> AttentionPart:
+    """The conventions that ran; where layers differ, each mask and position encoding comes with its layers.
+
+    computing: the backend that the text was computed in.
+    """
+    numbers = model.spec.attending()
+    layers = [model.spec.blocks[number].attention for number in numbers]
+    first = layers[0]
+    input_positions = model.spec.embedding.positions
+    return AttentionPart(
+        scale=first.scale,
+        softcap=first.softcap,
+        mask=_by_layer([spec_text(layer.mask) for layer in layers], numbers),
+        mask_says=_mask_text([layer.mask for layer in layers], numbers),
+        position=input_positions or _by_layer([position_name(layer.position) for layer in layers], numbers),
+        backend=model.backend.name,
+        dtype=model.backend.dtype,
+        compute_dtype=UNSET if computing.dtype == model.backend.dtype else computing.dtype,
+        hashing=UNSET if first.hashing is None else first.hashing.spec,
+    )
+
+
+def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
+    """What all layers have in common, or each text with the layers it holds for: "causal (1, 3-5), window:4 (0, 2)".
+
+    numbers: those of the layers, in the order of the texts.
+    """
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(
+        f"{text} ({ranges([number for number, layer_text in zip(numbers, texts, strict=True) if layer_text == text])})"
+        for text in dict.fromkeys(texts)
+    )
+
+
+def _mask_text(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
+    """What all layers' masks show, in words, or each mask with its layers."""
+    texts = [describe(mask) for mask in masks]
+    if len(set(texts)) == 1:
+        return texts[0]
+    places = {
+        text: [
+            numbers_with_text
+            for numbers_with_text, layer_text in zip(numbers, texts, strict=True)
+            if layer_text == text
+        ]
+        for text in texts
+    }
+    return "; ".join(
+        f"{'layer' if len(numbers_with_text) == 1 else 'layers'} {ranges(numbers_with_text)}: {text}"
+        for text, numbers_with_text in places.items()
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers with runs drawn together: "0, 2-5"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in runs)
+
+
+def position_name(position: Position) -> str:
+    """A position encoding as `--position` spells it."""
+    match position:
+        case None:
+            return "none"
+        case Rope(theta=theta):
+            return "rope" if theta == 10000.0 else f"rope:{theta:g}"
+        case Alibi():
+            return "alibi"
+        case RelativeBuckets():
+            return "t5-buckets"
+        case Disentangled():
+            return "disentangled"
+        case RelativeSines():
+            return "relative-sines"
+        case FirstBlockAgain():
+            return "first-block-again"
+        case _:
+            assert_never(position)
+
+
+def position_stages(position: Position) -> tuple[str, ...]:
+    """The stages that hold scores of positions by themselves."""
+    if isinstance(position, RelativeSines):
+        return ("content_position",)
+    if not isinstance(position, Disentangled):
+        return ()
+    there = {"content_position": position.asks, "position_content": position.answers}
+    return tuple(name for name, is_present in there.items() if is_present)
+
+
+def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
+    """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
+    absent = {
+        "capped": attention.softcap is None,
+        "biased": not isinstance(attention.position, ADDED),
+        "masked": shows_all(attention.mask) and attention.hashing is None,
+        **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
+    }
+    formulas = {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": "−∞ where not compared"}
+    # all stages with a number per pair have the shape of the weights
+    queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
+    square = dict.fromkeys(
+        (*SQUARE, *position_stages(attention.position)),
+        np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)),
+    )  # takes no memory
+    stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
+    return [shape_row(row, formulas.get(row.step)) for row in shapes_of(stages, leading=leading)]
+
+
+def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
+    """A step of the shape trace as documents hold it. formula: in place of the stage's own."""
+    return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula or row.formula)
+
+
+def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False) -> RunLayer:
+    """One layer of a run. heads: the numbers of the heads that the trace holds.
+
+    `scores` are the values that enter the softmax, null where hidden. stages: whether to add
+    every stage by name.
+    """
+    arrays = trace.stages if stages else {name: trace.stages[name] for name in SHOWN if name in trace.stages}
+    values = {name: backend.numpy(array) for name, array in arrays.items()}
+    parts = [
+        RunHead(
+            head=head,
+            scores=values["masked"][place] if "masked" in values else UNSET,
+            weights=values["weights"][place] if "weights" in values else UNSET,
+            output=values["mixed"][place],
+            # heads that share keys and values show the ones they share
+            stages={
+                name: values[name][place * len(values[name]) // len(heads)]
+                for name in order_stages(values)
+                if _per_head(name)
+            }
+            if stages
+            else UNSET,
+        )
+        for place, head in enumerate(heads)
+    ]
+    return RunLayer(
+        layer=trace.layer,
+        heads=parts,
+        output=values["out"],
+        stages={name: values[name] for name in order_stages(values) if not _per_head(name)} if stages else UNSET,
+        hidden=backend.numpy(trace.after) if stages else UNSET,
+    )
+
+
+def _per_head(name: str) -> bool:
+    return name not in ("hidden", "concat", "out", "sum", "norm")
+
+
+def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[EmptyRow]:
+    """The queries that see nothing, one entry per layer, head and query."""
+    is_empty = backend.numpy(trace.empty_rows)
+    return [
+        EmptyRow(layer=trace.layer, head=heads[int(place)], query=int(query))
+        for place, query in zip(*np.nonzero(is_empty), strict=True)
+    ]
+
+
+def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
+    """A warning where a layer's numbers left the range of its data type: such rows are NaN, null in JSON, and no
+    mask's work."""
+    rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]))).all(-1)
+    heads, queries = np.nonzero(~rows)
+    if not heads.size:
+        return []
+    count, several = len(set(queries.tolist())), len(set(heads.tolist()))
+    lost = f"{count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads"
+    where = f"layer {trace.layer}: {lost} have no finite output"
+    return [f"{where}: their numbers are too large for {backend.dtype}; a smaller --scale or a wider --dtype"]
+
+
+def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
+    """What makes each token of a document the same as another: its id; of a word the ids of its pieces."""
+    if document.pieces is UNSET:
+        return identities(tokens)
+    names: list[Hashable] = []
+    for word in tokens:
+        inside = [
+            piece.id
+            for piece in document.pieces
+            if None not in (word.start, word.end, piece.start, piece.end)
+            and (word.start or 0) <= (piece.start or 0) < (piece.end or 0) <= (word.end or 0)
+        ]
+        names.append(tuple(inside) or (word.text if word.id is None else word.id))
+    return names

@@ -1,0 +1,222 @@
+"""A document from parsed JSON: of the declared types, and of sizes that fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+from msgspec import Meta, Struct, ValidationError, convert, field
+
+from attncli.documents import KINDS
+from attncli.documents.declaration import Document, Part
+from attncli.errors import InputError
+
+Row = list[float | None]
+NESTED = (Row, list[Row], list[list[Row]], list[list[list[Row]]])
+"""Nested lists of numbers, by how deep they are."""
+AT = " - at `$"
+Kind = TypeVar("Kind")
+
+
+def document_of(content: Mapping[str, Any], where: str) -> Document:
+    """The document that parsed JSON holds. where: what errors call the file.
+
+    Raises InputError, naming the place, for another schema, a member too many or too few, a value of another type, and
+    sizes that do not fit each other.
+    """
+    kinds = kinds_of(content, where)
+    kind = kinds[0]
+    if len(kinds) > 1:
+        topics = {topic_of(kind): kind for kind in kinds}
+        topic = content.get("topic")
+        if not isinstance(topic, str) or topic not in topics:
+            raise InputError(
+                f"its topic is {str(topic)[:40]!r}", where=f"{where}: $.topic", expected=", ".join(map(str, topics))
+            )
+        kind = topics[topic]
+    document = part_of(content, kind, where, f"what attn schema {content['schema']} describes")
+    check(document, where)
+    return document
+
+
+def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ...]:
+    """The classes that the member `schema` allows."""
+    name = content.get("schema")
+    if name is None and set(content) == {"error"}:
+        raise InputError(
+            "this is what attn said when it failed, and no answer",
+            where=where,
+            expected="what it writes when it succeeds",
+        )
+    if not isinstance(name, str) or name not in KINDS:
+        reason = f"its schema is {str(name)[:40]!r}" if name is not None else "it names no schema"
+        raise InputError(f"this is no document that attn knows: {reason}", where=where, expected=", ".join(KINDS))
+    return KINDS[name]
+
+
+def topic_of(kind: type[Document]) -> str:
+    """The topic of an explanation's class, the one that its field `topic` allows."""
+    (topic,) = get_args(get_type_hints(kind)["topic"])
+    return str(topic)
+
+
+def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
+    """A part of a document from parsed JSON. Raises InputError naming the place within `where`."""
+    try:
+        return convert(content, kind, dec_hook=_array)
+    except (ValidationError, OverflowError) as error:
+        message, *paths = str(error).split(AT)  # within an array, the path begins anew there, and comes first
+        place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
+        raise InputError(
+            f"the document is not as declared: {message[:1].lower()}{message[1:]}",
+            where=f"{where}: {place}",
+            expected=expected,
+        ) from error
+
+
+def check(document: Document, where: str) -> None:
+    """Raise InputError, naming the place, unless the document's sizes fit each other."""
+    error = first_error(document)
+    if error is not None:
+        place, message = error
+        raise InputError(
+            f"the document contradicts itself: {message}",
+            where=f"{where}: $.{place}",
+            expected="a document as attn wrote it",
+        )
+
+
+def _array(kind: type, value: Any) -> Any:
+    """Nested lists of numbers as an array; raises ValidationError for anything else."""
+    if (get_origin(kind) or kind) is not np.ndarray:
+        raise TypeError(f"a document holds no {kind}")
+    if isinstance(value, np.ndarray):
+        return value
+    depth, inner = -1, value
+    while isinstance(inner, list) and depth < len(NESTED) - 1:
+        depth, inner = depth + 1, inner[0] if inner else None
+    try:
+        rows = convert(value, NESTED[max(depth, 0)])
+    except ValidationError as error:
+        raise ValueError(str(error)) from error
+    try:
+        return np.array(rows, np.float64)
+    except ValueError as error:
+        raise ValueError("Expected rows of one length") from error
+
+
+DocumentError = tuple[str, str]
+"""A place in a document, and what is wrong there."""
+
+
+class Axes(Struct, frozen=True):
+    """What a field's type says about sizes. axes: of an array, or of a list the one it runs along. at: the axis that a
+    position lies on. items: the same of what a list or dictionary holds."""
+
+    axes: tuple[str, ...] | None = None
+    at: str | None = None
+    items: Axes | None = None
+
+
+SIZE_FIELDS = ("axes", "at", "items")
+
+
+class Lengths(Struct, frozen=True):
+    """Axes by name: how long, and which place says so."""
+
+    by_axis: dict[str, tuple[int | range, str]] = field(default_factory=dict)
+
+    def length_error(self, axis: str, length: int, place: str) -> str:
+        """What is wrong with an axis of this length; "" where it fits, or is the first."""
+        if not axis:
+            return ""
+        declared_length, source = self.by_axis.setdefault(axis, (length, place))
+        if isinstance(declared_length, range) and length in declared_length:
+            self.by_axis[axis] = (length, place)
+        elif declared_length != length:
+            length_text = (
+                f"{declared_length.start} to {declared_length.stop - 1}"
+                if isinstance(declared_length, range)
+                else declared_length
+            )
+            return f"{length} along the axis {axis!r}, and {source} has {length_text}"
+        return ""
+
+
+def first_error(document: Document) -> DocumentError | None:
+    """The first place that contradicts the rest of the document, None for none."""
+    lengths = Lengths({axis: (length, "the document") for axis, length in document.lengths().items()})
+    return next(_part(document, lengths, ""), None)
+
+
+@cache
+def axes_of(kind: type[Part]) -> Mapping[str, Axes]:
+    """The sizes that the fields of a part declare, by name."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: _axes_of_hint(hints[name]) for name in kind.__struct_fields__}
+
+
+def _axes_of_hint(hint: Any) -> Axes:
+    if get_origin(hint) is Annotated:
+        inner, *details = get_args(hint)
+        sizes = _axes_of_hint(inner)
+        for item in details:
+            if isinstance(item, Meta) and item.extra:
+                sizes = Axes(item.extra.get("axes", sizes.axes), item.extra.get("at", sizes.at), sizes.items)
+        return sizes
+    if get_origin(hint) in (list, dict):
+        return Axes(items=_axes_of_hint(get_args(hint)[-1]))
+    if get_origin(hint) is np.ndarray:
+        return Axes()
+    of_each = [_axes_of_hint(item) for item in get_args(hint)]  # a union: a list of positions, or one position
+    return Axes(
+        *(
+            next((details for item in of_each if (details := getattr(item, name)) is not None), None)
+            for name in SIZE_FIELDS
+        )
+    )
+
+
+def _part(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentError]:
+    kind = type(part)
+    for name, (field_name, sizes) in zip(kind.__struct_encode_fields__, axes_of(kind).items(), strict=True):
+        yield from _value(getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name)
+    for place, wrong in part.validation_errors():
+        yield f"{path}.{place}" if path else place, wrong
+
+
+def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+    match value:
+        case Part():
+            yield from _part(value, lengths, place)
+        case np.ndarray():
+            yield from _array_errors(value, sizes, lengths, place)
+        case list():
+            if sizes.axes is not None and (wrong := lengths.length_error(sizes.axes[0], len(value), place)):
+                yield place, wrong
+            items = sizes.items or Axes()
+            if items != Axes() or (value and not isinstance(value[0], str | float)):
+                for number, item in enumerate(value):
+                    yield from _value(item, items, lengths, f"{place}[{number}]")
+        case dict():
+            for name, item in value.items():
+                yield from _value(item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]")
+        case int() if sizes.at is not None and sizes.at in lengths.by_axis:
+            length, source = lengths.by_axis[sizes.at]
+            if isinstance(length, int) and not 0 <= value < length:
+                yield place, f"position {value} lies beyond the axis {sizes.at!r}, and {source} has {length}"
+        case _:
+            pass
+
+
+def _array_errors(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+    if sizes.axes is None:
+        return
+    if array.ndim != len(sizes.axes):
+        yield place, f"an array of {array.ndim} axes, and [{', '.join(sizes.axes)}] is declared"
+        return
+    for axis, length in zip(sizes.axes, array.shape, strict=True):
+        if wrong := lengths.length_error(axis, length, place):
+            yield place, wrong

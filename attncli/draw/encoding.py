@@ -1,0 +1,197 @@
+"""Documents as bytes: JSON, one line of JSON, tab-separated text, and how large a document would be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attncli.documents.declaration import Part, members
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ACTIVE = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+"""What JSON lets stand and a terminal obeys, in UTF-8: DEL, C1 controls, bidi controls, line and paragraph
+separators."""
+_WORDS = {"True": "true", "False": "false", "nan": "", "inf": "", "-inf": ""}
+"""How values that are no text are written in a plain field, by Python's words for them."""
+_PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+PIECE = 2**20
+"""Bytes from which a part of a document is written before the rest is put together."""
+
+FEW = 256
+"""Entries of a list that may hold matrices, as layers and heads do."""
+
+NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
+"""Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
+
+
+def json_bytes(document: Part | Mapping[str, Any]) -> bytes:
+    """The document as strict JSON, one member of the top level per line, with a newline at the end.
+
+    NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none. What a terminal
+    would obey is written as an escape, which means the same.
+    NumPy arrays of any layout, byte order and float width are written as nested lists.
+    Raises TypeError for a key that is not a string. Same document, same bytes.
+    """
+    return b"".join(json_pieces(document))
+
+
+def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
+    """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole text at once."""
+    pending: list[bytes] = []
+    size = 0
+    for part in _parts(document):
+        pending.append(part)
+        size += len(part)
+        if size >= PIECE:
+            yield b"".join(pending)
+            pending, size = [], 0
+    yield b"".join(pending)
+
+
+def _parts(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
+    before = b"{\n"
+    for key, value in _members(document):
+        yield before + _dumps(_check_key(key)) + b": "
+        yield from _value_parts(value)
+        before = b",\n"
+    yield b"\n}\n" if before == b",\n" else b"{}\n"
+
+
+def _members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The members of an object in JSON, in order."""
+    return members(value) if isinstance(value, Part) else value.items()
+
+
+def _value_parts(value: Any) -> Iterator[bytes]:
+    """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
+    if isinstance(value, Part | dict | list) and _numbers(value) * NUMBER_BYTES["float32"] > PIECE:
+        is_object = not isinstance(value, list)
+        before = b"{" if is_object else b"["
+        for key, member in enumerate(value) if isinstance(value, list) else _members(value):
+            yield before + (_dumps(_check_key(key)) + b":" if is_object else b"")
+            yield from _value_parts(member)
+            before = b","
+        yield b"}" if is_object else b"]"
+    else:
+        yield _dumps(value)
+
+
+def _numbers(value: Any) -> int:
+    """How many numbers the arrays in a value hold; long lists hold small records and are not looked through."""
+    if isinstance(value, Part | dict):
+        return sum(_numbers(member) for _, member in _members(value))
+    if isinstance(value, list):
+        return sum(map(_numbers, value)) if len(value) <= FEW else 0
+    return int(getattr(value, "size", 0))
+
+
+def ndjson_line(document: Part | Mapping[str, Any]) -> bytes:
+    """The document as one line of strict JSON with its newline; see `json_bytes`."""
+    return _dumps(document) + b"\n"
+
+
+def _check_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"a document's keys are strings, found {key!r}")
+    return key
+
+
+def _dumps(value: Any) -> bytes:
+    import orjson
+
+    try:
+        encoded = orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        if error.__cause__ is not None and not isinstance(error.__cause__, Exception):
+            raise error.__cause__ from None  # Ctrl-C while `default` was asked
+        # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
+        encoded = orjson.dumps(_json_value(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return _ACTIVE.sub(lambda active: b"\\u%04x" % ord(active[0].decode()), encoded)
+
+
+def _plain_value(value: Any) -> Any:
+    """What orjson cannot write as it is: parts of documents, and arrays that are strided, big-endian, bfloat16, of
+    one number, or wider than float64."""
+    import numpy as np
+
+    if isinstance(value, Part):
+        return dict(members(value))
+    array = np.asarray(value) if isinstance(value, np.generic) else value
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"a document holds no {type(value).__name__}")
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    elif array.dtype.kind not in "biuf":
+        raise TypeError(f"a document holds no array of {array.dtype.name}")
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native[()] if native.ndim == 0 else np.ascontiguousarray(native)
+
+
+def _json_value(value: Any) -> Any:
+    """The value with lone surrogates replaced, arrays as orjson takes them, and whole numbers beyond 64 bits as
+    floats."""
+    match value:
+        case int() if not -(2**63) <= value < 2**64:
+            return float(value) if abs(value) <= sys.float_info.max else None
+        case str():
+            return _SURROGATE.sub("\ufffd", value)
+        case Part():
+            return {key: _json_value(member) for key, member in members(value)}
+        case dict():
+            return {_json_value(key): _json_value(member) for key, member in value.items()}
+        case list() | tuple():
+            return [_json_value(member) for member in value]
+        case _:
+            return value if getattr(value, "dtype", None) is None or value.dtype.isnative else _plain_value(value)
+
+
+def plain(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as tab-separated lines, each with a newline. None, NaN and infinity are the empty field, booleans
+    are as in JSON, floats are written in full.
+
+    Tab, newline, return and backslash inside a field are `\\t \\n \\r \\\\`; other characters that
+    are invisible or unsafe in a terminal are `\\u{1b}`. Reversible, but for a combining mark with nothing to
+    sit on, which gets a dotted circle.
+    """
+    return "".join("\t".join(_field(value) for value in row) + "\n" for row in rows)
+
+
+def comma_separated(rows: Iterable[Sequence[object]]) -> str:
+    """The same fields as `plain` has, with commas between them and quotes where they need some (RFC 4180)."""
+    return "".join(",".join(_quote_field(_field(value)) for value in row) + "\n" for row in rows)
+
+
+def _quote_field(field: str) -> str:
+    return '"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field
+
+
+def _field(value: object) -> str:
+    if value is None:
+        return ""
+    text = repr(float(value)) if isinstance(value, float) else str(value)
+    if not isinstance(value, str):
+        text = _WORDS.get(text, text)
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    from attncli.draw.safe import safe
+
+    controls = {chr(code): f"\\u{{{code:x}}}" for code in (*range(0x20), 0x7F)} | _PLAIN
+    return safe("".join(controls.get(char, char) for char in text))
+
+
+def estimate_bytes(shapes: Iterable[Sequence[int]], dtype: str, *, text: int = 0) -> int:
+    """About how many bytes of JSON arrays of these shapes take, plus `text` bytes of everything else."""
+    total = text
+    for shape in shapes:
+        count = 1
+        for size in shape:
+            count *= size
+        total += count * NUMBER_BYTES.get(dtype, NUMBER_BYTES["float64"])
+    return total

@@ -1,0 +1,241 @@
+"""Drawing: shapes and texts in points, written as one standalone SVG. Cells of a map are one embedded image."""
+
+from __future__ import annotations
+
+import re
+import struct
+import unicodedata
+import zlib
+from base64 import b64encode
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attncli.draw.palette import Palette
+from attncli.draw.safe import cells, safe, safe_html
+
+# Which families a text is in, and where it is cut so that its letters are found: emoji of several break off.
+
+FAMILIES = {
+    "han": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', 'Noto Serif CJK SC', sans-serif",
+    "emoji": "'Noto Color Emoji', 'Apple Color Emoji', 'Segoe UI Emoji', sans-serif",
+}
+"""Families of texts that have letters of one kind only; others are in the figure's own."""
+EMOJI = "[\U0001f000-\U0001fbff][\U0001f3fb-\U0001f3ff\ufe0f\u20e3]*"
+SEVERAL = re.compile(f"((?:{EMOJI}\u200d)+{EMOJI}|[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI[:-1]}+)")
+"""Emoji that are made of several code points."""
+
+
+ARROW = re.compile("( *→ *)")
+
+
+def pieces(text: str) -> list[str]:
+    """The text, cut where an emoji of several begins and ends, and at arrows between words that are written from right
+    to left: in one text with them, "a → b" would stand as b → a."""
+    parts = [text] if not any(map(_leftward, text)) else ARROW.split(text)
+    return [piece for part in parts for piece in SEVERAL.split(part) if piece]
+
+
+def from_right(text: str) -> bool:
+    """Whether most letters of a text are written from right to left."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(map(_leftward, letters)) > len(letters)
+
+
+def _leftward(letter: str) -> bool:
+    return unicodedata.bidirectional(letter) in ("R", "AL")
+
+
+def family(text: str) -> str:
+    """The families of a text whose letters are all of one kind, else nothing."""
+    kinds = {_kind(letter) for letter in text if not letter.isspace()} - {None}
+    (kind,) = kinds if len(kinds) == 1 else ("",)
+    return FAMILIES.get(str(kind), "")
+
+
+def _kind(letter: str) -> str | None:
+    """The kind of a letter; None for what belongs to the one before."""
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf", "Sk"):
+        return None
+    if 0x1F000 <= ord(letter) <= 0x1FBFF:
+        return "emoji"
+    return "han" if unicodedata.east_asian_width(letter) in "WF" else ""
+
+
+SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', 'Noto Color Emoji', sans-serif"
+"""Families that papers accept, and the ones that stand in for them."""
+MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', 'Noto Color Emoji', monospace"
+"""Families of one width, for screens."""
+MM = 72 / 25.4
+"""Points in a millimetre."""
+WIDER = 1.08
+"""How much wider than Helvetica the families are that stand in for it."""
+NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a figure. ground: behind bars. weights: from low to high; signed: below 0, 0, above 0."""
+
+    paper: str
+    ink: str
+    quiet: str
+    line: str
+    ground: str
+    series: tuple[str, ...]
+    weights: Palette
+    signed: Palette
+
+
+LIGHT = Theme(
+    "#ffffff", "#1c1d20", "#5f636b", "#d9d6cf", "#f0eeea", ("#2f6fb4", "#d5761f", "#3c8d5a", "#9b59a6", "#c0483a", "#6a6d74"),
+    Palette("blues", ("ffffff", "e4eef8", "a9cbe8", "5a9bd4", "2568ad", "0d3166")),
+    Palette("brown-blue", ("8c3b12", "dd8a4e", "f6dcc6", "ffffff", "cfe0f2", "5a9bd4", "17497f")),
+)  # fmt: skip
+DARK = Theme(
+    "#16181b", "#eceae4", "#a3a6ad", "#3a3e44", "#23262b", ("#7db8f0", "#f0a05e", "#7fd19b", "#d3a3df", "#f08f7f", "#a3a6ad"),
+    Palette("dark blues", ("1d2126", "1c3550", "225a8f", "3f8ccb", "86bfee", "eaf5ff")),
+    Palette("dark brown-blue", ("f7b27c", "b5622a", "4d3222", "1d2126", "1f3a58", "3f83bf", "a8d4fb")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where a text lies: left, top, right, bottom, in points."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one width. boxes: where its
+    level texts lie."""
+
+    theme: Theme = LIGHT
+    mono: bool = False
+    pieces: list[str] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    corner: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    def text(
+        self, x: float, y: float, text: str, *, size: float = 9, anchor: str = "start", bold: bool = False, quiet: bool = False,
+        rotation: float = 0, ink: str | None = None,
+    ) -> None:  # fmt: skip
+        """A run of text whose baseline begins, is centred or ends at (x, y). rotation: degrees against the clock. ink:
+        another colour."""
+        wide = 0.6 * size * cells(text) if self.mono else width(text, size) * (1.08 if bold else 1)
+        left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        if not rotation:
+            self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
+            self.reach(left + wide, y + 0.3 * size)
+        place = f' transform="rotate({-rotation:g} {x:.2f} {y:.2f})"' if rotation else ""
+        weight = ' font-weight="600"' if bold else ""
+        fill = ink or (self.theme.quiet if quiet else self.theme.ink)
+        whole = pieces(safe(text))
+        if len(whole) > 1:
+            x, anchor = left, "start"
+        for piece in whole:
+            font = f' font-family="{family(piece)}"' if family(piece) else ""
+            self.pieces.append(
+                f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{font}{place} '
+                f'style="unicode-bidi:isolate">{safe_html(piece)}</text>'
+            )
+            x += width(piece, size)
+
+    def rectangle(
+        self, x: float, y: float, wide: float, tall: float, fill: str, *, stroke: str = "none", crisp: bool = False
+    ) -> None:
+        """A rectangle from its upper left corner. crisp: whether it meets its neighbours without a seam."""
+        self.reach(x + wide, y + tall)
+        sharp = ' shape-rendering="crispEdges"' if crisp else ""
+        self.pieces.append(
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}" fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>'
+        )
+
+    def path(
+        self,
+        points: list[tuple[float, float]],
+        stroke: str,
+        *,
+        thick: float = 1,
+        curved: bool = False,
+        faint: float = 1,
+    ) -> None:
+        """A line through points; curved: from the first to the last, level at both ends."""
+        for x, y in points:
+            self.reach(x, y)
+        (x0, y0), (x1, y1) = points[0], points[-1]
+        middle = (x0 + x1) / 2
+        way = (
+            f"M{x0:.2f} {y0:.2f}C{middle:.2f} {y0:.2f} {middle:.2f} {y1:.2f} {x1:.2f} {y1:.2f}"
+            if curved
+            else "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
+        )
+        self.pieces.append(
+            f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{thick:.2f}" stroke-opacity="{faint:.3f}" stroke-linecap="round"/>'
+        )
+
+    def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
+        """A map as one image. colours: uint8 [row, column, 4], RGBA."""
+        self.reach(x + wide, y + tall)
+        self.pieces.append(
+            f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" preserveAspectRatio="none" '
+            f'style="image-rendering:pixelated" href="data:image/png;base64,{b64encode(_png(colours)).decode()}"/>'
+        )
+
+    def reach(self, x: float, y: float) -> None:
+        """Make the drawing at least as large as this point."""
+        self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
+
+    def svg(self, *, mm: float | None = None, title: str = "") -> str:
+        """The drawing as SVG text. mm: its width on paper, None for a point a point."""
+        margin = 10.0
+        wide, tall = self.corner[0] + 2 * margin, self.corner[1] + 2 * margin
+        across = wide / MM if mm is None else mm
+        size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
+        box = f'viewBox="{-margin:g} {-margin:g} {wide:.2f} {tall:.2f}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{MONO if self.mono else SANS}" role="img" xml:space="preserve">\n'
+            f"<title>{safe_html(title)}</title>\n"
+            f'<rect x="{-margin:g}" y="{-margin:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
+            + "\n".join(self.pieces)
+            + "\n</svg>\n"
+        )
+
+
+def width(text: str, size: float) -> float:
+    """About how wide a text is, in points, in the widest of the families."""
+    total = 0.0
+    for letter in SEVERAL.sub("\U0001f9e9", safe(text)):  # an emoji of several is as wide as one
+        if letter.isascii():
+            total += 0.32 if letter in NARROW else 0.92 if letter in WIDE else 0.7 if letter.isupper() else 0.58
+        elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+            continue
+        else:
+            total += (1.25 if ord(letter) > 0x1F000 else 1.05) if unicodedata.east_asian_width(letter) in "WF" else 0.68
+    return total * size * WIDER
+
+
+def shorten_to_fit(text: str, size: float, room: float) -> str:
+    """The text, shortened with … until it fits."""
+    if width(text, size) <= room:
+        return text
+    while text and width(text + "…", size) > room:
+        text = text[:-1]
+    return text + "…"
+
+
+def _png(colours: np.ndarray) -> bytes:
+    """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
+    tall, wide, _ = colours.shape
+    lines = np.concatenate([np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1).tobytes()
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")

@@ -1,0 +1,327 @@
+"""Maps of matrices: a colour or shade character per cell, pooled where room is short; several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attncli.documents.declaration import Numbers
+from attncli.draw.headings import FAINT, localize, remark
+from attncli.draw.lines import BLANK, Line, Lines, Piece, beside, fit_to_view, line, stack
+from attncli.draw.numbers import writer
+from attncli.draw.palette import LEVELS, Palette, diverging, normalise, sequential, shade, sign
+from attncli.draw.safe import cells, cut, label, pad, spell
+from attncli.draw.shaded_matrix import as_matrix
+from attncli.draw.view import View
+
+NDArray = np.ndarray[Any, Any]
+
+LABEL = 10
+"""Cells that a row's name may take beside a map."""
+
+
+def heatmap(
+    values: Any,
+    view: View,
+    *,
+    max_width: int | None = None,
+    max_height: int | None = None,
+    title: str = "",
+    scale: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    rows: Sequence[str] = (),
+    say_pooled: bool = True,
+) -> Lines:
+    """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24 lines).
+
+    scale: as `normalise` takes it, the view's if "". low, high: the values of the weakest and the strongest colour, so
+    that several maps can share them. rows: names to print beside, if every row has its own line. Masked cells are
+    blank. Cells that do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line says.
+    """
+    matrix = as_matrix(values)
+    if matrix.size == 0:
+        return remark("(empty)", view)
+    color_scale, wide = scale or view.scale_colors, max_width or view.width
+    names = [label(text, ascii=view.ascii) for text in rows]
+    side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
+    grain = _grain(matrix, wide - side, max_height or 24, view, whole=bool(names))
+    body = _draw_map(matrix, grain, view, color_scale, low, high, names, side)
+    top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "bold")) if title else Lines()
+    pooled_note = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
+    block = stack((top, body, line((pooled_note, FAINT)) if grain.block > 1 and say_pooled else Lines()))
+    return fit_to_view(block, view)
+
+
+def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -> int:
+    """How many rows and columns `heatmap` pools into one cell in this room; 1 for none."""
+    return _grain(values, max_width, max_height, view, whole=False).block
+
+
+@dataclass(frozen=True)
+class Grain:
+    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows and columns pooled
+    into one."""
+
+    across: int
+    halves: bool
+    block: int
+
+
+def _grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
+    """Square cells if they fit, else finer ones, else pooled ones."""
+    fine = Grain(1, True, 1) if view.color and not view.ascii and not whole else Grain(1, False, 1)
+    down, across = matrix.shape
+    if 2 * across <= wide and down <= tall:
+        return Grain(2, False, 1)
+    lines = 2 * tall if fine.halves else tall
+    return replace(fine, block=max(-(-across // max(wide, 1)), -(-down // max(lines, 1))))
+
+
+def _draw_map(
+    matrix: NDArray,
+    grain: Grain,
+    view: View,
+    color_scale: str,
+    low: float | None,
+    high: float | None,
+    names: Sequence[str],
+    side: int,
+) -> Lines:
+    fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
+    palette = diverging(light=view.light) if color_scale == "signed" else sequential(light=view.light)
+    if grain.halves:
+        return Lines(tuple(_halves(fractions, palette)))
+    return Lines(
+        tuple(_wholes(fractions, palette, color_scale, names if grain.block == 1 else [], side, grain.across, view))
+    )
+
+
+def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
+    """The largest value ("signed": of largest magnitude) of every block x block cells; NaN where all are masked."""
+    if block == 1:
+        return values
+    down, across = (-(-size // block) for size in values.shape)
+    padded = np.full((down * block, across * block), np.nan)
+    padded[: values.shape[0], : values.shape[1]] = values
+    blocks = padded.reshape(down, block, across, block).transpose(0, 2, 1, 3).reshape(down, across, block * block)
+    sizes = np.where(np.isnan(blocks), -np.inf, np.abs(blocks) if color_scale == "signed" else blocks)
+    return np.take_along_axis(blocks, sizes.argmax(axis=2)[..., None], axis=2)[..., 0]
+
+
+def _wholes(
+    fractions: NDArray, palette: Palette, color_scale: str, names: Sequence[str], side: int, across: int, view: View
+) -> list[Line]:
+    """Every value `across` cells wide and one line high."""
+    out: list[Line] = []
+    mark = sign if color_scale == "signed" else shade
+    for index, row in enumerate(fractions):
+        pieces: list[Piece] = [(pad(cut(names[index], side - 1, ascii=view.ascii), side), FAINT)] if names else []
+        for value in row.tolist():
+            if value != value:
+                pieces.append((" " * across, ""))
+            elif view.color and not view.ascii:
+                pieces.append((" " * across, f"on {palette.colour(value)}"))
+            else:
+                pieces.append((mark(value, ascii=view.ascii) * across, palette.style(value)))
+        out.append(tuple(pieces))
+    return out
+
+
+def _halves(fractions: NDArray, palette: Palette) -> list[Line]:
+    """Every value one cell wide and half a line high: the upper one in front, the lower one behind."""
+    out: list[Line] = []
+    for index in range(0, fractions.shape[0], 2):
+        upper = fractions[index].tolist()
+        lower = fractions[index + 1].tolist() if index + 1 < fractions.shape[0] else [float("nan")] * len(upper)
+        out.append(tuple(_half(above, below, palette) for above, below in zip(upper, lower, strict=True)))
+    return out
+
+
+def _half(above: float, below: float, palette: Palette) -> Piece:
+    match above == above, below == below:
+        case False, False:
+            return " ", ""
+        case True, False:
+            return "▀", palette.colour(above)
+        case False, True:
+            return "▄", palette.colour(below)
+        case _:
+            return "▀", f"{palette.colour(above)} on {palette.colour(below)}"
+
+
+if __name__ == "__main__":
+    from attncli.draw.lines import show
+
+    show(
+        heatmap(
+            np.cos(np.add.outer(np.arange(30.0), np.arange(30.0)) / 7) ** 2,
+            View(color=True),
+            max_width=40,
+            title="a sample",
+        )
+    )
+
+
+# Several maps side by side on one scale, with a legend.
+
+LINES = 30
+"""Lines that the rows of maps may take together before maps are drawn finer."""
+SMALL = 24
+"""Cells across a map that has to be pooled."""
+GAP = 3
+LABEL_WIDTH = 9
+"""Cells of a token's name beside maps."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """One of several maps. caption, remarks: our words, above and below. values: [row, column], NaN or null where
+    masked."""
+
+    caption: str
+    values: Numbers
+    remarks: tuple[str, ...] = ()
+
+
+def side_by_side(
+    maps: Sequence[Map],
+    view: View,
+    *,
+    shared_scale: bool = True,
+    scale: str = "",
+    limits: tuple[float, float] | None = None,
+    names: Sequence[str] = (),
+    in_a_row: int | None = None,
+) -> Lines:
+    """Maps in columns, row after row within the view's width, with their captions and a legend.
+
+    shared_scale: one scale for all, from the lowest to the largest value of any, so that maps can be compared;
+    otherwise each has its own and there is no legend. limits: the ends of the shared scale, such as 0 and 1 for
+    weights; those of the values if None. names: token texts beside the first map of each row and their numbers below
+    every map, where every token has a line of its own. in_a_row: at most so many maps in a row, such as a layer's
+    heads; None for as many as fit. Maps that are too large are pooled, which is said once. No maps, or nothing
+    visible in any: "(empty)".
+    """
+    matrices = [as_matrix(weight_map.values) for weight_map in maps]
+    visible_matrices = [values for values in matrices if np.isfinite(values).any()]
+    if not visible_matrices:
+        return remark("(empty)", view)
+    color_scale = scale or view.scale_colors
+    low, high = limits or (
+        min(0.0, *(float(np.nanmin(values)) for values in visible_matrices)),
+        max(float(np.nanmax(values)) for values in visible_matrices),
+    )
+    if color_scale == "signed":
+        low, high = -max(-low, high), max(-low, high)
+    axis = _axis(matrices, names, view)
+    width, height, room = _room(matrices, maps, view, axis.width)
+    blocks, pooled = [], set()
+    for weight_map, values in zip(maps, matrices, strict=True):
+        ends = (low, high) if shared_scale else (None, None)
+        picture = heatmap(
+            values,
+            view,
+            max_width=width,
+            max_height=height,
+            scale=color_scale,
+            low=ends[0],
+            high=ends[1],
+            say_pooled=False,
+        )
+        pooled.add(pooled_by(values, view, max_width=width, max_height=height))
+        texts = [
+            cut(localize(text, view), room, ascii=view.ascii) for text in (weight_map.caption, *weight_map.remarks)
+        ]
+        ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
+        blocks.append(stack((line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:]))))
+    block_sizes = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
+    pooled_note = remark(f"maps are pooled: each cell is the largest of {block_sizes}" if block_sizes else "", view)
+    square = width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]
+    side = axis if axis.rows and square else Lines()
+    body = beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)
+    block = stack((body, *((BLANK, legend(view, low, high, scale=color_scale)) if shared_scale else ()), pooled_note))
+    return fit_to_view(block, view)
+
+
+def _axis(matrices: Sequence[NDArray], names: Sequence[str], view: View) -> Lines:
+    """The names of the rows, where all maps have one for each row."""
+    return row_names(names, view) if names and all(values.shape[0] == len(names) for values in matrices) else Lines()
+
+
+def row_names(names: Sequence[str], view: View) -> Lines:
+    """The names of a map's rows, below an empty caption, to stand beside it."""
+    labels = [cut(label(text, ascii=view.ascii), LABEL_WIDTH, ascii=view.ascii) for text in names]
+    wide = max(cells(text) for text in labels)
+    return Lines(((), *(((pad(text, wide, "right"), FAINT),) for text in labels)))
+
+
+def _ticks(count: int, view: View) -> Lines:
+    """The number of every fifth column, below a map with two cells a column."""
+    marks = "".join(str(index).ljust(10) for index in range(0, count, 5)).rstrip()
+    return line((cut(marks, 2 * count, ascii=view.ascii) if count > 5 else marks, FAINT))
+
+
+def _room(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: int) -> tuple[int, int, int]:
+    """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`,
+    else finer ones."""
+    down, across = (max(values.shape[axis] for values in matrices) for axis in (0, 1))
+    caption = min(
+        max(cells(localize(text, view)) for weight_map in maps for text in (weight_map.caption, *weight_map.remarks)),
+        SMALL,
+        view.width,
+    )
+    halves = view.color and not view.ascii
+    fine = (across, -(-down // 2)) if halves else (across, down)
+    for width, height in ((2 * across, down), fine):
+        rows = -(-len(matrices) // max((view.width - side + GAP) // (max(width, caption) + GAP), 1))
+        if width <= view.width - side - GAP * (side > 0) and (
+            rows * (height + 2) <= LINES or (width == fine[0] and width <= SMALL)
+        ):
+            return width, height, max(width, caption)
+    small = min(view.width, SMALL)
+    return small, small // 2 if halves else small, max(small, caption)
+
+
+def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
+    """The colours or characters from `low` to `high`, with the name of the scale."""
+    color_scale = scale or view.scale_colors
+    palette = diverging(light=view.light) if color_scale == "signed" else sequential(light=view.light)
+    write = writer([low, high], view.precision)
+    steps = [index / 15 for index in range(16)]
+    if view.color and not view.ascii:  # two shades a cell, so that every one is there
+        shades = [palette.colour(index / (LEVELS - 1)) for index in range(LEVELS)]
+        ramp: list[Piece] = [("▌", f"{a} on {b}") for a, b in zip(shades[::2], shades[1::2], strict=True)]
+    else:
+        mark = sign if color_scale == "signed" else shade
+        ramp = [(mark(step, ascii=view.ascii), "") for step in steps]
+    match color_scale:
+        case "row":
+            ends = ("0", localize("largest of the row", view))
+        case "signed":
+            ends = (write(low), f"+{write(high)}")
+        case "log" if low >= 0:
+            ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
+        case _:
+            ends = (write(low), write(high))
+    block = line(
+        (ends[0] + " ", FAINT),
+        *ramp,
+        (" " + ends[1], FAINT),
+        ("" if color_scale == "linear" else "  " + localize(f"{color_scale} scale", view), FAINT),
+    )
+    return fit_to_view(block, view)
+
+
+if __name__ == "__main__":
+    from attncli.draw.lines import show
+
+    ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
+    show(
+        side_by_side(
+            [Map(f"head {index}", np.tril(np.cos(ramp * (index + 1) / 9) ** 2)) for index in range(8)], View(color=True)
+        )
+    )

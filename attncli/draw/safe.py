@@ -1,0 +1,205 @@
+"""Untrusted text made inert: what `safe` returns cannot move a cursor, hide or reorder its neighbours.
+
+Tokens, file names, tensor names, metadata and other libraries' messages all pass here before
+they reach a terminal, HTML or SVG.
+
+Right-to-left text is shown in its logical order and gets no invisible isolates: most terminals
+do not reorder text, several print an isolate as a box, and those that do reorder (VTE) drop
+isolates anyway. `--ascii` keeps such a terminal from reordering.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
+CUT, CUT_ASCII = "…", "~"
+"""What stands where a text was cut; a cell each."""
+MARKS = 8
+"""Combining marks kept on one letter; more would climb over the lines above."""
+
+# Drawn as nothing although their category says letter or mark.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(
+    map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10)))
+)
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_SUBDIVISION_FLAGS = tuple(
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in tag) + "\U000e007f" for tag in ("gbeng", "gbsct", "gbwls")
+)
+
+
+def safe(text: str, *, ascii: bool = False) -> str:
+    """The text as one line that is safe to print; the same text if it already was.
+
+    Control characters become their pictures (ESC is ␛; in ASCII `\\x1b`, `\\n`). Invisible and
+    format characters, bidi controls, unassigned and private code points, lone surrogates and line
+    separators become `\\u{202e}`. Joiners and variation selectors stay inside emoji only. A
+    combining mark with nothing to sit on gets a dotted circle. ascii: every other
+    non-ASCII character is escaped too. Idempotent; for reading back exactly, use JSON.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(char, ascii) if hidden else char for char, hidden in _judge_characters(text, ascii))
+
+
+def _escape(char: str, ascii: bool) -> str:
+    code = ord(char)
+    if not ascii and (code < 0x20 or code == 0x7F):
+        return chr(0x2400 + code) if code < 0x20 else "\u2421"
+    if code < 0x20 or code == 0x7F:
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char, f"\\x{code:02x}")
+    return f"\\u{{{code:x}}}"
+
+
+def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
+    """Pieces of the text with whether each must be escaped; an emoji sequence is one piece."""
+    out: list[tuple[str, bool]] = []
+    position, base, marks = 0, False, 0
+    while position < len(text):
+        char = text[position]
+        if ascii:
+            out.append((char, not char.isascii() or not char.isprintable()))
+            position += 1
+            continue
+        end = _emoji_end(text, position)
+        if end > position + 1:
+            out.append((text[position:end], False))
+            position, base, marks = end, True, 0
+            continue
+        category = unicodedata.category(char)
+        position += 1
+        if category in _HIDDEN or char in _BLANK or 0xE0100 <= ord(char) <= 0xE01EF or 0x1F3FB <= ord(char) <= 0x1F3FF:
+            out.append((char, True))
+            base, marks = False, 0
+        elif cells(char) == 0:
+            marks += 1
+            if not base:
+                out.append(("\u25cc", False))
+            out.append((char, marks > MARKS))
+            base = True
+        else:
+            out.append((char, False))
+            base, marks = True, 0
+    return out
+
+
+def _pictographic(char: str) -> bool:
+    code = ord(char)
+    symbol = 0x2190 <= code <= 0x2BFF and unicodedata.category(char) in ("So", "Sm")
+    return symbol or 0x1F000 <= code <= 0x1FAFF or char in "©®‼⁉™ℹ〰〽㊗㊙"
+
+
+def _emoji_end(text: str, start: int) -> int:
+    """The end of the emoji sequence that starts here; `start` + 1 if there is none."""
+    char = text[start]
+    if char < "\x80":  # a keycap: digit, selector, keycap
+        return start + 3 if char in "#*0123456789" and text[start + 1 : start + 3] == VS16 + KEYCAP else start + 1
+    for flag in _SUBDIVISION_FLAGS:
+        if text.startswith(flag, start):
+            return start + len(flag)
+    if not _pictographic(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:
+        return start + 1
+    position = start + 1
+    while True:
+        if text[position : position + 1] == VS16 or (
+            position < len(text) and 0x1F3FB <= ord(text[position]) <= 0x1F3FF
+        ):
+            position += 1
+        next_char = text[position + 1 : position + 2]
+        if text[position : position + 1] == ZWJ and next_char and _pictographic(next_char):
+            position += 2
+            continue
+        return position
+
+
+def cells(text: str) -> int:
+    """Display width in terminal cells: CJK 2, combining marks 0, an emoji sequence 2. `text` must be safe."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def clusters(text: str) -> Iterator[str]:
+    """The text in pieces that must not be torn: a base with its marks, an emoji sequence, a pair of flag letters."""
+    position = 0
+    while position < len(text):
+        end = _emoji_end(text, position)
+        flag = (
+            "\U0001f1e6" <= text[position] <= "\U0001f1ff"
+            and "\U0001f1e6" <= text[position + 1 : position + 2] <= "\U0001f1ff"
+        )
+        end = position + 2 if flag else end
+        while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
+            end += 1
+        yield text[position:end]
+        position = end
+
+
+def cut(text: str, width: int, *, ascii: bool = False) -> str:
+    """The text in at most `width` cells, ending in `…` (`~` in ASCII) if it was shortened; "" for width 0."""
+    if cells(text) <= width:
+        return text
+    mark = CUT_ASCII if ascii else CUT
+    if width <= len(mark):
+        return mark[: max(width, 0)]
+    pieces, room = [], width - len(mark)
+    for piece in clusters(text):
+        room -= cells(piece)
+        if room < 0:
+            break
+        pieces.append(piece)
+    return "".join(pieces) + mark
+
+
+def pad(text: str, width: int, align: str = "left") -> str:
+    """The text filled with spaces to `width` cells; align "left", "right" or "center". Longer text is returned as it
+    is."""
+    space = max(width - cells(text), 0)
+    match align:
+        case "right":
+            return " " * space + text
+        case "center":
+            return " " * (space // 2) + text + " " * (space - space // 2)
+        case _:
+            return text + " " * space
+
+
+def label(text: str, *, ascii: bool = False) -> str:
+    """A token's text for a table: `safe`, with blanks at its ends visible; an empty token is `""`."""
+    if not text:
+        return '""'
+    blank = "_" if ascii else "␣"
+    inner = text.strip(" ")
+    lead = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    return blank * lead + safe(inner, ascii=ascii) + blank * (len(text) - lead - len(inner))
+
+
+def safe_html(text: str) -> str:
+    """The text for HTML or XML, in an element or a quoted attribute: `safe`, then escaped."""
+    import html
+
+    return html.escape(safe(text), quote=True)
+
+
+# The program's own marks (arrows, products, dashes) and how each is spelled in ASCII.
+
+_PLAIN = {
+    "→": "->", "←": "<-", "…": "...", "·": "*", "×": "x", "√": "sqrt", "−": "-", "–": "-", "—": "--", "∞": "inf",
+    "ᵀ": "^T",
+    "≤": "<=", "≥": ">=", "≈": "~", "Σ": "sum", "²": "^2", "Ã": "A~", "‖": "||", "▸": ">", "⋮": ":", "─": "-",
+    "│": "|", "█": "#",
+    "₀": "_0", "₁": "_1", "₂": "_2", "₃": "_3", "ₕ": "_h", "é": "e", "½": "1/2", "θ": "theta", "λ": "lambda",
+    "σ": "sigma", "ε": "eps",
+}  # fmt: skip
+_TABLE = str.maketrans(_PLAIN)
+_ROOT = re.compile(r"√([A-Za-z]\w*)")
+"""A root of something with a name, which in ASCII needs brackets to be read."""
+
+
+def spell(text: str, *, ascii: bool) -> str:
+    """Our own text for this terminal: as written, or in ASCII. The separator ` · ` becomes ` | `. Always safe."""
+    return safe(_ROOT.sub(r"√(\1)", text.replace(" · ", " | ")).translate(_TABLE), ascii=True) if ascii else safe(text)

@@ -1,0 +1,240 @@
+"""What exactly ran, and on which tokens: the top of every screen about a text, and its number among several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from attncli.documents.declaration import Document
+from attncli.draw.headings import FAINT, heading, localize, remark
+from attncli.draw.lines import Line, Lines, Piece, fit_to_view, flow, line, stack, wrap
+from attncli.draw.numbers import brief, root_of
+from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.view import View
+from attncli.language import say
+
+if TYPE_CHECKING:
+    from attncli.documents.parts import AttentionPart, ModelPart, TokenRow
+    from attncli.features.ablate.document import AblateDocument
+    from attncli.features.cross.document import CrossDocument
+    from attncli.features.explain.document import (
+        AttentionTopic,
+        MaskTopic,
+        MatrixSoftmaxTopic,
+        MultiheadTopic,
+        OrderTopic,
+        PositionTopic,
+        ResidualTopic,
+    )
+    from attncli.features.find.document import FindDocument
+    from attncli.features.generate.document import GenerateDocument
+    from attncli.features.heads.document import HeadsDocument
+    from attncli.features.logits.document import LogitsDocument
+    from attncli.features.patch.document import PatchDocument
+    from attncli.features.run.document import RunDocument
+    from attncli.features.tokens.document import TokensDocument
+
+    Topic = (
+        AttentionTopic | MatrixSoftmaxTopic | OrderTopic | PositionTopic | MaskTopic | MultiheadTopic | ResidualTopic
+    )
+    AboutText = (
+        RunDocument
+        | GenerateDocument
+        | HeadsDocument
+        | FindDocument
+        | AblateDocument
+        | LogitsDocument
+        | PatchDocument
+        | Topic
+    )
+
+SIDE = 11
+"""Cells of the words at the left edge."""
+MOST = 64
+"""Tokens that are listed unless the view is full."""
+SHORT = 5
+"""Characters of a scale's value that is told beside its root."""
+
+
+def header(document: AboutText, view: View) -> Lines:
+    """The text, which weights ran and whether they are learned, the conventions, the sizes, and any warnings."""
+    is_merged = document.pieces is not UNSET
+    count = count_phrase(len(document.tokens), "word" if is_merged else "token")
+    return header_lines(title(document, view), document, view, counts=(count,), words=_words(document))
+
+
+def header_lines(
+    text: str, document: AboutText | CrossDocument, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
+) -> Lines:
+    """The same with another text, made safe, above it. counts: how long it is. words: how tokens were merged."""
+    model, attention = document.model, document.attention
+    mask_meaning = "" if attention.mask == "none" else attention.mask_says or ""
+    run_facts = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
+    sizes = [*counts, *_sizes(model), _scale(model, attention, view), f"{attention.backend} {_type(attention)}"]
+    blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
+    blocks += [remark(safe(mask_meaning, ascii=view.ascii), view), facts(words, view, style=FAINT)]
+    blocks += [warning(warning_text, view) for warning_text in document.warnings or ()]
+    block = stack(blocks)
+    return fit_to_view(block, view)
+
+
+def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
+    """Parts one after the other, made safe, broken between parts, and within a part that is too long; "" is none."""
+    pieces = [
+        (row, style) for part in parts if part for row in wrap(localize(part, view), view.width, ascii=view.ascii)
+    ]
+    return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
+
+
+def title(document: AboutText | TokensDocument, view: View) -> str:
+    """The text in one line; where token ids were given in its place, the tokens."""
+    text = document.text or " ".join(token.text for token in document.tokens)
+    beginning = text[: view.width * 16]  # of a long text, more than a line can hold
+    return cut(safe(beginning, ascii=view.ascii), view.width, ascii=view.ascii)
+
+
+def fact(name: str, parts: Iterable[str], view: View, *, is_ours: bool = True) -> Lines:
+    """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too
+    long. is_ours: whether the parts are words of ours, which another language says otherwise."""
+    texts = [localize(part, view) if is_ours else part for part in parts]
+    pieces = [(row, "") for part in texts for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
+    dot = "; " if view.ascii else " · "
+    block = flow(pieces, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
+    side = pad(localize(name, view), SIDE)
+    rows = [((side, FAINT), *row[1:]) if index == 0 else row for index, row in enumerate(block.rows)]
+    return Lines(tuple(rows))
+
+
+def warning(text: str, view: View) -> Lines:
+    """A warning, over as many lines as it needs; it may quote the user's own words."""
+    return remark("! " + localize(text, view), view, style="yellow")
+
+
+def _weights(model: ModelPart, view: View) -> list[str]:
+    """Which weights ran, and whether they are learned."""
+    name = safe(model.name, ascii=view.ascii) if model.name else ""
+    family = safe(model.family, ascii=view.ascii) if model.family else ""
+    match model.source:
+        case "seeded":
+            return [f"seeded, seed {model.seed}", "not learned"]
+        case "random":
+            return [f"drawn at random, seed {model.seed}", "not learned"]
+        case "checkpoint":
+            return [name or "checkpoint", family, "learned"]
+        case "file":
+            rest = [f"what it does not hold: seed {model.seed}"] if model.seed is not None else []
+            return [f"from file {name}".rstrip(), family, *rest]
+        case "tensors":
+            return [f"captured tensors {name}".rstrip(), family]
+        case source:
+            return [safe(str(source), ascii=view.ascii), name]
+
+
+def _words(document: AboutText) -> list[str]:
+    """How tokens were merged, if they were."""
+    pieces = document.pieces
+    if pieces is UNSET:
+        return []
+    merge_note = f"{count_phrase(len(pieces), 'token')} merged to {count_phrase(len(document.tokens), 'word')}"
+    return [merge_note, "weights to a word are summed, from a word averaged"]
+
+
+def _depth(model: ModelPart, view: View) -> str:
+    """Such as `6 layers × 12 heads`."""
+    by = spell(" × ", ascii=view.ascii)
+    return by.join(
+        localize(count_phrase(*size_and_noun), view)
+        for size_and_noun in ((model.layers, "layer"), (model.heads, "head"))
+    )
+
+
+def _sizes(model: ModelPart) -> list[str]:
+    kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
+    return [*kv_heads, f"d_model {model.d_model}", *widths]
+
+
+def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
+    """The scale as it comes from a size, with its value where that is short."""
+    scale = attention.scale
+    root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
+    value = brief(scale)
+    text = f"{value} = {root}" if root and len(value) <= SHORT else root or value
+    return f"scale {spell(text, ascii=view.ascii)}"
+
+
+def _conventions(attention: AttentionPart, view: View) -> list[str]:
+    parts = [f"{name} {safe(str(getattr(attention, name)), ascii=view.ascii)}" for name in ("mask", "position")]
+    parts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    parts += [f"hash attention {safe(attention.hashing, ascii=view.ascii)}"] if attention.hashing else []
+    return parts
+
+
+def _type(attention: AttentionPart) -> str:
+    """The type that was computed in."""
+    return str(attention.compute_dtype or attention.dtype)
+
+
+def count_phrase(count: int, what: str) -> str:
+    """Such as `1 layer`, `8 heads`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def query_count_phrase(count: int) -> str:
+    """Such as `1 query`, `4 queries`."""
+    return "1 query" if count == 1 else f"{count} queries"
+
+
+def shown_tokens(document: AboutText, view: View) -> Lines:
+    """The tokens of a document, or the words that they were merged to."""
+    return tokens_part(document.tokens, view, noun="token" if document.pieces is UNSET else "word")
+
+
+def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") -> Lines:
+    """The tokens with their positions, special ones named and in italics; the first `MOST` unless the view is full."""
+    tokens_shown = tokens if view.full else tokens[:MOST]
+    rest_note = (
+        f"first {len(tokens_shown)} of {len(tokens)} {noun}s shown; --full shows all"
+        if len(tokens_shown) < len(tokens)
+        else ""
+    )
+    mark = ":" if view.ascii else " "
+    rows: list[Line] = []
+    row: list[Piece] = []
+    row_width = 0
+    for token in tokens_shown:
+        index = f"{token.index}{mark}"
+        text = cut(label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
+        size = len(index) + cells(text)
+        if row and row_width + 2 + size > view.width:
+            rows.append(tuple(row))
+            row, row_width = [], 0
+        if row:
+            row.append(("  ", ""))
+        row += [(index, FAINT), (text, "italic" if token.special else "")]
+        row_width += size + (2 if row_width else 0)
+    lines = Lines((*rows, tuple(row)) if row else ())
+    special = ", ".join(str(token.index) for token in tokens if token.special)
+    block = stack(
+        (
+            heading(count_phrase(len(tokens), noun), f"special: {special}" if special else "", view),
+            lines,
+            remark(rest_note, view),
+        )
+    )
+    return fit_to_view(block, view)
+
+
+# The line above one of several texts.
+
+
+def numbered_title(place: int, document: Document, view: View) -> Lines:
+    """The number of a text, from 0, and the text itself where the screen below does not begin with it."""
+    number = say(view, "text.number", place)
+    if view.show is None and not view.brief:
+        return heading(number, "", view)
+    room = max(view.width - cells(number) - 2, 8)
+    text = cut(safe(str(getattr(document, "text", "")), ascii=view.ascii), room, ascii=view.ascii)
+    return line((number, "bold"), ("  " + text, ""))

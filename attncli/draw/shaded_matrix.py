@@ -1,0 +1,354 @@
+"""A shaded table of numbers with named rows and columns, its window where it does not fit, and the grid of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.draw.headings import FAINT, heading, localize, remark
+from attncli.draw.lines import Line, Lines, Piece, fit_to_view, stack, stack_spaced
+from attncli.draw.numbers import Write, without_zero, writer
+from attncli.draw.palette import Palette, diverging, normalise, sequential
+from attncli.draw.safe import cells, cut, label, pad
+from attncli.draw.view import View
+
+# Which rows or columns are shown when not all fit, and how that is said.
+
+ShownPositions = list[int | None]
+"""Positions to show, in order; None where some are left out."""
+
+
+def ends(count: int, room: int) -> ShownPositions:
+    """All of `count` positions, or the first `room` - 1, a gap, and the last. room: at least 2."""
+    if count <= max(room, 2):
+        return list(range(count))
+    return [*range(max(room, 2) - 1), None, count - 1]
+
+
+def both_ends(count: int, room: int) -> ShownPositions:
+    """All of `count` positions, or as many from either end as `room` allows with a gap between. room: at least 2."""
+    if count <= max(room, 2):
+        return list(range(count))
+    tail = max(room, 2) // 2
+    return [*range(max(room, 2) - tail), None, *range(count - tail, count)]
+
+
+def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
+    """The `count` rows of [row, column] with the largest entries, in their order; of rows that are equal the first
+    comes before all others' repetitions. NaN is no entry. All, if there are no more."""
+    comparable = np.where(np.isnan(values), -np.inf, values)
+    largest = comparable.max(axis=1, initial=-np.inf)
+    is_repeated = np.ones(len(comparable), bool)
+    is_repeated[np.unique(comparable, axis=0, return_index=True)[1]] = False
+    return sorted(np.lexsort((-largest, is_repeated))[: max(count, 1)].tolist())
+
+
+def panels(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Consecutive columns in as few groups as fit `room`, about equally wide; at least one column in each."""
+    groups = _fill_groups(widths, room)
+    least = -(-sum(widths) // max(len(groups), 1))
+    return next(
+        (even for limit in range(least, room) if len(even := _fill_groups(widths, limit)) == len(groups)), groups
+    )
+
+
+def _fill_groups(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Consecutive columns in groups, each as full as `room` allows."""
+    groups: list[list[int]] = []
+    group_width = 0
+    for index, width in enumerate(widths):
+        if not groups or group_width + width > room:
+            groups.append([])
+            group_width = 0
+        groups[-1].append(index)
+        group_width += width
+    return groups
+
+
+def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
+    """Such as `columns 0–6, 39 of 40`; "" when nothing is left out."""
+    if None not in positions:
+        return ""
+    gap = positions.index(None)
+    parts = [part for part in (positions[:gap], positions[gap + 1 :]) if part]
+    spans = []
+    for part in parts:
+        first, last = (numbers[index] for index in (part[0], part[-1]) if index is not None)
+        spans.append(f"{first}" if first == last else f"{first}–{last}")
+    return f"{what} {', '.join(spans)} of {len(numbers)}"
+
+
+def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
+    """How many of how many were chosen for their largest entries; "" where all are shown."""
+    parts = [f"{shown_count} of {count} {what}" for (shown_count, count), what in ((rows, "rows"), (columns, "columns"))
+             if shown_count < count]  # fmt: skip
+    return f"{', '.join(parts)} shown, those with the largest values; --full shows all" if parts else ""
+
+
+NDArray = np.ndarray[Any, Any]
+
+ROWS = 24
+"""Rows that are shown unless the view is full."""
+STRONGEST = 12
+"""Rows that are shown of more than `ROWS`: those with the largest entries."""
+NAME = 14
+"""Cells that a name may take."""
+LARGEST = "   largest"
+"""The name of the column that names each row's largest."""
+PEAK_NAME = 6
+"""Cells that the name of a row's largest may take beside the row."""
+
+
+def as_matrix(values: Any) -> NDArray:
+    """Nested lists (null where masked) or an array as float64 [row, column]; what is not finite becomes NaN."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2:
+        array = array.reshape(len(values), -1) if array.size else np.zeros((len(values), 0))
+    return np.where(np.isfinite(array), array, np.nan)
+
+
+def visible(weights: Any, scores: Any) -> NDArray:
+    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: UNSET
+    where they are not known."""
+    matrix = as_matrix(weights)
+    return matrix if scores is None or scores is UNSET else np.where(np.isnan(as_matrix(scores)), np.nan, matrix)
+
+
+def matrix(
+    values: Any,
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    view: View,
+    *,
+    shade: bool = True,
+    mark_max: bool = True,
+    limits: tuple[float, float] | None = None,
+    signed: bool = False,
+    empty: str = "·",
+    bare: bool = False,
+    title: str = "",
+    note: str = "",
+    row_numbers: Sequence[int] | None = None,
+    column_numbers: Sequence[int] | None = None,
+) -> Lines:
+    """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or `*` without colour.
+
+    rows, columns: token texts, made safe here; None for what has only a number. row_numbers, column_numbers: their
+    positions, 0… if None.
+    limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the values' own if None.
+    signed: whether the colours tell below 0 from above, such as for scores.
+    bare: numbers below 1 stand without their zero, as `.105`: a cell fewer.
+    Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries are shown, and of
+    columns that do not fit likewise; a line says so, and each row names its largest if there is room. A full view
+    prints all of them, in panels. Lines still too long (very many digits) are cut, with `…`.
+    Without rows or columns: "(empty)".
+    """
+    array = as_matrix(values)
+    top = heading(title, note, view)
+    if array.size == 0:
+        return stack((top, remark("(empty)", view)))
+    grid = Grid(
+        values=array,
+        rows=_names(rows, array.shape[0], view),
+        columns=_names(columns, array.shape[1], view),
+        row_numbers=list(row_numbers) if row_numbers is not None else list(range(array.shape[0])),
+        column_numbers=list(column_numbers) if column_numbers is not None else list(range(array.shape[1])),
+        fractions=_fractions(array, view, limits, signed) if shade and view.color else None,
+        palette=diverging(light=view.light) if signed else sequential(light=view.light),
+        peaks=[_peak(row) for row in array] if mark_max else [None] * array.shape[0],
+        empty="." if view.ascii else empty,
+        write=without_zero(writer(array, view.precision)) if bare else writer(array, view.precision),
+        view=view,
+    )
+    return fit_to_view(stack((top, grid.draw())), view)
+
+
+def _fractions(array: NDArray, view: View, limits: tuple[float, float] | None, signed: bool) -> NDArray:
+    low, high = limits or (None, None)
+    return normalise(array, "signed" if signed else view.scale_colors, low=low, high=high)
+
+
+def _names(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
+    return [""] * count if texts is None else [label(text, ascii=view.ascii) for text in texts]
+
+
+def _peak(row: NDArray) -> int | None:
+    """The first largest entry; None when all are masked or all visible ones are 0 (a row that sees nothing)."""
+    visible = row[np.isfinite(row)]
+    return int(np.nanargmax(row)) if visible.size and visible.any() else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One matrix ready to be drawn: everything decided but the columns that fit."""
+
+    values: NDArray
+    rows: list[str]
+    columns: list[str]
+    row_numbers: list[int]
+    column_numbers: list[int]
+    fractions: NDArray | None
+    palette: Palette
+    peaks: list[int | None]
+    empty: str
+    write: Write
+    view: View
+
+    def draw(self) -> Lines:
+        view, room = self.view, self.view.width - self.left
+        everything = list(range(len(self.rows)))
+        rows_to_draw = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
+        rows, columns = (len(rows_to_draw), len(everything)), len(self.columns)
+        # without colour the mark of a row's largest takes a cell of its own
+        tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
+        name_slots = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
+        if name_slots is not None:
+            note = remark(strongest_text(rows, (columns, columns)), view)
+            return stack((self.panel(rows_to_draw, list(range(columns)), name_slots), note))
+        slot = max(tight, len(str(max(self.column_numbers))) + 1)
+        if view.full:
+            slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
+            return stack_spaced(self.panel(rows_to_draw, list(group), slots) for group in panels(slots, room))
+        has_peaks = any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
+        fitting = (room - (self.peak_slot if has_peaks else 0)) // slot
+        strongest_columns = strongest(self.values[rows_to_draw].T, fitting)
+        body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
+        return stack((body, remark(strongest_text(rows, (len(strongest_columns), columns)), view)))
+
+    @property
+    def number(self) -> int:
+        """Cells of the widest number."""
+        bounds = (
+            [self.write(float(bound(self.values))) for bound in (np.nanmin, np.nanmax)]
+            if np.isfinite(self.values).any()
+            else []
+        )
+        return max([len(text) for text in bounds], default=1)
+
+    @property
+    def index(self) -> int:
+        return len(str(max(self.row_numbers)))
+
+    @property
+    def name(self) -> int:
+        return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))
+
+    @property
+    def left(self) -> int:
+        """Cells before the first column."""
+        return self.index + 1 + self.name + 1
+
+    @property
+    def peak_slot(self) -> int:
+        """Cells of the column that names each row's largest: position, name, number."""
+        place = len(str(max(self.column_numbers))) + 1 + (PEAK_NAME + 1 if any(self.columns) else 0)
+        return max(3 + place + self.number, len(LARGEST))
+
+    def _named_slots(self, room: int, least: int) -> list[int] | None:
+        """Widths of at least `least` with which all columns fit, with names as long as possible; None if they do
+        not."""
+        least = max(least, len(str(max(self.column_numbers))) + 1)
+        for cap in range(NAME, 0, -1):
+            slots = [max(least, min(cells(name), cap) + 1) for name in self.columns]
+            if sum(slots) <= room:
+                return slots
+            if cap + 1 <= least:
+                return None
+        return None
+
+    def panel(self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False) -> Lines:
+        """The table of these columns under a line of positions and a line of names."""
+        has_names = any(self.columns)
+        out = [self._positions(columns, slots, peak), *([self._names(columns, slots)] if has_names else [])]
+        return Lines((*out, *(self._row(row, columns, slots, peak) for row in rows)))
+
+    def _positions(self, columns: list[int], slots: list[int], peak: bool) -> Line:
+        pieces: list[Piece] = [(" " * self.left, "")]
+        pieces += [
+            (pad(str(self.column_numbers[column]), slots[column] - 1, "right") + " ", FAINT) for column in columns
+        ]
+        return (*pieces, ("   " + localize(LARGEST.strip(), self.view), FAINT)) if peak else tuple(pieces)
+
+    def _names(self, columns: list[int], slots: list[int]) -> Line:
+        pieces: list[Piece] = [(" " * self.left, "")]
+        for column in columns:
+            name = cut(self.columns[column], slots[column] - 1, ascii=self.view.ascii)
+            pieces.append((pad(name, slots[column] - 1, "right") + " ", ""))
+        return tuple(pieces)
+
+    def _row(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
+        name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name + 1)
+        pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index, "right") + " ", FAINT), (name, "")]
+        pieces += [self._cell(row, column, slots[column]) for column in columns]
+        top = self.peaks[row]
+        if peak and top is not None:
+            place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
+            name_text = (
+                pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
+                if any(self.columns)
+                else ""
+            )
+            pieces += [(f"   {place} ", FAINT), (f"{name_text}{self.write(float(self.values[row, top]))}", "bold")]
+        return tuple(pieces)
+
+    def _cell(self, row: int, column: int, slot: int) -> Piece:
+        value = float(self.values[row, column])
+        if np.isnan(value):
+            return pad(self.empty, slot - 1, "right") + " ", FAINT
+        largest = self.peaks[row] == column
+        mark = "*" if largest and not self.view.color else " "
+        style = self.palette.style(float(self.fractions[row, column])) if self.fractions is not None else ""
+        return pad(self.write(value), slot - 1, "right") + mark, f"bold underline {style}".strip() if largest else style
+
+
+if __name__ == "__main__":
+    from attncli.draw.lines import show
+
+    words = ["The", "animal", "didn't", "cross", "the", "street"]
+    numbers = np.tril(np.arange(36.0).reshape(6, 6) % 7 + 1)
+    weights = numbers / numbers.sum(1, keepdims=True)
+    show(
+        matrix(np.where(weights > 0, weights, np.nan), words, words, View(color=True), title="weights", note="a sample")
+    )
+
+
+# Layers × heads: one number of every head, as a grid whose rows are layers and whose columns are heads.
+
+
+class HeadGrid(NamedTuple):
+    """values: [layer, head], NaN where there is none. layers, heads: their numbers, ascending."""
+
+    values: NDArray
+    layers: list[int]
+    heads: list[int]
+
+
+def head_grid(numbers: Iterable[tuple[int, int, float | None]]) -> HeadGrid:
+    """The grid of (layer, head, number), None for a head without one."""
+    cells = list(numbers)
+    layers, heads = sorted({layer for layer, _, _ in cells}), sorted({head for _, head, _ in cells})
+    values = np.full((len(layers), len(heads)), np.nan)
+    for layer, head, value in cells:
+        values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
+    return HeadGrid(values, layers, heads)
+
+
+def draw_grid(
+    grid: HeadGrid,
+    view: View,
+    *,
+    title: str,
+    note: str,
+    limits: tuple[float, float] | None = None,
+    signed: bool = False,
+    bare: bool = False,
+) -> Lines:
+    """A grid as a table of numbers; limits, signed, bare: as `matrix`."""
+    return matrix(
+        grid.values, None, None, view, title=title, note=note, limits=limits, signed=signed, bare=bare,
+        row_numbers=grid.layers, column_numbers=grid.heads,
+    )  # fmt: skip

@@ -1,0 +1,198 @@
+"""What tokens are called on screens, and words that a model does not know: marked in every view.
+
+A vocabulary gives all of them one id. What a screen shows of such a word is what the model makes of any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from attncli.draw.headings import sentences
+from attncli.draw.lines import Lines
+from attncli.draw.safe import cut, label
+from attncli.draw.view import View
+from attncli.language import say
+
+if TYPE_CHECKING:
+    from msgspec import UnsetType
+
+    from attncli.documents.declaration import Numbers
+    from attncli.documents.parts import TokenRow
+
+
+MARK = "?"
+"""Stands behind every word that the model does not know."""
+TEXT_CELLS = 24
+"""The cells of a text that a sentence names it by."""
+TEXT_OF = {"tokens": "text", "queries": "query_text", "keys": "key_text", "corrupt_tokens": "corrupt"}
+"""The members that hold a text's tokens, and those that hold the text."""
+PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
+
+
+class NamedToken(Protocol):
+    """A token, or a document's row of one."""
+
+    @property
+    def text(self) -> str:
+        """What it is called."""
+
+    @property
+    def unknown(self) -> bool | UnsetType:
+        """Whether the model has no token of its own for it."""
+
+
+def marked_text(token: NamedToken) -> str:
+    """A token's text, with `MARK` behind it where the model does not know it."""
+    text = token.text.strip() or token.text
+    return f"{text.removesuffix(MARK)}{MARK}" if token.unknown else token.text
+
+
+def word_name(token: NamedToken) -> str:
+    """The same without the blanks around it, unless it is nothing else."""
+    return marked_text(token).strip() or token.text
+
+
+def bare_text(token: NamedToken) -> str:
+    """A token's text without the mark."""
+    return token.text.removesuffix(MARK) if token.unknown else token.text
+
+
+def mark_unknown_words(document: PartOrDocument) -> PartOrDocument:
+    """The document as screens and figures show it: each unknown word's text with its mark. The document itself where
+    the model knows all words."""
+    changes: dict[str, Any] = {}
+    for name, value in _members(document):
+        if isinstance(value, list):
+            entries = [_marked_entry(entry) for entry in value]
+            if any(new is not old for new, old in zip(entries, value, strict=True)):
+                changes[name] = entries
+        elif (part := mark_unknown_words(value)) is not value:
+            changes[name] = part
+    return replace(document, **changes) if changes else document
+
+
+def _marked_entry(entry: Any) -> Any:
+    if not _is_token(entry):
+        return mark_unknown_words(entry)
+    return replace(entry, text=marked_text(entry)) if entry.unknown else entry
+
+
+def unknown_words_note(document: Any, view: View) -> Lines:
+    """What is to be said of a document's unknown words: once, or of each text, by its beginning, where texts differ in
+    it."""
+    from attncli.documents.header import tokens_of
+    from attncli.inputs.word_groups import unknown_words
+
+    text_of_note: dict[str, str] = {}
+    for text, tokens in _texts(document):
+        count = unknown_words(text, tokens_of(tokens))
+        if count[0]:
+            text_of_note.setdefault(say(view, "answer.unknown", *count), text)
+    if len(text_of_note) < 2:
+        return sentences(text_of_note, view)
+    return sentences((_of_text(text, note, view) for note, text in text_of_note.items()), view)
+
+
+def _of_text(text: str, note: str, view: View) -> str:
+    begins = say(view, "quoted", cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
+    return say(view, "answer.unknown.text", begins, note) if text else note
+
+
+def _texts(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:
+    """The texts of a document and of its parts, with their tokens; pieces in place of the words made of them."""
+    for name, value in _members(document):
+        if isinstance(value, list) and name in TEXT_OF and any(_is_token(entry) and entry.unknown for entry in value):
+            pieces = getattr(document, "pieces", UNSET)
+            yield getattr(document, TEXT_OF[name], ""), pieces if name == "tokens" and pieces else value
+        elif isinstance(value, list):
+            for entry in value:
+                yield from _texts(entry)
+        else:
+            yield from _texts(value)
+
+
+def _members(part: Any) -> Iterator[tuple[str, Any]]:
+    """The members of a part that may hold tokens: other parts, and lists of parts."""
+    for name in getattr(part, "__struct_fields__", ()):
+        value = getattr(part, name)
+        first = value[0] if isinstance(value, list) and value else value
+        if hasattr(first, "__struct_fields__"):
+            yield name, value
+
+
+def _is_token(entry: Any) -> bool:
+    return hasattr(entry, "unknown") and hasattr(entry, "special")
+
+
+# What tokens are called on screens: over the columns of a matrix, in the quotes of a sentence, beside a position.
+
+
+class Ends(Protocol):
+    """What leads from a query to a key, by their positions."""
+
+    @property
+    def query(self) -> int:
+        """The token that looks."""
+
+    @property
+    def key(self) -> int:
+        """The token looked at."""
+
+
+def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[str]:
+    """The token texts, then `bias_k` for each further column: a learned key that every query sees and no token stands
+    for.
+
+    rows: the matrix [query, key] whose columns are named; one without rows has the tokens as columns.
+    """
+    columns = len(rows[0]) if len(rows) else len(texts)
+    return [*texts, *["bias_k"] * (columns - len(texts))]
+
+
+def quote_text(text: str, view: View) -> str:
+    """A text of the user's in the quotes of the language."""
+    return say(view, "quoted", label(text, ascii=view.ascii))
+
+
+def quoted_word(text: str, view: View) -> str:
+    """The same without the blanks around it, unless it is nothing else."""
+    return quote_text(text.strip() or text, view)
+
+
+def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()) -> str:
+    """A token in quotes; a learned key by its name. One that the model does not know is told as that.
+
+    beside: tokens of the same text that the sentence names too: its position tells it from one of the same text.
+    """
+    if index >= len(tokens):
+        return quote_text("bias_k", view)
+    token = tokens[index]
+    name = quote_text(bare_text(token), view)
+    alike = any(
+        position != index and position < len(tokens) and tokens[position].text == token.text for position in beside
+    )
+    if alike:
+        return say(view, "quoted.at.unknown" if token.unknown else "quoted.at", name, index)
+    return say(view, "quoted.unknown", name) if token.unknown else name
+
+
+def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:
+    """The query and the key of a link in quotes, told apart by their positions where they are the same word of one
+    text."""
+    beside = (link.query, link.key) if queries is keys else ()
+    query = quoted_token(queries, link.query, view, beside=beside)
+    return query, quoted_token(keys, link.key, view, beside=beside)
+
+
+def short(text: str, room: int, view: View) -> str:
+    """A token's text in at most `room` cells."""
+    return cut(label(text, ascii=view.ascii), room, ascii=view.ascii)
+
+
+def position_and_text(position: int, text: str, room: int, view: View) -> str:
+    """A token by its position and its text, that in at most `room` cells: `7 it`."""
+    return f"{position} {short(text, room, view)}"

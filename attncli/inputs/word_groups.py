@@ -1,0 +1,183 @@
+"""Words from pieces: weights between tokens merged into weights between words.
+
+Source: Clark et al., What does BERT look at?, 2019: attention *to* a word is the sum over its pieces,
+attention *from* it the mean over its pieces, so that rows still sum to 1.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.inputs.token import Token
+from attncli.inputs.word_breaks import words
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
+"""Scripts that write no spaces: their tokens stay apart, as nothing on the page says where words end."""
+
+
+class Words(Struct, frozen=True, eq=False):
+    """Which runs of tokens are one word. words: as tokens, with indices of their own. starts: the first token of
+    each."""
+
+    words: tuple[Token, ...]
+    starts: Ints
+    count: int
+
+    @property
+    def sizes(self) -> Ints:
+        """How many tokens each word has."""
+        return np.diff(np.append(self.starts, self.count))
+
+    def merge(self, weights: Floats) -> Floats:
+        """Weights [..., token, token] as [..., word, word]; pieces that see nothing do not count in the mean."""
+        token_weights = np.asarray(weights, np.float64)[..., : self.count]
+        to = np.add.reduceat(token_weights, self.starts, axis=-1)
+        looking = np.add.reduceat((token_weights.sum(-1) > 0).astype(np.float64), self.starts, axis=-1)
+        word_weights: Floats = np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
+        return word_weights
+
+    def merge_visible(self, visible: Bools) -> Bools:
+        """Visibility [..., token, token] as [..., word, word]: whether any piece sees any piece."""
+        to = np.logical_or.reduceat(visible[..., : self.count], self.starts, axis=-1)
+        return np.logical_or.reduceat(to, self.starts, axis=-2)
+
+
+def merged_words(tokens: Sequence[Token], text: str) -> Words:
+    """The words that tokens of a text make up.
+
+    Two neighbouring tokens belong to one word when their spans touch or overlap within a word of
+    the text, as WordPiece, byte-level and SentencePiece tokens do; special tokens, tokens without a
+    span, and tokens of scripts without spaces stay by themselves.
+    """
+    spans = list(words(text))
+    starts_of = np.array([start for start, _ in spans], np.int64)
+    starts = [
+        token_index
+        for token_index, token in enumerate(tokens)
+        if token_index == 0 or not _continues_word(tokens[token_index - 1], token, text, spans, starts_of)
+    ]
+    ends = [*starts, len(tokens)][1:]
+    words_found: list[Token] = []
+    for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
+        piece, last = tokens[first], tokens[stop - 1]
+        source_text = (
+            ""
+            if piece.start is None or last.end is None or piece.special or piece.part
+            else text[piece.start : last.end].strip()
+        )
+        word_text = source_text or piece.text
+        number = piece.id if stop == first + 1 else None
+        is_unknown = any(token.unknown for token in tokens[first:stop])
+        words_found.append(
+            Token(index, word_text, number, piece.start, last.end, piece.special, piece.part, is_unknown)
+        )
+    return Words(tuple(words_found), np.array(starts, np.int64), len(tokens))
+
+
+def join_words(
+    tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None
+) -> Words:
+    """The tokens, or words merged from them, with those of every span [first, stop) made one word; spans do not
+    overlap."""
+    row_tokens = list(tokens) if words is None else list(words.words)
+    starts = list(range(len(tokens))) if words is None else words.starts.tolist()
+    ends = dict(spans)
+    inside = {index for first, stop in spans for index in range(first + 1, stop)}
+    joined_tokens: list[Token] = []
+    for index, token in enumerate(row_tokens):
+        if index in inside:
+            continue
+        if index not in ends:
+            joined_tokens.append(replace(token, index=len(joined_tokens)))
+            continue
+        parts = row_tokens[index : ends[index]]
+        has_place = token.start is not None and parts[-1].end is not None and not token.part
+        spelling = text[token.start : parts[-1].end] if has_place else "".join(part.text for part in parts)
+        is_unknown = any(part.unknown for part in parts)
+        joined_tokens.append(
+            replace(token, index=len(joined_tokens), text=spelling, id=None, end=parts[-1].end, unknown=is_unknown)
+        )
+    kept_starts = np.array([start for index, start in enumerate(starts) if index not in inside], np.int64)
+    return Words(tuple(joined_tokens), kept_starts, len(tokens))
+
+
+def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
+    """How many words of a text hold a token that the vocabulary does not know, and how many words there are; (0, 0)
+    where it knows all."""
+    if not any(token.unknown for token in tokens):
+        return 0, 0
+    word_tokens = [word for word in merged_words(tokens, text).words if not word.special]
+    return sum(word.unknown for word in word_tokens), len(word_tokens)
+
+
+def unknown_notes_of_two(
+    first: tuple[str, str, Sequence[Token]], second: tuple[str, str, Sequence[Token]]
+) -> list[str]:
+    """The warnings of `unknown_notes` for two texts that one document is about, each with what its text is called; one
+    for both where they are the same.
+
+    Args:
+        first: What a text is called, the text and its tokens.
+        second: The same of the other.
+
+    Returns:
+        The warnings, at most two.
+    """
+    notes = [unknown_notes(text, tokens) for _, text, tokens in (first, second)]
+    if notes[0] == notes[1]:
+        return notes[0]
+    return [f"{name}: {note}" for (name, *_), texts in zip((first, second), notes, strict=True) for note in texts]
+
+
+def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
+    """The warning that a text has words which the model does not know; none where it knows all."""
+    unknown_count, count = unknown_words(text, tokens)
+    if not unknown_count:
+        return []
+    if unknown_count == 1:
+        return [f"1 of {count} words is unknown to this model: any other unknown word would be the same to it"]
+    return [f"{unknown_count} of {count} words are unknown to this model: it cannot tell them apart"]
+
+
+def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:
+    """What makes each token, or each word merged from tokens, the same as another: its ids, its text where it has none.
+
+    Two spellings that a vocabulary takes for one token are the same, as are two words that it does not know.
+    """
+    alone: list[Hashable] = [token.text if token.id is None else token.id for token in tokens]
+    if words is None:
+        return alone
+    return [tuple(alone[first : first + size]) for first, size in zip(words.starts, words.sizes, strict=True)]
+
+
+def _continues_word(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:
+    if before.special or token.special or before.part != token.part or token.part:
+        return False
+    if (
+        before.end is None
+        or before.start is None
+        or token.start is None
+        or token.end is None
+        or token.start > before.end
+    ):
+        return False
+    if token.start < before.end:  # bytes of one character
+        return True
+    if token.start >= len(text) or token.start == 0:
+        return False
+    word_index = int(np.searchsorted(starts, token.start, side="right")) - 1
+    inside = word_index >= 0 and spans[word_index][0] < token.start < spans[word_index][1]
+    return inside and not (_is_unspaced(text[token.start - 1]) or _is_unspaced(text[token.start]))
+
+
+def _is_unspaced(letter: str) -> bool:
+    return not letter.isascii() and unicodedata.name(letter, "").startswith(UNSPACED)

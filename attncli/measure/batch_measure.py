@@ -1,0 +1,445 @@
+"""Metrics of many texts of one length at once: one matrix product where `measure` goes through rows.
+
+The metrics are those of `analysis.metrics`, asked for their coefficients (`linear_forms`); those that are not linear
+are computed from the rows, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Array, Backend, numpy_backend
+from attncli.measure.head_measure import metric_of, uniform_rows
+from attncli.measure.metric import Metric, PerRow
+from attncli.measure.row_facts import TokenFacts, WeightRows
+from attncli.measure.visible_keys import Bools, Floats, Ints, Sight, find_sight, of_mask
+from attncli.mechanism.mask import Mask, visible
+
+# Metrics as linear forms: the coefficients that a metric's own formula gives to each weight.
+
+
+class LinearForm:
+    """constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i: one number per query row, as a function of the weights.
+
+    constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is not linear
+    in the weights, but may be in a metric: entropy, peak, peak_beyond_first.
+    Sums of forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms; anything else is a
+    TypeError.
+    """
+
+    __array_ufunc__ = None  # array + form is asked of the form
+
+    def __init__(self, constant: Floats, keys: Floats | None, facts: Mapping[str, Floats]) -> None:
+        self.constant, self.keys, self.facts = constant, keys, dict(facts)
+
+    def _row(self, value: Any) -> Floats:
+        """Numbers as [row], or [1] for all rows."""
+        values = np.asarray(value, np.float64)
+        if values.ndim == 2 and values.shape[0] != 1:
+            raise TypeError("coefficients that differ between heads have no common form")
+        return values.reshape(-1)
+
+    def __add__(self, addend: Any) -> LinearForm:
+        if not isinstance(addend, LinearForm):
+            return LinearForm(self.constant + self._row(addend), self.keys, self.facts)
+        keys = self.keys if addend.keys is None else addend.keys if self.keys is None else self.keys + addend.keys
+        names = dict.fromkeys((*self.facts, *addend.facts))
+        zero = np.zeros_like(self.constant)
+        facts = {name: self.facts.get(name, zero) + addend.facts.get(name, zero) for name in names}
+        return LinearForm(self.constant + addend.constant, keys, facts)
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: Any) -> LinearForm:
+        if isinstance(factor, LinearForm):
+            raise TypeError("a product of two forms is not linear")
+        row = self._row(factor)
+        facts = {name: fact * row for name, fact in self.facts.items()}
+        return LinearForm(self.constant * row, None if self.keys is None else self.keys * row[:, None], facts)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> LinearForm:
+        if isinstance(divisor, LinearForm):
+            raise TypeError("a quotient of two forms is not linear")
+        return self * (1.0 / self._row(divisor))
+
+    def __neg__(self) -> LinearForm:
+        return self * -1.0
+
+    def __sub__(self, subtrahend: Any) -> LinearForm:
+        return self + (-subtrahend)
+
+    def __rsub__(self, minuend: Any) -> LinearForm:
+        return -self + minuend
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...], settings: Mapping[str, Any]
+    ) -> Any:
+        """np.where(rows, form or numbers, form or numbers); no other function of NumPy takes a form."""
+        del types
+        if function is not np.where or len(args) != 3 or settings:
+            raise TypeError(f"{function.__name__} is not linear")
+        condition = self._row(args[0])
+        return self._form(args[1]) * condition + self._form(args[2]) * (1.0 - condition)
+
+    def _form(self, value: Any) -> LinearForm:
+        return value if isinstance(value, LinearForm) else LinearForm(self._row(value), None, {})
+
+
+class FormRows:
+    """The questions of `row_facts.AttentionRows`, answered with forms over keys 0..keys-1.
+
+    i, sight, about: as there.
+    """
+
+    heads = 1
+
+    def __init__(self, i: Ints, sight: Sight, about: TokenFacts, keys: int) -> None:
+        self.i, self.sight, self.about, self._j = i, sight, about, np.arange(keys)
+
+    def _of(self, coefficients: Any) -> Any:
+        return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})
+
+    def _fact(self, name: str) -> Any:
+        return LinearForm(np.zeros(self.i.size), None, {name: np.ones(self.i.size)})
+
+    @property
+    def total(self) -> Any:
+        return self._of(np.ones((self.i.size, self._j.size)))
+
+    @property
+    def entropy(self) -> Any:
+        return self._fact("entropy")
+
+    @property
+    def peak(self) -> Any:
+        return self._fact("peak")
+
+    @property
+    def peak_beyond_first(self) -> Any:
+        return self._fact("peak_beyond_first")
+
+    @property
+    def moments(self) -> tuple[Any, Any]:
+        steps = self._j[None, :] - self.i[:, None]
+        return self._of(np.abs(steps)), self._of(steps)
+
+    @property
+    def rest(self) -> Any:
+        return self._of((self._j[None, :] != self.i[:, None]) & (self._j != 0))
+
+    def at_offset(self, offset: int) -> Any:
+        return self._of(self._j[None, :] == self.i[:, None] + offset)
+
+    def key(self, k: int) -> Any:
+        return self._of(np.broadcast_to(self._j == k, (self.i.size, self._j.size)))
+
+    def mass(self, key_mask: Bools) -> Any:
+        return self._of(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
+
+    def same(self, after: int) -> Any:
+        assert self.about.pairs is not None
+        rows, keys = self.about.pairs.of(self.i, after)
+        matrix = np.zeros((self.i.size, self._j.size))
+        np.add.at(matrix, (rows, keys), 1.0)
+        return self._of(matrix)
+
+
+class FormSum(Struct, frozen=True, eq=False):
+    """A form added up over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i facts_f,i f_i."""
+
+    constant: float
+    keys: Floats | None
+    facts: Mapping[str, Floats]
+
+
+class Coefficients(Struct, frozen=True, eq=False):
+    """A metric as a quotient: value / norm. norm: None for the number of rows. rows: how many rows it uses."""
+
+    value: FormSum
+    norm: FormSum | None
+    rows: int
+
+
+def coefficients(metric: Metric, rows: FormRows) -> Coefficients | None:
+    """What the metric's own formula gives to each weight; None for a metric that is not linear in weights and facts."""
+    try:
+        per_row = metric.of(rows)
+        used_rows = np.asarray(per_row.used_rows)
+        if used_rows.ndim == 2 and used_rows.shape[0] != 1:
+            return None
+        row_mask = np.broadcast_to(used_rows.reshape(-1), rows.i.shape).astype(np.float64)
+        zero = LinearForm(np.zeros(rows.i.size), None, {})
+        value = _sum_rows(zero + per_row.value, row_mask)
+        norm = None if per_row.weight is None else _sum_rows(zero + per_row.weight, row_mask)
+    except TypeError:
+        return None
+    return Coefficients(value, norm, int(row_mask.sum()))
+
+
+def _sum_rows(form: LinearForm, row_mask: Floats) -> FormSum:
+    kept_form = form * row_mask
+    return FormSum(float(kept_form.constant.sum()), kept_form.keys, kept_form.facts)
+
+
+LARGEST = 1 << 22
+"""Coefficients of one length that are held; longer texts go by rows."""
+
+
+class Sums(Struct, frozen=True, eq=False):
+    """What a layer's heads add up to, text by text.
+
+    value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows: query rows used,
+    integers [metric]. baseline: value / norm of uniform attention, float64 [text, metric].
+    """
+
+    value: Floats
+    norm: Floats
+    rows: np.ndarray[Any, np.dtype[np.int64]]
+    baseline: Floats
+
+
+class LengthTally:
+    """The coefficients of metrics for texts of `count` tokens under one mask.
+
+    Metrics that need no tokens are prepared once for all such texts. Raises UsageError for an unknown metric.
+    """
+
+    def __init__(self, names: Sequence[str], mask: Mask, count: int) -> None:
+        self.names, self.count = tuple(names), count
+        self.i = np.arange(count)
+        self.sight = sight_of(mask, count)
+        rows = FormRows(self.i, self.sight, TokenFacts(), count)
+        self.by_coefficients: dict[int, Coefficients] = {}
+        self.by_row: dict[int, Metric] = {}
+        self.by_text: dict[int, Metric] = {}
+        for index, metric in enumerate(map(metric_of, names)):
+            if metric.needs:
+                self.by_text[index] = metric
+                continue
+            form = coefficients(metric, rows)
+            if form is None:
+                self.by_row[index] = metric
+            else:
+                self.by_coefficients[index] = form
+        self.of_special: dict[int, tuple[bytes, Coefficients]] = {}
+        """By metric: which tokens were special in the last text, and its coefficients."""
+        self._columns: dict[tuple[str, str], Array] = {}
+        parts = self.parts()
+        self.constant = np.array([part.constant for part in parts])
+        self.keyed = np.array([part.keys is not None for part in parts], bool)
+        names_of_facts = dict.fromkeys(name for part in parts for name in part.facts)
+        zero = np.zeros(count)
+        self.facts = {name: np.stack([part.facts.get(name, zero) for part in parts], -1) for name in names_of_facts}
+        even = uniform_rows(self.i, self.sight, TokenFacts())
+        self.baseline = np.full(len(names), np.nan)
+        self.rows = np.zeros(len(names), np.int64)
+        for index, metric in enumerate(map(metric_of, names)):
+            if metric.needs:
+                continue
+            per_row = metric.of(even)
+            used_rows = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
+            value = np.broadcast_to(per_row.value, (1, count))[0][used_rows].sum()
+            norm = (
+                used_rows.sum()
+                if per_row.weight is None
+                else np.broadcast_to(per_row.weight, (1, count))[0][used_rows].sum()
+            )
+            self.baseline[index] = value / norm if norm > 0 else np.nan
+            self.rows[index] = used_rows.sum()
+
+    @staticmethod
+    def fits(names: Sequence[str], count: int) -> bool:
+        """Whether texts of this length are measured by coefficients."""
+        return count * count * (len(names) + 1) <= LARGEST
+
+    def columns(self, backend: Backend, dtype: str) -> Array:
+        """The shared coefficients, [query · key, column]; the columns of each metric's value and norm in order."""
+        if (backend.name, dtype) not in self._columns:
+            columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
+            kind = np.float64 if dtype == "float64" else np.float32
+            none = np.zeros((self.count * self.count, 0))
+            matrix = np.stack(columns, -1, dtype=kind, casting="same_kind") if columns else none
+            self._columns[backend.name, dtype] = backend.cast(backend.keep(matrix), dtype)
+        return self._columns[backend.name, dtype]
+
+    def parts(self) -> list[FormSum]:
+        """Values and norms of the shared metrics, in the order of `columns`."""
+        return [
+            part
+            for coefficients_of_metric in self.by_coefficients.values()
+            for part in (coefficients_of_metric.value, coefficients_of_metric.norm)
+            if part is not None
+        ]
+
+
+def sight_of(mask: Mask, count: int) -> Sight:
+    """What each of `count` queries sees of as many keys under a mask that is known by position."""
+    i = np.arange(count)
+    closed_form = of_mask(mask, i, count)
+    if closed_form is not None:
+        return closed_form
+    numpy = numpy_backend("float64")
+    visibility: Bools = np.asarray(visible(mask, i[:, None], i[None, :], keys=count, backend=numpy))
+    return find_sight(np.broadcast_to(visibility, (*visibility.shape[:-2], count, count)), count, 0, count)
+
+
+def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
+    """The coefficients of the metrics that depend on a text's tokens. about: all of it known."""
+    rows = FormRows(length.i, length.sight, about, length.count)
+    by_metric = {}
+    for index, metric in length.by_text.items():
+        special_bytes = about.special.tobytes() if metric.needs == "special" and about.special is not None else b""
+        last = length.of_special.get(index)
+        if (
+            special_bytes and last is not None and last[0] == special_bytes
+        ):  # most texts of one length have their special tokens alike
+            by_metric[index] = last[1]
+            continue
+        form = coefficients(metric, rows)
+        if form is not None:
+            by_metric[index] = form
+            if special_bytes:
+                length.of_special[index] = (special_bytes, form)
+    return by_metric
+
+
+class TextBatch:
+    """The coefficients of some texts of one length. abouts: what is known of each text's tokens."""
+
+    def __init__(self, length: LengthTally, abouts: Sequence[TokenFacts]) -> None:
+        self.length, self._abouts = length, abouts
+        self.text_coefficients = [about_coefficients(length, about) for about in abouts]
+        even = length.sight.spread() if length.sight.visibility is not None else None
+        if even is None:
+            j = length.i
+            visibility = (j >= length.sight.first[..., None]) & (j <= length.sight.last[..., None])
+            even = visibility / np.maximum(length.sight.count, 1)[..., None]
+        self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
+        self.rows = length.rows.copy()
+        even_values: dict[int, float] = {}  # most texts have some coefficients alike
+        for text, of_text in enumerate(self.text_coefficients):
+            for index, form in of_text.items():
+                if id(form) not in even_values:
+                    norm = form.rows if form.norm is None else _of(form.norm, even[0])
+                    even_values[id(form)] = _of(form.value, even[0]) / norm if norm > 0 else np.nan
+                self.baseline[text, index], self.rows[index] = even_values[id(form)], form.rows
+            for index in length.by_text.keys() - of_text.keys():
+                per_row = length.by_text[index].of(uniform_rows(length.i, length.sight, abouts[text]))
+                value_sums, weight, self.rows[index] = _row_sums(per_row, 1, length.count)
+                self.baseline[text, index] = value_sums[0] / weight[0] if weight[0] > 0 else np.nan
+        self._columns: dict[tuple[str, str], Array] = {}
+
+    def columns(self, backend: Backend, dtype: str) -> Array:
+        """The texts' own coefficients, [text, query · key, column]; values and norms in the order of the metrics."""
+        if (backend.name, dtype) not in self._columns:
+            matrix = np.zeros(
+                (len(self.text_coefficients), 2 * len(self.length.by_text), self.length.count**2), np.float32
+            )
+            for text, of_text in enumerate(self.text_coefficients):
+                for place, index in enumerate(self.length.by_text):
+                    if index not in of_text:
+                        continue
+                    for side, part in enumerate((of_text[index].value, of_text[index].norm)):
+                        if part is not None and part.keys is not None:
+                            matrix[text, 2 * place + side] = part.keys.reshape(-1)
+            self._columns[backend.name, dtype] = backend.transpose(backend.cast(backend.keep(matrix), dtype))
+        return self._columns[backend.name, dtype]
+
+    def sums(self, backend: Backend, weights: Array, entropy: Array | None) -> Sums:
+        """Measure a layer. weights: [text, head, query, key] over the texts' own keys; entropy: [text, head, query] in
+        nats where the attention step has told it, else None."""
+        length = self.length
+        texts, heads, count = weights.shape[0], weights.shape[1], length.count
+        dtype = backend.dtype_of(weights)
+        flat = weights.reshape((texts, heads, count * count))
+        value = np.zeros((texts, heads, len(length.names)))
+        norm = np.zeros_like(value)
+        facts = _BatchFacts(backend, weights, entropy)
+        products = _float(backend, backend.matmul(flat, length.columns(backend, dtype)))
+        totals = np.zeros((texts, heads, length.constant.size)) + length.constant
+        totals[..., length.keyed] += products
+        for name, coefficients_of in length.facts.items():
+            totals += facts.of(name) @ coefficients_of
+        column = 0
+        for index, form in length.by_coefficients.items():
+            value[..., index], column = totals[..., column], column + 1
+            if form.norm is None:
+                norm[..., index] = form.rows
+            else:
+                norm[..., index], column = totals[..., column], column + 1
+        if length.by_text:
+            products = _float(backend, backend.matmul(flat, self.columns(backend, dtype)))
+            for place, index in enumerate(length.by_text):
+                for text, of_text in enumerate(self.text_coefficients):
+                    if index not in of_text:  # not linear: row by row, as everywhere
+                        text_entropy = None if entropy is None else entropy[text]
+                        rows = self._rows(backend, weights[text], self._abouts[text], text_entropy)
+                        value[text, :, index], norm[text, :, index], _ = _row_sums(
+                            length.by_text[index].of(rows), heads, count
+                        )
+                        continue
+                    form = of_text[index]
+                    value[text, :, index] = form.value.constant + products[text, :, 2 * place]
+                    norm[text, :, index] = form.rows if form.norm is None else products[text, :, 2 * place + 1]
+        if length.by_row:
+            text_entropy = None if entropy is None else entropy.reshape((texts * heads, count))
+            rows = self._rows(backend, weights.reshape((texts * heads, count, count)), TokenFacts(), text_entropy)
+            for index, metric in length.by_row.items():
+                value_sums, weight, _ = _row_sums(metric.of(rows), texts * heads, count)
+                value[..., index], norm[..., index] = value_sums.reshape((texts, heads)), weight.reshape((texts, heads))
+        return Sums(value, norm, self.rows, self.baseline)
+
+    def _rows(self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None) -> WeightRows:
+        facts = {} if entropy is None else {"entropy": entropy}
+        return WeightRows(backend, weights, self.length.i, 0, self.length.sight, about, facts)
+
+
+class _BatchFacts:
+    """Facts of rows that are not linear in the weights, each computed when a metric needs it."""
+
+    def __init__(self, backend: Backend, weights: Array, entropy: Array | None) -> None:
+        self._backend, self._weights = backend, weights
+        self._values = {} if entropy is None else {"entropy": _float(backend, entropy)}
+
+    def of(self, name: str) -> Floats:
+        """A fact of each row, [text, head, query]."""
+        if name not in self._values:
+            backend, weights = self._backend, self._weights
+            match name:
+                case "entropy":
+                    self._values[name] = _float(backend, backend.entropy(weights))
+                case "peak":
+                    self._values[name] = np.maximum(self.of("peak_beyond_first"), _float(backend, weights[..., 0]))
+                case _:
+                    beyond = weights[..., 1:]
+                    peaks = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
+                    self._values[name] = _float(backend, peaks)
+        return self._values[name]
+
+
+def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
+    """A metric's value and norm of each head, and how many rows it uses."""
+    used_rows = np.broadcast_to(per_row.used_rows, (heads, count))
+    value = np.where(used_rows, np.broadcast_to(per_row.value, used_rows.shape), 0.0).sum(-1)
+    norm = (
+        used_rows
+        if per_row.weight is None
+        else np.where(used_rows, np.broadcast_to(per_row.weight, used_rows.shape), 0.0)
+    )
+    return value, norm.sum(-1).astype(np.float64), int(used_rows[0].sum())
+
+
+def _of(part: FormSum, even: Floats) -> float:
+    """A summed form of uniform weights [query, key]; metrics that need tokens use no facts but weights."""
+    return part.constant + (0.0 if part.keys is None else float((part.keys * even).sum()))
+
+
+def _float(backend: Backend, array: Array) -> Floats:
+    floats: Floats = np.asarray(backend.numpy(array), np.float64)
+    return floats

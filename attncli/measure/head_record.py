@@ -1,0 +1,345 @@
+"""Records of one layer's heads: what rows leave behind as they go by, and the layer's queries and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Backend
+from attncli.inputs.token import Token
+from attncli.measure.exclusion import is_punctuation
+from attncli.measure.head_links import LinkCollector
+from attncli.measure.head_measure import Tally
+from attncli.measure.labels import NEEDED, labels_of
+from attncli.measure.metric import DEFAULT
+from attncli.measure.recipe import (
+    STEPS,
+    Absent,
+    Exact,
+    FixedPoint,
+    Floats,
+    QueryKeyRecipe,
+    Recipe,
+    decode_weights,
+    roots,
+    to_fixed_point,
+)
+from attncli.measure.row_facts import TokenFacts, TokenPairs
+from attncli.measure.row_stream import PooledMaps, RowFeeder
+from attncli.measure.visible_keys import Bools, Ints
+
+# Gathered: what rows of a layer leave behind as they go by, none of it a number for every pair of a long text.
+
+Bits = np.ndarray[Any, np.dtype[np.uint8]]
+
+SAMPLED = 64
+"""Rows of each head whose weights are kept to check what is made again."""
+STRAIGHT = 1e-3
+"""How far two scores' biases at one distance may differ and still be one number: they are differences of float32
+scores."""
+
+
+class GatheredRows:
+    """One layer's rows: log-sum-exp, visibility, bias by distance, and the weights of sampled rows.
+
+    heads, queries, keys: how many. whole: whether all weights are kept, [head, query, key].
+    `bias` is [head, queries + keys − 1], NaN at distances that no row saw; `straight` is False where it depends on more
+    than the distance.
+    """
+
+    def __init__(self, heads: int, queries: int, keys: int, *, whole: bool) -> None:
+        self.heads, self.queries, self.keys = heads, queries, keys
+        self.lse: Floats = np.full((heads, queries), -np.inf, np.float32)
+        self.weights: Floats | None = np.zeros((heads, queries, keys), np.float32) if whole else None
+        self.sampled: Ints = np.unique(np.linspace(0, queries - 1, min(SAMPLED, queries)).round().astype(np.int64))
+        self.sample: Floats = np.zeros((heads, len(self.sampled), keys), np.float32)
+        self.bias: Floats | None = None
+        self.straight = True
+        self._common_bits: Bits | None = None  # what is visible to all heads
+        self._bits_by_head: dict[int, Bits] = {}  # and to each that sees otherwise than others
+
+    def add(
+        self,
+        start: int,
+        low: int,
+        weights: Floats,
+        lse: Floats,
+        visibility: Bools | None,
+        bias: Floats | None = None,
+        *,
+        first: int = 0,
+    ) -> None:
+        """Take rows start, start + 1, … over the keys from `low` on; keys outside are hidden from them.
+
+        weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows before the next rows.
+        lse: [head, row]. visibility: booleans that broadcast to the weights, None where nothing is hidden; without a
+        head axis they hold for all heads. bias: what was added to the scores, [head, row, key].
+        """
+        rows, high = slice(start, start + weights.shape[1]), low + weights.shape[2]
+        heads = slice(first, first + len(weights))
+        self.lse[heads, rows] = lse
+        if self.weights is not None:
+            self.weights[heads, rows, low:high] = weights
+        inside = np.flatnonzero((self.sampled >= rows.start) & (self.sampled < rows.stop))
+        for place, head in enumerate(range(*heads.indices(self.heads))):
+            self.sample[head, inside, low:high] = weights[place, self.sampled[inside] - start]
+        if visibility is not None or low > 0 or high < self.keys:
+            self._hide(heads, rows, low, high, visibility)
+        if bias is not None:
+            self._note(heads.start, start, low, bias, visibility)
+
+    def _hide(self, heads: slice, rows: slice, low: int, high: int, visibility: Bools | None) -> None:
+        row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
+        if visibility is None or visibility.ndim < 3:
+            if heads.start == 0:  # once for all heads
+                row_visibility[:, low:high] = True if visibility is None else visibility
+                self._common_bits = self._open() if self._common_bits is None else self._common_bits
+                self._common_bits[rows] = np.packbits(row_visibility, axis=-1)
+            return
+        for place, head in enumerate(range(*heads.indices(self.heads))):
+            row_visibility[:, low:high] = visibility[place if len(visibility) > 1 else 0]
+            if head not in self._bits_by_head:
+                self._bits_by_head[head] = self._open()
+            self._bits_by_head[head][rows] = np.packbits(row_visibility, axis=-1)
+
+    def _open(self) -> Bits:
+        """Bits of nothing hidden."""
+        return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
+
+    def _note(self, first: int, start: int, low: int, bias: Floats, visibility: Bools | None) -> None:
+        is_known = np.isfinite(bias) if visibility is None else np.isfinite(bias) & visibility
+        if self.bias is None:
+            if not np.any(bias[is_known]):  # no bias yet; one that begins later meets zeros here
+                return
+            self.bias = np.full((self.heads, self.queries + self.keys - 1), np.nan, np.float32)
+        place = low + np.arange(bias.shape[2]) - (start + np.arange(bias.shape[1]))[:, None] + self.queries - 1
+        for head, table in enumerate(self.bias[first : first + len(bias)]):
+            distance, values = place[is_known[head]], bias[head][is_known[head]]
+            fresh = np.isnan(table[distance])
+            table[distance[fresh]] = values[fresh]
+            self.straight = self.straight and not (np.abs(values - table[distance]) > STRAIGHT).any()
+
+    def visibility_bits(self, head: int) -> Bits | None:
+        """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where all are visible."""
+        head_bits = self._bits_by_head.get(head)
+        return (
+            self._common_bits
+            if head_bits is None
+            else head_bits
+            if self._common_bits is None
+            else head_bits & self._common_bits
+        )
+
+
+SIDE = 48
+"""Cells along each side of a head's small map; a shorter text is kept whole."""
+LINKS = 10
+"""How many links of each head are kept."""
+WORST = 5e-4
+"""The largest difference between a weight made again and the true one that is let pass."""
+COARSE, GOOD = (8191, 16383, 32767), 2e-4
+"""Fewer steps of queries and keys, which are taken where they bring no larger difference than this."""
+MOST_WEIGHTS = 1 << 24
+"""Weights of a layer that are held until its end, in case q·k does not give them closely enough."""
+SMALL = 1 << 14
+"""Weights of a head that are kept as they are where q·k does not give them."""
+HIDDEN = -1.0
+"""Stands for the weight of a link that the mask hides."""
+METRICS = (*DEFAULT, "special", "normalised_entropy")
+
+
+StoredMatrix: TypeAlias = FixedPoint | Floats
+
+
+class HeadRecord(Struct, frozen=True, eq=False):
+    """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
+
+    columns: keys and learned keys. links: query, key and weight; `HIDDEN` for one that was asked for and is hidden.
+    visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
+    hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are kept otherwise, None
+    where q·k does not give the scores.
+    error: the largest difference from the true weights, over `checked_rows` sampled rows.
+    """
+
+    layer: int
+    head: int
+    columns: int
+    small: np.ndarray[Any, Any]
+    metrics: Mapping[str, float | None]
+    labels: Sequence[str]
+    links: Sequence[tuple[int, int, float]]
+    visibility_bits: Bits | None
+    recipe: Recipe
+    terms: QueryKeyRecipe | None
+    error: float
+    checked_rows: int
+
+
+class Arithmetic(Struct, frozen=True, eq=False):
+    """What turns a layer's queries [head, query, dim] and keys [kv, key, dim] into scores; all heads of the layer."""
+
+    q: Floats
+    k: Floats
+    scale: float
+    softcap: float | None
+
+
+class Sides(Struct, frozen=True, eq=False):
+    """The tokens that look, and those that are looked at: the same list where a text looks at itself.
+
+    names: what tells whether two tokens are the same token, one per key; None where the sides differ.
+    """
+
+    queries: Sequence[Token]
+    keys: Sequence[Token]
+    names: Sequence[Hashable] | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether a text looks at itself."""
+        return self.queries is self.keys
+
+
+class LayerRecords:
+    """Takes the rows of one layer's attention and gives a record for each of its chosen heads.
+
+    head_numbers: the chosen heads. leave_out: kinds of link that do not count. exact: whether queries and keys are
+    kept as they are, for a viewer that need not be small.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        layer: int,
+        sides: Sides,
+        head_numbers: Sequence[int],
+        *,
+        leave_out: Sequence[str],
+        exact: bool = False,
+    ) -> None:
+        self._exact = exact
+        self.layer, self.head_numbers, self.keys = layer, list(head_numbers), len(sides.keys)
+        self._sides = sides
+        self._rows: GatheredRows | None = None
+        keys, heads = sides.keys, len(self.head_numbers)
+        about = TokenFacts(
+            None if sides.names is None else TokenPairs(sides.names),
+            np.array([token.special for token in keys]),
+            np.array([is_punctuation(token) for token in keys]),
+            aligned=sides.same,
+        )
+        self._tally = Tally(heads, tuple(dict.fromkeys((*METRICS, *NEEDED))), about)
+        links = LinkCollector(keys, queries=None if sides.same else sides.queries, top=LINKS, leave_out=leave_out)
+        self._links = links.consumer(layer, self.head_numbers)
+        self._maps = PooledMaps(heads, len(sides.queries), len(keys), side=SIDE)
+        self.feeder = RowFeeder(
+            backend, [self._tally, self._links, self._maps], about, len(keys), heads=self.head_numbers
+        )
+
+    def rows(self, high: int) -> GatheredRows:
+        """What the rows leave behind. high: the key after the last of the rows at hand; learned keys come after the
+        tokens."""
+        if self._rows is None:
+            queries, columns, heads = len(self._sides.queries), max(self.keys, high), len(self.head_numbers)
+            self._rows = GatheredRows(heads, queries, columns, whole=heads * queries * columns <= MOST_WEIGHTS)
+        return self._rows
+
+    def records(self, arithmetic: Arithmetic | None) -> Iterator[HeadRecord]:
+        """The records, once all rows have gone by. arithmetic: None where q·k does not give the scores."""
+        results = self._tally.result()
+        links = self._links.sorted_links()
+        key_matrices: dict[tuple[int, int | None], StoredMatrix] = {}
+        for place, head in enumerate(self.head_numbers):
+            recipe, terms, error = self._recipe(place, head, arithmetic, key_matrices)
+            values = {name: float(results[name].value[place]) for name in METRICS}
+            yield HeadRecord(
+                self.layer,
+                head,
+                self.rows(0).keys,
+                self._maps.values[place],
+                {name: None if np.isnan(value) else value for name, value in values.items()},
+                [
+                    f"{earned_label.name} {earned_label.detail}".rstrip()
+                    for earned_label in labels_of(results, head=place, repeats=None)
+                ],
+                links[place],
+                self.rows(0).visibility_bits(place),
+                recipe,
+                terms,
+                error,
+                len(self.rows(0).sampled),
+            )
+
+    def _recipe(
+        self,
+        place: int,
+        head: int,
+        arithmetic: Arithmetic | None,
+        key_matrices: dict[tuple[int, int | None], StoredMatrix],
+    ) -> tuple[Recipe, QueryKeyRecipe | None, float]:
+        """The head's recipe, what its terms are computed from, and the error of the former.
+
+        16-bit queries and keys; float32 ones where those are not close enough; the weights where they take less, or
+        where q·k does not give them.
+        """
+        rows = self.rows(0)
+        weights = None if rows.weights is None else rows.weights[place]
+        if arithmetic is not None and rows.straight:
+            short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
+            # fewer steps deflate better; what heads share is kept once, and a short text takes little anyway
+            coarse = () if short or len(arithmetic.k) < len(arithmetic.q) else COARSE
+            for steps in (None,) if self._exact else (*coarse, STEPS, None):
+                products = self._products(place, head, arithmetic, key_matrices, steps)
+                error = np.inf if products is None else self._error(place, products)
+                if products is not None and error <= (GOOD if steps in coarse else WORST):
+                    if weights is not None and short:
+                        return Exact(weights), products, 0.0
+                    return products, products, error
+        if weights is None:
+            return Absent(), None, 0.0
+        if weights.size <= SMALL:
+            return Exact(weights), None, 0.0
+        root_recipe = roots(weights)
+        again = (root_recipe.codes[rows.sampled] / np.float32(65535)) ** 2
+        return root_recipe, None, float(np.abs(again - np.nan_to_num(rows.sample[place])).max(initial=0.0))
+
+    def _products(
+        self,
+        place: int,
+        head: int,
+        arithmetic: Arithmetic,
+        key_matrices: dict[tuple[int, int | None], StoredMatrix],
+        steps: int | None,
+    ) -> QueryKeyRecipe | None:
+        q, group = arithmetic.q[head], head * len(arithmetic.k) // len(arithmetic.q)
+        k = arithmetic.k[group]
+        if not (np.isfinite(q).all() and np.isfinite(k).all()):
+            return None
+        if (group, steps) not in key_matrices:  # heads that share keys share what is kept of them
+            key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
+        biases = self.rows(0).bias
+        bias = None if biases is None else np.nan_to_num(biases[place])
+        return QueryKeyRecipe(
+            q if steps is None else to_fixed_point(q, steps),
+            key_matrices[group, steps],
+            group,
+            self.rows(0).lse[place],
+            bias,
+            arithmetic.scale,
+            arithmetic.softcap,
+        )
+
+    def _error(self, place: int, products: QueryKeyRecipe) -> float:
+        """The largest difference of the sampled rows made again; infinite where one is no number."""
+        rows, bits = self.rows(0), self.rows(0).visibility_bits(place)
+        visibility = None if bits is None else np.unpackbits(bits[rows.sampled], axis=-1, count=rows.keys).astype(bool)
+        apart = np.abs(decode_weights(products, rows.sampled, visibility) - rows.sample[place]).max(initial=0.0)
+        return float(apart) if np.isfinite(apart) else np.inf
+
+
+def numbered_tokens(count: int) -> list[Token]:
+    """Tokens that are only known by their places."""
+    return [Token(index, str(index), None, None, None) for index in range(count)]

@@ -1,0 +1,345 @@
+"""Records of a whole run: its tokens, and its heads one after another, so that none is held longer than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
+from attncli.documents.header import attention_part, model_part, notes
+from attncli.documents.parts import AttentionPart, ModelPart
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.token import Token
+from attncli.inputs.word_groups import Words, identities, merged_words, unknown_notes_of_two
+from attncli.measure.head_links import kinds_left_out
+from attncli.measure.head_record import Arithmetic, HeadRecord, LayerRecords, Sides
+from attncli.mechanism.attend import RowBlock, attend
+from attncli.mechanism.block import join_heads
+from attncli.mechanism.context import Context
+from attncli.mechanism.feed_forward import linear_if_any
+from attncli.mechanism.projection import project
+from attncli.mechanism.spec import Attention, Block
+from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.models.model import Model, choose_heads
+
+# From blocks of rows and from whole stages to the records of a layer.
+
+
+@np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
+def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
+    """A block of rows with the stages weights, and capped and biased where they were kept."""
+    block_heads = range(block.first_head, block.first_head + len(block.stages["weights"]))
+    local_heads = [head - block_heads.start for head in records.head_numbers if head in block_heads]
+    rows = records.rows(block.high)
+    if local_heads:
+        stages = {name: backend.numpy(array)[local_heads] for name, array in block.stages.items() if name in SQUARE}
+        visibility = None if block.visibility is None else backend.numpy(block.visibility)
+        if visibility is not None and visibility.ndim == 3 and visibility.shape[0] > 1:
+            visibility = visibility[local_heads]
+        bias = stages["biased"] - stages["capped"] if "biased" in stages and "capped" in stages else None
+        lse, first = (
+            backend.numpy(block.lse)[local_heads],
+            sum(head < block_heads.start for head in records.head_numbers),
+        )
+        rows.add(block.start, block.low, np.nan_to_num(stages["weights"]), lse, visibility, bias, first=first)
+    records.feeder.on_block(block)
+
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Array], words: Words | None) -> None:
+    """All rows of a layer at once: weights, and masked, capped and biased where there are any. words: what tokens are
+    merged to."""
+    arrays = {
+        name: backend.numpy(stages[name])[records.head_numbers]
+        for name in ("weights", "masked", "capped", "biased")
+        if name in stages
+    }
+    weights = np.nan_to_num(arrays["weights"])  # what is no number is told by a warning of the run
+    visibility = arrays["masked"] != -np.inf if "masked" in arrays else np.ones(weights.shape, bool)
+    if words is not None:
+        weights, visibility = words.merge(weights).astype(np.float32), words.merge_visible(visibility)
+    lse = np.full(weights.shape[:2], np.nan, np.float32)
+    if words is None and "masked" in arrays:
+        strongest = weights.argmax(-1)[..., None]
+        score, most = (np.take_along_axis(arrays[name], strongest, -1)[..., 0] for name in ("masked", "weights"))
+        lse = np.where(most > 0, score - np.log(most), -np.inf).astype(np.float32)
+    bias = arrays["biased"] - arrays["capped"] if "biased" in arrays and "capped" in arrays else None
+    shared_visibility = (
+        visibility[0] if bool((visibility == visibility[:1]).all()) else visibility
+    )  # heads that see the same
+    records.rows(weights.shape[-1]).add(0, 0, weights, lse, None if visibility.all() else shared_visibility, bias)
+    keys = records.keys
+    records.feeder.whole(weights[..., :keys].astype(np.float64), visibility[..., :keys])
+
+
+def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None) -> Arithmetic | None:
+    """A layer's queries and keys with what turns them into scores; None where they were not kept, or are not all."""
+    if "q" not in stages or "k" not in stages or "global_q" in stages:
+        return None
+    q, k = (np.asarray(backend.numpy(stages[name]), np.float32) for name in ("q", "k"))
+    return Arithmetic(q, k, scale, softcap)
+
+
+AT_ONCE = 1 << 19
+"""Weights of a layer that are computed at a time."""
+
+
+class RunRecord(Struct, frozen=True, eq=False):
+    """A run as a viewer keeps it. heads: to be gone through once; each comes when it is known.
+
+    sides: the tokens that look and that are looked at. model, attention: as documents have them, None where not known.
+    warnings: what a reader must know.
+    """
+
+    name: str
+    text: str
+    sides: Sides
+    model: ModelPart | None
+    attention: AttentionPart | None
+    heads: Iterator[HeadRecord]
+    warnings: Sequence[str] = ()
+
+
+def run_record(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    name: str = "",
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    words: bool = False,
+    exact: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> RunRecord:
+    """A text through the model. layers, heads: which. words: whether pieces are merged to words.
+
+    exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long text, unless its words
+    are merged or it is hashed.
+    """
+    if not recordable(model, words=words):
+        return _whole_record(model, text, tokens, name, layers, heads, merged_words(tokens, text) if words else None)
+    blocks = model.spec.blocks
+    recording = Recording(model, tokens, heads, exact=exact)
+
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        if kind == "self" and progress is not None:
+            progress((layer + block.stop / len(tokens)) / (max(numbers_of(layers, len(blocks))) + 1))
+
+    def head_records() -> Iterator[HeadRecord]:
+        for _ in recording.trace(tokens, layers=layers, rows=_rows(blocks, len(tokens)), on_block=on_block):
+            yield from recording.take_records()
+
+    return replace(recorded_run(model, text, recording, name=name), heads=head_records())
+
+
+def recordable(model: Model, *, words: bool) -> bool:
+    """Whether a `Recording` can take a run's heads: not where words are merged or tokens are hashed."""
+    return not words and all(block.attention.hashing is None for block in model.spec.blocks)
+
+
+def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
+    """What a recording took of a run, once that is over."""
+    computing = attention_part(model, model.computing(len(recording.sides.queries)))
+    return RunRecord(
+        name,
+        text,
+        recording.sides,
+        model_part(model),
+        computing,
+        recording.take_records(),
+        notes(model, text, recording.sides.queries),
+    )
+
+
+def _whole_record(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    name: str,
+    layers: Selection,
+    heads: Selection,
+    word_groups: Words | None,
+) -> RunRecord:
+    """A run whose weights are needed whole."""
+    row_tokens = list(tokens if word_groups is None else word_groups.words)
+    sides = Sides(row_tokens, row_tokens, names=identities(tokens, word_groups))
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), is_learned=model.identity.source == "checkpoint")
+
+    def head_records() -> Iterator[HeadRecord]:
+        for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
+            attention = model.spec.blocks[trace.layer].attention
+            head_numbers = numbers_of(heads, attention.heads)
+            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, leave_out=leave_out)
+            feed_whole(model.backend, records, trace.stages, word_groups)
+            has_recipe = word_groups is None and attention.hashing is None
+            yield from records.records(
+                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if has_recipe else None
+            )
+
+    computing = attention_part(model, model.computing(len(tokens)))
+    return RunRecord(name, text, sides, model_part(model), computing, head_records(), notes(model, text, tokens))
+
+
+def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
+    """A text that looks at another one, as `attn cross` runs it. layers, heads: which."""
+    side = replace(model, spec=model.spec.decoder or model.spec)
+    sides = Sides(texts.queries, texts.keys)
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), is_learned=model.identity.source == "checkpoint")
+
+    def head_records() -> Iterator[HeadRecord]:
+        for spec, trace in cross_traces(model, texts, layers, EVERY):
+            head_numbers = numbers_of(heads, spec.heads)
+            records = LayerRecords(model.backend, trace.layer, sides, head_numbers, leave_out=leave_out)
+            feed_whole(model.backend, records, trace.stages, None)
+            yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
+
+    attention = attention_part(side, side.computing(len(texts.queries)))
+    sides_of_text = (("query text", texts.query, texts.queries), ("key text", texts.key, texts.keys))
+    warnings = [*model.warnings, *unknown_notes_of_two(*sides_of_text)]
+    return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
+
+
+def _rows(blocks: Sequence[Block], count: int) -> int:
+    """How many query rows to compute at a time."""
+    many = max(block.attention.heads for block in blocks)
+    return max(min(AT_ONCE // (many * count), count), 1)
+
+
+KEPT = ("masked", "weights")
+
+
+class CrossTexts(Struct, frozen=True):
+    """The texts of a cross-attention with their tokens. values: None where they are the keys' own."""
+
+    query: str
+    key: str
+    queries: Sequence[Token]
+    keys: Sequence[Token]
+    value: str | None = None
+    values: Sequence[Token] | None = None
+
+
+def cross_traces(
+    model: Model, texts: CrossTexts, layers: Selection, heads: Selection
+) -> Iterator[tuple[Attention, LayerTrace]]:
+    """The cross-attention of each layer with its Spec.
+
+    An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries' text;
+    a one-layer model or weight file projects the queries' embeddings with W_Q and the others' with W_K and
+    W_V. Raises UnsupportedError for a checkpoint of one side.
+    """
+    if model.identity.source == "checkpoint":
+        decoder = model if model.memory is not None else model.decoder(list(texts.keys))
+        for trace in decoder.trace(list(texts.queries), layers=layers, heads=heads, keep=KEPT):
+            spec = decoder.spec.blocks[trace.layer].cross
+            assert trace.cross is not None
+            assert spec is not None
+            yield spec, trace.cross
+        return
+    spec = model.spec.blocks[0].attention
+    trace = _attend_to_text(model, spec, texts)
+    yield spec, trace if heads is EVERY else choose_heads(trace, sorted(heads), spec.heads // spec.kv_heads)
+
+
+def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTrace:
+    """One cross-attention of a model without an encoder."""
+    if spec.hashing is not None:
+        raise UnsupportedError("hash attention is within one text", expected="--attention dense")
+    backend, weights = model.backend, model.store.layer(model.backend, 0)
+    x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
+    context = Context(np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory)
+    parts = project(backend, spec, weights, "attn", x, memory, context, 0)
+    v = parts.v
+    if texts.values is not None:
+        if len(texts.values) != len(texts.keys):
+            raise InputError(
+                f"the values' text has {len(texts.values)}, the keys' {len(texts.keys)} tokens",
+                expected="one value for every key",
+            )
+        v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
+    block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
+    concat = join_heads(backend, block.mixed)
+    out = linear_if_any(backend, weights, "attn.o", concat)
+    stages = {
+        "hidden": x,
+        "q": parts.q,
+        "k": parts.k,
+        "v": v,
+        "masked": block.stages["masked"],
+        "weights": block.stages["weights"],
+        "mixed": block.mixed,
+    }
+    stages |= {"out": concat} if out is None else {"concat": concat, "out": out}
+    return LayerTrace(0, stages, block.empty, x, lambda: stages["out"])
+
+
+# Records of a run that is made for something else, taken from what it computes: nothing runs twice.
+
+STAGES = ("weights", "entropy", "capped", "biased")
+"""What is needed of each block: the last two differ by the bias."""
+WHOLE = ("weights", "masked", "capped", "biased")
+"""What is needed of a layer that is computed at once."""
+
+
+class Recording:
+    """Traces a model as `Model.trace` does, and keeps a record of each head on the way.
+
+    heads: which; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
+    n × n is held that the run does not hold itself, but weights that queries and keys do not give.
+    """
+
+    def __init__(self, model: Model, tokens: Sequence[Token], heads: Selection = EVERY, *, exact: bool = False) -> None:
+        self._model, self._heads, self._exact = model, heads, exact
+        token_list = list(tokens)
+        self.sides = Sides(token_list, token_list, names=identities(tokens, None))
+        self._layers: dict[int, LayerRecords] = {}
+        self._records: list[HeadRecord] = []
+
+    def take_records(self) -> Iterator[HeadRecord]:
+        """The records that are there, which are let go."""
+        records, self._records = self._records, []
+        yield from records
+
+    def trace(
+        self,
+        tokens: Sequence[Token],
+        *,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
+        keep: Collection[str] = (),
+        rows: int | None = None,
+        on_block: Callable[[int, str, RowBlock], None] | None = None,
+    ) -> Iterator[LayerTrace]:
+        """The layers asked for, as `Model.trace` gives them; records of all of them are there when they are."""
+        model = self._model
+
+        def both(layer: int, kind: str, block: RowBlock) -> None:
+            if kind == "self":
+                feed(model.backend, self._layer(layer), block)
+            if on_block is not None:
+                on_block(layer, kind, block)
+
+        stage_names = WHOLE if rows is None else STAGES
+        for trace in model.trace(
+            tokens, layers=layers, keep={*keep, *stage_names}, rows=rows, on_block=None if rows is None else both
+        ):
+            if rows is None:
+                feed_whole(model.backend, self._layer(trace.layer), trace.stages, None)
+            attention = model.spec.blocks[trace.layer].attention
+            terms = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
+            self._records += self._layers.pop(trace.layer).records(terms)
+            yield model.only(trace, heads)
+
+    def _layer(self, layer: int) -> LayerRecords:
+        if layer not in self._layers:
+            model = self._model
+            head_numbers = numbers_of(self._heads, model.spec.blocks[layer].attention.heads)
+            leave_out = kinds_left_out(self.sides.keys, is_learned=model.identity.source == "checkpoint")
+            self._layers[layer] = LayerRecords(
+                model.backend, layer, self.sides, head_numbers, leave_out=leave_out, exact=self._exact
+            )
+        return self._layers[layer]

@@ -1,1 +1,0 @@
-"""Figures for papers and talks: one drawing of what a document shows, as SVG, PNG or PDF."""
