@@ -1,4 +1,4 @@
-"""Which tensors a Spec needs, by role, and which stored tensor plays each: all accounted for before anything is read."""
+"""Which tensors a Spec needs, by role, and which stored tensor plays each: checked before anything is read."""
 
 from __future__ import annotations
 

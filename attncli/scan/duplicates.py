@@ -83,7 +83,8 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
 # Hashes of texts: which are equal, which are drawn, and how often each counts in a replicate; the same on every
 # machine.
 #
-# Poisson bootstrap: in each replicate a text counts a Poisson(1) number of times, drawn from its own hash. Replicates of
+# Poisson bootstrap: in each replicate a text counts a Poisson(1) number of times, drawn from its own hash.
+# Replicates of
 # shards add up, in any order. Source: Chamandy et al., Estimating uncertainty for massive data streams, 2012.
 
 REPLICATES = 200
