@@ -171,7 +171,7 @@ def fit_to_view(block: Lines, view: View) -> Lines:
 
 
 def show(*blocks: Lines) -> None:
-    """Print blocks to this terminal: for `python -m attncli.render.…` and the samples there."""
+    """Print blocks to this terminal, with its own width and colour."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)

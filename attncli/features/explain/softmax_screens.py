@@ -366,7 +366,7 @@ def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
 
 
 def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
-    """The numbers of a softmax by hand, or of each compared row, for `--plain`."""
+    """The numbers of a softmax by hand, a row for each score, for `--plain`."""
     yield ["index", "score", "exponential", "shifted", "shifted_exponential", "weight"]
     columns = ("scores", "exponentials", "shifted", "shifted_exponentials", "weights")
     for index in range(len(document.scores)):
