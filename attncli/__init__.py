@@ -5,19 +5,24 @@
     from attncli.metrics import entropy, measure    numbers per head
     attncli.ablate(model, text), logits, patch    which heads matter
 
-Where things are, in the order in which data flows; a room imports only rooms above it:
+Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
 
     errors      what can go wrong, each kind with its exit code
     arrays      what a number is: the operations that NumPy and torch share
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
     models      how families differ: config, tensor names, families/, running layer by layer
-    analysis    what the numbers say: metrics, links, labels, and the documents that commands print
+    documents   how a result is declared: fields, axes, schema, reading a saved one
+    measure     what weights say: metrics, links, labels, records of a run
+    language    what is said, in each language; guide/ holds the pages of the guide
+    draw        how a result looks: text, tables, matrices, the shaded sentence; figures/, page/
+
+The features, a folder each, with its command.py, compute.py, document.py and screen.py:
+
+    features/   run, heads, explain, find, ablate, logits, patch, compare, cross, mask, cost, …
     scan        how a corpus is counted: a plan, shards, workers, what they add up to
-    render      how it looks: screens, tables, figures, the page, phrases
-    explore     how it is walked through: the full-screen application
-    guide       what to read: Markdown pages, by language
-    cli         how it is asked: one command per file
+    explore     how a run is walked through: the full-screen application
+    cli         what all commands have in common: the application, shared options, output, completion
 
 The names below are imported when first used, so that the command line starts instantly.
 """

@@ -1,6 +1,6 @@
 """The explanations in English."""
 
-from attncli.language import answers, effects, explore, layer_topics, scan
+from attncli.language import answers, effects, explore, scan, topic_phrases
 
 PHRASES = {
     "guide.title": "the guide",
@@ -10,7 +10,7 @@ PHRASES = {
     **answers.ENGLISH,
     **effects.ENGLISH,
     **explore.ENGLISH,
-    **layer_topics.ENGLISH,
+    **topic_phrases.ENGLISH,
     # what joins words and sentences, and what an error's lines begin with
     "list": ", ",
     "list.or": " or ",

@@ -1,6 +1,6 @@
 """The explanations in Chinese."""
 
-from attncli.language import answers, effects, explore, layer_topics, scan
+from attncli.language import answers, effects, explore, scan, topic_phrases
 
 PHRASES = {
     "guide.title": "指南",
@@ -10,7 +10,7 @@ PHRASES = {
     **answers.CHINESE,
     **effects.CHINESE,
     **explore.CHINESE,
-    **layer_topics.CHINESE,
+    **topic_phrases.CHINESE,
     "list": "、",
     "list.or": " 或 ",
     "sentences": "",

@@ -76,7 +76,7 @@ class CorpusOptions:
 
 
 @dataclass(frozen=True)
-class MeasureOptions:
+class StatisticsOptions:
     """What is measured of the heads."""
 
     metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
@@ -183,7 +183,7 @@ def start(
     ctx: typer.Context,
     output: StartOutput,
     corpus: CorpusOptions,
-    measure: MeasureOptions,
+    measure: StatisticsOptions,
     running: RunningOptions,
     model: Annotated[str, declarations.MODEL_ARGUMENT],
     texts: Annotated[
@@ -279,7 +279,7 @@ class _Counter:
         return f"{done_texts} of {every} texts · {pace} texts/s"
 
 
-def _check(measure: MeasureOptions) -> None:
+def _check(measure: StatisticsOptions) -> None:
     if measure.words and measure.find:
         raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
     if measure.rows or measure.find:
@@ -288,7 +288,7 @@ def _check(measure: MeasureOptions) -> None:
         library()
 
 
-def _request(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> ScanRequest:
+def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
     from attncli.measure.metric import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
     from attncli.scan.layers import check_effects
