@@ -374,12 +374,14 @@ def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
 
 
 def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
+    """How softmax behaves under each scale, a row for each, for `--plain`."""
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
     for row, soft in zip(document.variance, document.softmax, strict=False):
         yield [row.scale, row.variance, row.variance_error, row.theory, soft.largest, soft.entropy, soft.gradient]
 
 
 def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
+    """Row-wise softmax beside softmax over the whole matrix, a row for each entry, for `--plain`."""
     yield ["query", "key", "row_softmax", "matrix_softmax"]
     for query, (row, whole) in enumerate(zip(document.rows, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
@@ -387,6 +389,7 @@ def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
 
 
 def order_rows(document: OrderTopic) -> Iterable[list[object]]:
+    """How far outputs move when the words are reordered, a row for each position and mask, for `--plain`."""
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
     for row in document.rows:
         values = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
@@ -434,6 +437,7 @@ def _value(value: float | None, view: View) -> str:
 
 
 def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
+    """What a metric means and its value for the example, a row for each fact, for `--plain`."""
     yield ["field", "value"]
     for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
         yield [name, getattr(document, name)]
