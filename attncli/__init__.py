@@ -6,7 +6,6 @@
     attncli.ablate(model, text), logits, patch    which heads matter
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
-
     errors      what can go wrong, each kind with its exit code
     arrays      what a number is: the operations that NumPy and torch share
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
@@ -16,14 +15,11 @@ Where things are. The engine, in the order in which data flows; a room imports o
     measure     what weights say: metrics, links, labels, records of a run
     language    what is said, in each language; guide/ holds the pages of the guide
     draw        how a result looks: text, tables, matrices, the shaded sentence; figures/, page/
-
 The features, a folder each, with its command.py, compute.py, document.py and screen.py:
-
     features/   run, heads, explain, find, ablate, logits, patch, compare, cross, mask, cost, …
     scan        how a corpus is counted: a plan, shards, workers, what they add up to
     explore     how a run is walked through: the full-screen application
     cli         what all commands have in common: the application, shared options, output, completion
-
 The names below are imported when first used, so that the command line starts instantly.
 """
 
