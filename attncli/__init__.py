@@ -7,13 +7,13 @@
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
     errors      what can go wrong, each kind with its exit code
+    language    sentences and their catalogues in other languages; guide/ holds the pages of the guide
     arrays      what a number is: the operations that NumPy and torch share
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
     models      how families differ: config, tensor names, families/, running layer by layer
     documents   how a result is declared: fields, axes, schema, reading a saved one
     measure     what weights say: metrics, links, labels, records of a run
-    language    what is said, in each language; guide/ holds the pages of the guide
     draw        how a result looks: text, tables, matrices, the shaded sentence; figures/, page/
 The features, a folder each, with its command.py, compute.py, document.py and screen.py:
     features/   run, heads, explain, find, ablate, logits, patch, compare, cross, mask, cost, …

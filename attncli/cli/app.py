@@ -123,7 +123,7 @@ def short_page(lang: str = "en") -> str:
 def _in(lang: str, text: str) -> str:
     if lang == "en":
         return text
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     return translate(text, lang)
 

@@ -196,7 +196,7 @@ def set_up(args: list[str], lang: str) -> str:
         return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
     from subprocess import SubprocessError
 
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     try:
         _, path = install(shell=shell, prog_name="attn")

@@ -17,7 +17,7 @@ def speak(command: Any, ctx: Any, formatter: Any) -> None:
     lang = getattr(ctx.obj, "lang", "en")
     if lang == "en":
         return
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     command.help = _paragraphs(command.help, lang)
     command.epilog = _paragraphs(command.epilog, lang)
@@ -35,7 +35,7 @@ def speak(command: Any, ctx: Any, formatter: Any) -> None:
 
 def _translate_usage(formatter: Any, lang: str) -> Any:
     """The formatter, with its headings and the word before the usage in this language."""
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     usage = formatter.write_usage
     # no blank, and a colon as wide as the characters before it
@@ -50,7 +50,7 @@ def option_help(text: str, lang: str) -> str:
     """An option's sentence, and what stands in brackets behind it, each on its own."""
     if lang == "en":
         return text
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     match = TAIL.search(text)
     sentence, behind = (text, "") if match is None else (text[: match.start()], match[0])
@@ -59,7 +59,7 @@ def option_help(text: str, lang: str) -> str:
 
 
 def _translate_bracket(text: str, lang: str) -> str:
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     if (ends := RANGE.fullmatch(text)) is not None:
         return translate("above {0} to {1}" if ends[1] else "from {0} to {1}", lang).format(ends[2], ends[3])
@@ -70,7 +70,7 @@ def _paragraphs(text: str | None, lang: str) -> str | None:
     """The paragraphs of a command's help; those that are commands to type stay as they are."""
     if not text:
         return text
-    from attncli.language.translation import translate
+    from attncli.language import translate
 
     parts = re.split(r"\n\s*\n", inspect.cleandoc(text))
     return "\n\n".join(translate(re.sub(r"\s+", " ", part).strip(), lang) for part in parts)

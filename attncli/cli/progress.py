@@ -41,7 +41,7 @@ def progress(
         if time.monotonic() - begun < PATIENCE or share <= 0:
             return
         from attncli.draw.safe import safe
-        from attncli.language.translation import translate
+        from attncli.language import translate
 
         label = safe(translate(what if isinstance(what, str) else what(), environment.notice_language))
         if not bars:

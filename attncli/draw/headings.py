@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from attncli.draw.lines import Lines, flow, line, stack, wrap
 from attncli.draw.safe import cells, safe, spell
 from attncli.draw.view import View
-from attncli.language import say
-from attncli.language.translation import translate
+from attncli.language import say, translate
 
 FAINT = "bright_black"
 
@@ -17,7 +16,7 @@ FAINT = "bright_black"
 def localize(text: str, view: View) -> str:
     """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
     if view.lang != "en" and not view.ascii:
-        from attncli.language.translation import translate
+        from attncli.language import translate
 
         return spell(translate(text, view.lang), ascii=False)
     return spell(text, ascii=view.ascii)

@@ -1,11 +1,34 @@
-"""Every sentence that explains something, once per language. Screens ask for them by name.
+"""What attn says to people. English stands in the code; other languages are the catalogues beside this file.
 
-English is complete; a test holds the other languages to the same names and the same places to fill.
+How to write a sentence:
+
+    message("{texts} texts are given", texts=3)                      an error, a note, a warning, a title, a remark
+    plural("{count} token", "{count} tokens", count=n)               the English by whether `count` is 1
+    say(view, "the largest weight is {weight}", weight=text)         a sentence for this screen, in its language
+    say(view, plural("{count} pair", "{count} pairs", count=n))      the same with a number
+    contextual("column", "rank")                                     equal English that needs two translations
+    listing(names), choice(names)                                    "a, b, c" and "a, b or c"
+
+- The sentence is one literal, never an f-string and never put together with `+`: a translator sees all of it. Its
+  places have names: nouns of what stands there. `{count:,}` and the like are allowed; `repr` goes into the value.
+- What is in a place is left as it is, unless it is itself a message: then it is translated as well.
+- A message is its finished English (a `str`), so a document, JSON and Python show that. What is done to it afterwards
+  (`+`, `.strip()`, an f-string) gives plain text that no language knows: put it in a place of another message.
+- `localize` (`attncli.draw.headings`) and the border that shows errors and notes translate: by the template, before
+  the values are put in. Nothing is recognised from finished English.
+- Then `python tests/catalogues.py` (it needs Babel) adds the sentence to every catalogue, `attncli/language/zh.po`;
+  write its translation there, by hand or with Poedit, and run it again: it compiles the `.mo`. A test holds that none
+  is missing. A language more is one more file: `python tests/catalogues.py fr`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from gettext import NullTranslations
 
 
 class Speech(Protocol):
@@ -13,7 +36,7 @@ class Speech(Protocol):
 
     @property
     def lang(self) -> str:
-        """The language, "en" or "zh"."""
+        """The language, "en" or that of a catalogue."""
         ...
 
     @property
@@ -22,19 +45,167 @@ class Speech(Protocol):
         ...
 
 
-def say(view: Speech, name: str, *values: object) -> str:
-    """The phrase of this name in the view's language, its places {0}, {1} … filled with `values`.
+class Message(str):
+    """A finished English sentence that remembers its template and what stands in its places.
 
-    Where the first value is 1 and there is a phrase `name.one`, that is taken: "1 pair", "2 pairs".
-
-    A screen in ASCII has no Chinese; it speaks English. Raises KeyError for a name that no language has.
+    template: the English with named places, the singular where there is a plural.
+    values: what stands in each place. plurals: the English for a `count` other than 1; "" for none.
+    context: what tells it from equal English with another translation; "" for none.
     """
-    if view.lang == "zh" and not view.ascii:
+
+    __slots__ = ("context", "plurals", "template", "values")
+    template: str
+    values: dict[str, object]
+    plurals: str
+    context: str
+
+    def __new__(cls, template: str, values: dict[str, object], plurals: str = "", context: str = "") -> Message:
+        sentence = plurals if plurals and values["count"] != 1 else template
+        self = super().__new__(cls, sentence.format(**values) if values else sentence)
+        self.template, self.values, self.plurals, self.context = template, values, plurals, context
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.template, self.values, self.plurals, self.context)
+
+    def spoken(self, lang: str) -> str:
+        """The sentence in this language; English where its catalogue does not have it."""
+        catalogue = catalogue_of(lang)
+        if self.plurals:
+            count = self.values["count"]
+            sentence = catalogue.ngettext(self.template, self.plurals, count if isinstance(count, int) else 2)
+        elif self.context:
+            sentence = catalogue.pgettext(self.context, self.template)
+        else:
+            sentence = catalogue.gettext(self.template)
+        if not self.values:
+            return sentence
+        return sentence.format(**{name: _place(value, lang) for name, value in self.values.items()})
+
+
+class MessageList(Message):
+    """Texts one after the other, joined as each language joins them; those that are messages are translated."""
+
+    __slots__ = ("last", "separator", "texts")
+    texts: tuple[object, ...]
+    separator: str
+    last: str
+
+    def __new__(cls, texts: tuple[object, ...], separator: str, last: str) -> MessageList:
+        self = str.__new__(cls, _joined(list(map(str, texts)), separator, last))
+        self.texts, self.separator, self.last = texts, separator, last
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.texts, self.separator, self.last)
+
+    def spoken(self, lang: str) -> str:
+        """The texts, and what stands between them, in this language."""
+        catalogue = catalogue_of(lang)
+        between = (catalogue.pgettext("between", sign) for sign in (self.separator, self.last))
+        return _joined([str(_place(text, lang)) for text in self.texts], *between)
+
+
+def message(template: str, /, **values: object) -> Message:
+    """The sentence with these values in its places; without values it stands as it is, braces too."""
+    return Message(template, values)
+
+
+def plural(singular: str, others: str, /, *, count: int, **values: object) -> Message:
+    """The sentence for this count, which may stand in a place {count} of its own."""
+    return Message(singular, {"count": count, **values}, others)
+
+
+def contextual(context: str, template: str, /, **values: object) -> Message:
+    """A sentence whose English means something else elsewhere; the context says in a word what it is here."""
+    return Message(template, values, context=context)
+
+
+def listing(texts: Iterable[object], separator: str = ", ") -> Message:
+    """The texts one after the other. separator: one that `SEPARATORS` has, or signs that are no words."""
+    return MessageList(tuple(texts), separator, separator)
+
+
+def choice(texts: Iterable[object], separator: str = ", ", last: str = " or ") -> Message:
+    """The texts to choose from: "a, b or c"; with the separator " or " it is "a or b or c"."""
+    return MessageList(tuple(texts), separator, last)
+
+
+def _joined(texts: list[str], separator: str, last: str) -> str:
+    """The texts with the separator between them, and `last` before the last."""
+    return last.join([separator.join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
+
+
+def languages() -> tuple[str, ...]:
+    """English, and every language that has a catalogue."""
+    from pathlib import Path
+
+    return ("en", *sorted(path.stem for path in Path(__file__).parent.glob("*.mo")))
+
+
+@cache
+def catalogue_of(lang: str) -> NullTranslations:
+    """The catalogue of a language; for English, and one that has none, that which leaves all as it is."""
+    from gettext import GNUTranslations, NullTranslations
+    from pathlib import Path
+
+    path = Path(__file__).with_name(f"{lang}.mo")
+    if lang == "en" or not path.exists():
+        return NullTranslations()
+    with path.open("rb") as file:
+        return GNUTranslations(file)
+
+
+def translate(text: str, lang: str) -> str:
+    """A message in this language; any other text as it is."""
+    if lang == "en":
+        return text
+    if isinstance(text, Message):
+        return text.spoken(lang)
+    from attncli.language import translation
+
+    return translation.translate(text, lang)
+
+
+def _place(value: object, lang: str) -> object:
+    """What stands in a place: a message in this language, all else as it is."""
+    return value.spoken(lang) if isinstance(value, Message) else value
+
+
+SEPARATORS = (
+    contextual("between", ", "), contextual("between", "; "), contextual("between", " · "),
+    contextual("between", " or "), contextual("between", ", or "), contextual("between", " and "),
+)  # fmt: skip
+"""What `listing` and `choice` put between texts."""
+
+
+def say(view: Speech, text: str, *values: object, **places: object) -> str:
+    """The sentence in the view's language, its places filled. A screen in ASCII speaks English.
+
+    text: English with named places, or a message.
+    """
+    lang = "en" if view.ascii else view.lang
+    if isinstance(text, Message):
+        return text.spoken(lang) if lang != "en" else text
+    if not places and (values or text in _phrases("en")):
+        return _keyed_phrase(text, lang, values)
+    return Message(text, places).spoken(lang)
+
+
+def _phrases(lang: str) -> Mapping[str, str]:
+    """The phrases by name that have not become sentences yet."""
+    if lang == "zh":
         from attncli.language.zh import PHRASES
     else:
         from attncli.language.en import PHRASES
-    is_single = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
-    phrase = PHRASES[f"{name}.one" if is_single else name].format(*values)
+    return PHRASES
+
+
+def _keyed_phrase(name: str, lang: str, values: tuple[object, ...]) -> str:
+    """The phrase of this name, its places {0}, {1} … filled; where the first value is 1, `name.one` if there is one."""
+    phrases = _phrases(lang)
+    is_single = bool(values) and str(values[0]) == "1" and f"{name}.one" in phrases
+    phrase = phrases[f"{name}.one" if is_single else name].format(*values)
     return phrase.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in phrase else phrase
 
 

@@ -1,0 +1,163 @@
+"""The catalogues of sentences: `python tests/catalogues.py` brings every one up to date and compiles it.
+
+    python tests/catalogues.py        new sentences are added without a translation, those that are gone go
+    python tests/catalogues.py fr     the same, after beginning a catalogue for a language that has none
+
+Each is `attncli/language/LANG.po`, sorted by its English, without dates and line numbers: two people who add
+sentences seldom touch the same lines. The `.mo` beside it is what the program reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+from typing import IO
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "attncli"
+FOLDER = PACKAGE / "language"
+HEADER = "# attn in another language; see tests/catalogues.py"
+KEYWORDS = {
+    "message": (1,),
+    "plural": (1, 2),
+    "contextual": ((1, "c"), 2),
+    "say": (2,),
+}
+"""The functions whose literals are sentences, and which of their arguments are."""
+
+
+def literals(
+    file: IO[bytes], keywords: Mapping[str, object], comment_tags: object, options: object
+) -> Iterator[tuple[int, str, list[str | None], list[str]]]:
+    """Every call of one of these functions, with the literals that are its arguments, as Babel asks for them.
+
+    Babel's own reader goes by tokens: it loses a call inside a call and glues `"a" if … else "b"` to one text.
+    """
+    for node in ast.walk(ast.parse(file.read())):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in keywords:
+                for texts in product(*map(alternatives, node.args)):
+                    yield node.lineno, name, list(texts), []
+
+
+def alternatives(node: ast.expr) -> list[str | None]:
+    """The literals that an argument may be; None for what is no literal."""
+    match node:
+        case ast.Constant(str(text)):
+            return [text]
+        case ast.IfExp(_, body, other):
+            return alternatives(body) + alternatives(other)
+        case _:
+            return [None]
+
+
+class PlainCatalog(Catalog):
+    """A catalogue whose header holds only what a program reads: no dates, no names, no versions."""
+
+    @property
+    def mime_headers(self) -> list[tuple[str, str]]:
+        return [
+            ("Language", str(self.locale_identifier or "")),
+            ("MIME-Version", "1.0"),
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Transfer-Encoding", "8bit"),
+            ("Plural-Forms", self.plural_forms),
+        ]
+
+    @mime_headers.setter
+    def mime_headers(self, headers: list[tuple[str, str]]) -> None:
+        """What a file says of itself is not read: it is derived from the language."""
+
+
+def sentences() -> Catalog:
+    """Every sentence of the source, without a translation."""
+    from attncli.language.en import PHRASES
+
+    template = Catalog()
+    found = extract_from_dir(PACKAGE, method_map=[("**.py", literals)], keywords=KEYWORDS)
+    for _, _, text, _, context in found:
+        if text not in PHRASES:  # phrases by name, which have not become sentences yet
+            template.add(text, context=context)
+    return template
+
+
+def languages() -> list[str]:
+    """The languages that have a catalogue."""
+    return sorted(path.stem for path in FOLDER.glob("*.po"))
+
+
+def read(lang: str) -> Catalog:
+    """The catalogue of a language as it lies there; an empty one where there is none."""
+    catalogue = PlainCatalog(
+        locale=lang, header_comment="# attn in another language; see tests/catalogues.py", fuzzy=False
+    )
+    path = FOLDER / f"{lang}.po"
+    if path.exists():
+        with path.open("rb") as file:
+            for entry in read_po(file, locale=lang):
+                if entry.id:
+                    catalogue.add(entry.id, entry.string, flags=entry.flags, context=entry.context,
+                                  user_comments=entry.user_comments)  # fmt: skip
+    return catalogue
+
+
+def updated(lang: str, template: Catalog) -> Catalog:
+    """The catalogue of a language with exactly the sentences of the source."""
+    before = read(lang)
+    after = PlainCatalog(locale=lang, header_comment=HEADER, fuzzy=False)
+    for entry in template:
+        if not entry.id:
+            continue
+        past = before.get(entry.id if isinstance(entry.id, str) else entry.id[0], entry.context)
+        same = past is not None and past.id == entry.id
+        after.add(entry.id, past.string if same else None, context=entry.context,
+                  user_comments=past.user_comments if same else ())  # fmt: skip
+    return after
+
+
+def po_bytes(catalogue: Catalog) -> bytes:
+    """A catalogue as a translator reads it."""
+    stream = BytesIO()
+    write_po(stream, catalogue, width=0, no_location=True, sort_output=True)
+    return stream.getvalue()
+
+
+def mo_bytes(catalogue: Catalog) -> bytes:
+    """A catalogue as the program reads it."""
+    stream = BytesIO()
+    write_mo(stream, catalogue)
+    return stream.getvalue()
+
+
+def main(*new: str) -> int:
+    """Update and compile every catalogue, and begin those of new languages. Returns how many sentences lack one."""
+    template, without = sentences(), 0
+    for lang in sorted({*languages(), *new}):
+        catalogue = updated(lang, template)
+        (FOLDER / f"{lang}.po").write_bytes(po_bytes(catalogue))
+        (FOLDER / f"{lang}.mo").write_bytes(mo_bytes(catalogue))
+        missing = [entry.id for entry in catalogue if entry.id and not is_translated(entry.string)]
+        without += len(missing)
+        print(f"{lang}: {len(catalogue)} sentences, {len(missing)} without a translation")  # noqa: T201
+        for text in missing[:20]:
+            print(f"    {text!r}")  # noqa: T201
+    return without
+
+
+def is_translated(string: str | tuple[str, ...]) -> bool:
+    """Whether a sentence has its translation, in all its numbers."""
+    return bool(string) if isinstance(string, str) else bool(string) and all(string)
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(*sys.argv[1:])))
