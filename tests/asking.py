@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from attncli.cli import app, main
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 CACHE = TemporaryDirectory(prefix="attn-", ignore_cleanup_errors=True)
 """Where the command remembers files that it has found good, as it does for who uses it: minilm's are read once by each

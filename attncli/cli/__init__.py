@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attncli.cli.output import Environment
+    from attncli.cli.environment import Environment
 
 
 def main(arguments: Sequence[str] | None = None, environment: Environment | None = None) -> int:
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
     if words in (["--version"], ["-V"]) and environment is None and _version():
         return 0
     from attncli.cli.border import run_guarded
-    from attncli.cli.output import Environment
+    from attncli.cli.environment import Environment
 
     if environment is not None:
         return run_guarded(words, environment)

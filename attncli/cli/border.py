@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from io import StringIO
 
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 from attncli.errors import AttnError, ExitCode, LimitError
 
 COMPLETION = "_ATTN_COMPLETE"

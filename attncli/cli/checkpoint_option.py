@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from attncli.cli import request
+from attncli.cli.environment import Environment
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from attncli.cli import output_conflicts
+from attncli.cli.environment import Environment
 from attncli.cli.options import OutputOptions
-from attncli.cli.output import Environment
 from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
 

@@ -8,11 +8,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from attncli.cli.environment import Environment
 from attncli.cli.help_language import option_help
 from attncli.cli.help_page import draw_page, parts_listed
 from attncli.cli.offered_options import flat
 from attncli.cli.option import OUTPUT, PANELS
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 ARGUMENTS = "Arguments"

@@ -6,8 +6,8 @@ from copy import copy
 from typing import Any
 
 from attncli.cli.completion import parts
+from attncli.cli.environment import Environment
 from attncli.cli.help_language import option_help, speak
-from attncli.cli.output import Environment
 
 FRAME = {
     "ARGUMENTS_PANEL_TITLE": "Arguments",

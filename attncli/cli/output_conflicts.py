@@ -12,8 +12,8 @@ from attncli.cli.option import OUTPUT
 from attncli.errors import AttnError, UsageError
 
 if TYPE_CHECKING:
+    from attncli.cli.environment import Environment
     from attncli.cli.options import OutputOptions
-    from attncli.cli.output import Environment
 
 LOOKS = ("show", "code", "brief", "full", "precision", "top", "ascii", "scale_colors")
 """The options about how a screen looks, by name."""

@@ -12,7 +12,7 @@ from attncli.cli.options import OUTPUT, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.cli.output import Environment
+    from attncli.cli.environment import Environment
     from attncli.draw.page.contents import Page
     from attncli.inputs.text import Text
     from attncli.measure.run_record import Recording, RunRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attncli.cli import delivery
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 if TYPE_CHECKING:
     from attncli.draw.view import View

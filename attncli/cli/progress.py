@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 if TYPE_CHECKING:
     from pathlib import Path

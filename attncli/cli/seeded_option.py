@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attncli.cli import request
+from attncli.cli.environment import Environment
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
-from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from attncli.models.model import Model

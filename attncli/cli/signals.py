@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attncli.cli import delivery
+from attncli.cli.environment import Environment
 from attncli.cli.options import OutputOptions
-from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from attncli.documents.declaration import Document

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attncli.cli import request
+from attncli.cli.environment import Environment
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
-from attncli.cli.output import Environment
 from attncli.cli.seeded_option import one_layer_settings
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import typer
 
 from attncli.cli import declarations, delivery, request
 from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -20,7 +21,6 @@ from attncli.cli.options import (
     only,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.cli.progress import silent
 from attncli.cli.signals import leaving
 from attncli.errors import UsageError

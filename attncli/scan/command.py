@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import declarations, delivery
+from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import (
     OUTPUT,
@@ -22,7 +23,6 @@ from attncli.cli.options import (
     option,
     redeclare,
 )
-from attncli.cli.output import Environment
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 from attncli.inputs.atomic import atomic_writer

@@ -12,7 +12,7 @@ from asking import ask
 from validity import validate
 
 from attncli.cli import main
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 TEXT = "humpty dumpty sat on"
 TOPICS = (("position",), ("mask",), ("mask", "--mask", "none"), ("multihead",), ("residual",))

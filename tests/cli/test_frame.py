@@ -13,7 +13,7 @@ from asking import ask
 from processes import finish
 
 from attncli.cli import delivery as answer
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 MISREAD = [
     (("run", "a", "b", "c"), ["2 arguments too many after the text 'a': b c", "attn run 'a b c'"]),

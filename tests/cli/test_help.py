@@ -16,7 +16,7 @@ from processes import attn, finish, start
 
 from attncli.cli import main
 from attncli.cli.app import COMMANDS, GROUPS, group_of
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 BORDERS = "╭│╰"

@@ -11,7 +11,7 @@ from small_gpt2 import small_gpt2
 import attncli
 from attncli.cli import progress as module
 from attncli.cli.border import run_guarded
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadSelection

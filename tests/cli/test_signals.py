@@ -104,7 +104,7 @@ IMPORTING = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 from attncli.cli.signals import handle_signals
 from attncli.inputs.atomic import atomic_writer, together
 with handle_signals(Environment.of_process()), together(), atomic_writer(Path(sys.argv[1], "out")) as stream:
@@ -133,7 +133,7 @@ LOST = """
 import signal, sys
 from pathlib import Path
 from attncli.cli import border
-from attncli.cli.output import Environment
+from attncli.cli.environment import Environment
 from attncli.cli.signals import handle_signals
 from attncli.inputs.atomic import atomic_writer
 class Falling:

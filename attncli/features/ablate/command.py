@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, delivery, page_output, request
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     MODEL,
     OUTPUT,
@@ -25,7 +26,6 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 from attncli.features.effects import effect_options

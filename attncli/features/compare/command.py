@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     OUTPUT,
     AttentionOptions,
@@ -25,7 +26,6 @@ from attncli.cli.options import (
     number,
     only,
 )
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.cli.repeated_options import Repeated, repeat
 from attncli.errors import InputError, UsageError, VerdictError

@@ -8,6 +8,7 @@ import typer
 
 from attncli.cli import declarations, delivery, request
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ATTENTION,
     COMPUTE,
@@ -21,7 +22,6 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import typer
 
 from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     TEXT,
     AttentionOptions,
@@ -20,7 +21,6 @@ from attncli.cli.options import (
     option,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import numbers_of
 from attncli.cli import chosen_heads, completion, declarations, request
+from attncli.cli.environment import Environment
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option, redeclare
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from attncli.cli import completion, declarations, delivery, request
+from attncli.cli.environment import Environment
 from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import (
     MODEL,
@@ -25,7 +26,6 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 from attncli.features.explain.explain_options import (
     ExplainOutput,

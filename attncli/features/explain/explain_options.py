@@ -11,9 +11,9 @@ import typer
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import declarations, delivery, request
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.offered_options import without
 from attncli.cli.options import ComputeOptions, ModelOptions, OutputOptions
-from attncli.cli.output import Environment
 from attncli.cli.pause import wait_for_key
 from attncli.errors import UsageError
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from attncli.arrays.backend import EVERY
 from attncli.cli import delivery, request
 from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
     MODEL,
@@ -19,7 +20,6 @@ from attncli.cli.options import (
     TextOptions,
     number,
 )
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, delivery
+from attncli.cli.environment import Environment
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
-from attncli.cli.output import Environment
 from attncli.cli.pause import wait_for_key
 from attncli.errors import UsageError
 

@@ -10,6 +10,7 @@ import typer
 
 from attncli.cli import completion, declarations, delivery, page_output, request
 from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ANALYSIS,
     AttentionOptions,
@@ -22,7 +23,6 @@ from attncli.cli.options import (
     option,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 

@@ -9,6 +9,7 @@ import typer
 
 from attncli.cli import declarations, delivery, request
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -19,7 +20,6 @@ from attncli.cli.options import (
     meaning,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.features.effects import effect_options
 from attncli.features.effects.effect_options import QUERY, VERSUS
 

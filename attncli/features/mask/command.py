@@ -10,6 +10,7 @@ import typer
 
 from attncli.cli import completion, declarations, delivery, request
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ATTENTION,
     AttentionOptions,
@@ -22,7 +23,6 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.errors import InputError, UsageError
 from attncli.features.explain.explain_options import single
 

@@ -8,8 +8,8 @@ import typer
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, delivery, request
+from attncli.cli.environment import Environment
 from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
-from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from attncli.inputs.checkpoint import Checkpoint

@@ -8,6 +8,7 @@ import typer
 
 from attncli.cli import declarations, delivery, request
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     TEXT,
     AttentionOptions,
@@ -22,7 +23,6 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 from attncli.features.effects import effect_options
 from attncli.features.effects.effect_options import QUERY, VERSUS

@@ -11,6 +11,7 @@ import typer
 
 from attncli.cli import declarations, delivery, page_output, request
 from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -22,7 +23,6 @@ from attncli.cli.options import (
     command_app,
     option,
 )
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 from attncli.features.generate import command as generate_option

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from attncli.cli import completion
+from attncli.cli.environment import Environment
 from attncli.cli.options import command_app
-from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 

@@ -9,9 +9,9 @@ import typer
 
 from attncli.arrays.backend import numbers_of
 from attncli.cli import declarations, delivery, page_output, request
+from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST
 from attncli.cli.options import ATTENTION, ComputeOptions, OutputOptions, command_app, number, option
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import delivery, request
+from attncli.cli.environment import Environment
 from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions, TextOptions, command_app, only
-from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from attncli.features.tokens.document import TokensDocument

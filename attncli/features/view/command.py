@@ -11,8 +11,8 @@ import typer
 
 from attncli.cli import declarations, delivery, page_output
 from attncli.cli import svg_output as picture
+from attncli.cli.environment import Environment
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
-from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import InputError, LimitError
 from attncli.features.explain.explain_options import DIGITS

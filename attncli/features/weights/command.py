@@ -9,6 +9,7 @@ import typer
 
 from attncli.cli import declarations, delivery, request
 from attncli.cli.completion import tensor_prefixes
+from attncli.cli.environment import Environment
 from attncli.cli.options import (
     MODEL,
     TEXT,
@@ -20,7 +21,6 @@ from attncli.cli.options import (
     option,
     redeclare,
 )
-from attncli.cli.output import Environment
 from attncli.cli.seeded_option import refuse_sizes
 
 if TYPE_CHECKING:
