@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
 
         # what libraries say about numbers that are too large is said by the documents themselves
         warnings.simplefilter("ignore")
-    from attncli.cli.signals import handle_signals
+    from attncli.cli.border import handle_signals
 
     exit_code = run_guarded(words, Environment.of_process(), handle_signals)
     # the process ends here: looking for garbage in all that was imported would cost a tenth of its time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -10,7 +11,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import draw_page
-from attncli.cli.lazy_commands import LazyCommands
 from attncli.errors import UsageError
 
 COMMANDS = {
@@ -189,3 +189,34 @@ def command() -> TyperGroup:
 def module_of(name: str) -> str:
     """The module that declares a subcommand: `command.py` in the folder of its feature."""
     return f"attncli.{name}.command" if name in OUTGROWN else f"attncli.features.{name}.command"
+
+
+# Commands by name, of which each is made when it is first asked for: Typer takes some five milliseconds for one.
+
+
+class LazyCommands(MutableMapping[str, Any]):
+    """names: in the order of the help page. make: the command of a name."""
+
+    def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
+        self._names, self._make = names, make
+        self._commands: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._commands:
+            if name not in self._names:
+                raise KeyError(name)
+            self._commands[name] = self._make(name)
+            self._commands[name].name = name
+        return self._commands[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._commands[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

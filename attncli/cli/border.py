@@ -1,13 +1,25 @@
-"""The border: every way in which a command can end becomes an exit code, and every failure is told once."""
+"""The border: every way in which a command can end, by itself or by a signal, becomes an exit code, and every failure
+is told once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
+from difflib import get_close_matches
 from io import StringIO
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from attncli.cli.environment import Environment
-from attncli.errors import AttnError, ExitCode, LimitError
+from attncli.errors import AttnError, ExitCode, LimitError, UsageError
+
+if TYPE_CHECKING:
+    from typer.exceptions import TyperException
 
 COMPLETION = "_ATTN_COMPLETE"
 """The variable with which a shell asks for completions."""
@@ -97,16 +109,148 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             environment.write(f"{error.format_message()}\n".encode())
             return ExitCode.OK
-        from attncli.cli.usage_errors import misuse
 
         raise misuse(error) from error
     finally:
         if text := stdout.getvalue():
             environment.write(text.encode("utf-8", "surrogateescape"))  # names of files are completed
     if environment.verbose:
-        from attncli.cli.resources import effort
+        from attncli.cli.progress import effort
 
         for origin in environment.origins:
             environment.note(origin)
         environment.note(effort(environment.models, environment.start_time))
     return result if isinstance(result, int) else ExitCode.OK
+
+
+# What Typer says of a command line that cannot be read, as one of our own errors.
+
+NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|float)\.?", re.DOTALL)
+"""What Typer says of a value that is no number."""
+
+
+def misuse(error: TyperException) -> UsageError:
+    """The UsageError for what Typer found wrong; an option that does not exist brings the nearest one that does."""
+    context = getattr(error, "ctx", None)
+    path = "attn" if context is None else context.command_path.rstrip()
+    name = getattr(error, "option_name", None)
+    parameter = getattr(error, "param", None)
+    if (no_number := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(parameter, "opts", None):
+        assert parameter is not None
+        kind = "a number" if no_number["kind"] == "float" else "a whole number"
+        return UsageError(f"{parameter.opts[0]} is {no_number['given']}", expected=kind, hint=f"{path} --help")
+    if name is None or context is None:
+        return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
+    return no_option(context, name)
+
+
+def no_option(context: Any, name: str) -> UsageError:
+    """The UsageError for an option that the command of this context does not have."""
+    path = context.command_path.rstrip()
+    option_names = [
+        spelling
+        for parameter in context.command.get_params(context)
+        for spelling in parameter.opts
+        if spelling.startswith("--")
+    ]
+    close = get_close_matches(name, option_names, 1, 0.75)
+    hint = f"did you mean {close[0]}?" if close else f"{path} --help"
+    if context.parent is None and not close:
+        return UsageError(
+            f"attn itself has no option {name}", expected=f"options after the command: attn run TEXT {name}", hint=hint
+        )
+    return UsageError(f"{path} has no option {name}", hint=hint)
+
+
+def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
+    """The UsageError for arguments that are left over; mostly a text without its quotes. values: the parameters read,
+    by name."""
+    import shlex
+
+    path = path.rstrip()
+    many = f"{len(extra)} arguments too many" if len(extra) > 1 else "one argument too many"
+    text = values.get("text")
+    if not isinstance(text, str):
+        return UsageError(f"{many}: {' '.join(extra)}", hint=f"{path} --help")
+    second_argument = values.get("other")
+    words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)
+    whole = shlex.quote(" ".join(words))
+    return UsageError(
+        f"{many} after the text {text!r}: {' '.join(extra)}", expected="the text in quotes", hint=f"{path} {whole}"
+    )
+
+
+# What ends a command from outside: Ctrl-C, SIGTERM, SIGHUP. Each puts away what was begun, and has its exit code.
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Stopped(BaseException):
+    """The process was told to end; no Exception, so that nothing takes it for a failure of its own."""
+
+
+@contextmanager
+def handle_signals(environment: Environment) -> Iterator[None]:
+    """In the block these signals are raised where the program is, and `environment.stop_signal` says which came.
+
+    What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
+    does one that comes while a module is imported or in a destructor, and also then no half-written file is left.
+    """
+    caught: dict[int, Any] = {}
+
+    def at_once(number: int, frame: FrameType | None) -> None:
+        from attncli.inputs.atomic import discard_all
+
+        discard_all()
+        if environment.stderr_is_terminal and environment.variables.get("TERM") != "dumb":
+            environment.stderr.write("\x1b[?25h")  # the cursor, which progress hides
+        os._exit(128 + number)
+
+    def lost(unraisable: sys.UnraisableHookArgs) -> None:
+        # raised in a destructor, from which nothing is raised on; what else is said while all ends is for nobody
+        if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | Stopped):
+            at_once(environment.stop_signal, None)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        environment.stop_signal = number
+        for signal_number in caught:
+            signal.signal(signal_number, at_once)
+        sys.unraisablehook = lost
+        if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
+            at_once(number, frame)
+        raise KeyboardInterrupt if number == signal.SIGINT else Stopped
+
+    with _catching(stop, caught):
+        yield
+
+
+@contextmanager
+def leaving(leave: Callable[[int], None]) -> Iterator[None]:
+    """In the block a signal calls `leave` with its number, so that a full screen is put away first."""
+    with _catching(lambda number, frame: leave(number), {}):
+        yield
+
+
+@contextmanager
+def _catching(heard: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
+    """In the block these signals are told to `heard`, but for those that the caller has ignored. before: gets what
+    heard each of them until then."""
+    with suppress(ValueError):  # only the main thread hears signals
+        for name in SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported where the program is."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

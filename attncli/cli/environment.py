@@ -1,4 +1,4 @@
-"""Owner of stdin, stdout, stderr, colour and the terminal's size."""
+"""The outside world of a command: stdin, stdout, stderr, colour and the terminal's size."""
 
 from __future__ import annotations
 

@@ -9,10 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.environment import Environment
-from attncli.cli.help_language import option_help
-from attncli.cli.help_page import draw_page, parts_listed
-from attncli.cli.offered_options import flat
-from attncli.cli.option import OUTPUT, PANELS
+from attncli.cli.help_page import draw_page, option_help, parts_listed
+from attncli.cli.option import OUTPUT, PANELS, flat
 from attncli.errors import UsageError
 
 ARGUMENTS = "Arguments"
@@ -37,7 +35,7 @@ class GroupedCommand(TyperCommand):
         if ctx.obj is not None and not ctx.resilient_parsing:
             self._tell_origins(ctx)
         if extra and not ctx.resilient_parsing:
-            from attncli.cli.usage_errors import too_many
+            from attncli.cli.border import too_many
 
             raise too_many(ctx.command_path, ctx.params, extra)
         if ctx.obj is not None and not ctx.resilient_parsing:

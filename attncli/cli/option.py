@@ -1,11 +1,15 @@
-"""What an option is: names, words, group on the help page, and the values that it takes."""
+"""What an option is: names, words, group on the help page, and the values that it takes; and how groups of options are
+spread out for Typer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from types import NoneType
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -145,3 +149,165 @@ def _values(value: Any) -> list[Any]:
 
 def _number_text(end: float) -> str:
     return f"{end:,}" if isinstance(end, int) and abs(end) <= LARGEST else f"{end:.0e}".replace("e+", "e")
+
+
+# Option groups of which some options may be given several times, once for each side of a comparison.
+
+Group = TypeVar("Group")
+
+
+@dataclass(frozen=True)
+class RepeatedNames:
+    """Beside `Repeated` in a command's annotation: which options of the group may be given once for each side."""
+
+    names: tuple[str, ...]
+
+
+def repeat(*names: str) -> RepeatedNames:
+    """These options of a group may be repeated."""
+    return RepeatedNames(names)
+
+
+@dataclass(frozen=True)
+class Repeated(Generic[Group]):
+    """A group as the command line gives it. base: what holds for all sides; values: the values of what may be
+    repeated, by the option's name, none where it is not given."""
+
+    group: type[Group]
+    base: Mapping[str, Any]
+    values: Mapping[str, Sequence[Any]]
+
+    def adding(self, name: str, values: Sequence[Any]) -> Repeated[Group]:
+        """The same, with values after those of one option."""
+        return Repeated(self.group, self.base, {**self.values, name: [*self.values[name], *values]})
+
+    def side(self, index: int) -> Group:
+        """The group of one side: what is given once holds for each."""
+        lists = {name for name, hint in get_type_hints(self.group).items() if get_origin(once(hint)) is list}
+        side_values = {name: values[index if len(values) > 1 else 0] for name, values in self.values.items() if values}
+        return self.group(
+            **self.base, **{name: [value] if name in lists else value for name, value in side_values.items()}
+        )
+
+
+def group_of(hint: Any) -> Any:
+    """The group in `Repeated[Group]`; any other type itself."""
+    return get_args(hint)[0] if get_origin(hint) is Repeated else hint
+
+
+def once(hint: Any) -> Any:
+    """The type of a given value: without the None that says that it is not given."""
+    return next((part for part in get_args(hint) if part is not NoneType), hint) if NoneType in get_args(hint) else hint
+
+
+def repeated_names(hint: Any) -> tuple[str, ...]:
+    """The options that an annotation lets repeat."""
+    return next((part.names for part in getattr(hint, "__metadata__", ()) if isinstance(part, RepeatedNames)), ())
+
+
+def several(hint: Any) -> Any:
+    """The annotation of an option that may be repeated, from that of the same option given once."""
+    declaration, *about = get_args(hint)
+    value: Any = once(declaration)
+    values: Any = value if get_origin(value) is list else list[value]
+    return Annotated[values | None, *about]
+
+
+def gather(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The group that a command takes: plain, or `Repeated` with the values of `names` apart."""
+    if get_origin(hint) is not Repeated:
+        return group(**values)
+    repeated_values = {name: list(values[name] or ()) for item in fields(group) if (name := item.name) in names}
+    return Repeated(group, {name: value for name, value in values.items() if name not in names}, repeated_values)
+
+
+# Which options of a group a command has, and the groups spread out for Typer.
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Beside an option group in a command's annotation: which of its options the command has; the others keep their
+    defaults.
+
+    An option that a command would ignore is not offered by it.
+    """
+
+    names: tuple[str, ...]
+    others: bool = False  # whether it has all but the named ones
+
+
+def only(*names: str) -> Offer:
+    """The command has these options of a group."""
+    return Offer(names)
+
+
+def without(*names: str) -> Offer:
+    """The command has all options of a group but these."""
+    return Offer(names, others=True)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Beside an option group in a command's annotation: options of it that this command declares in another way."""
+
+    options: dict[str, Any]
+
+
+def meaning(**declarations: Any) -> Meaning:
+    """The command means these options of a group so; see `option.redeclare`."""
+    return Meaning(declarations)
+
+
+def _offers(hint: Any, name: str) -> bool:
+    return all(
+        (name in part.names) != part.others for part in getattr(hint, "__metadata__", ()) if isinstance(part, Offer)
+    )
+
+
+def flat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command whose option groups (parameters that are dataclasses, with an `Offer` or not) are spread into single
+    options.
+
+    Typer reads the signature made here; the call puts the groups together again.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    plain = get_type_hints(function)
+    groups = {
+        name: group for name, hint in plain.items() if is_dataclass(group := group_of(hint)) and isinstance(group, type)
+    }
+    offered_fields = {
+        name: [item for item in fields(group) if _offers(hints[name], item.name)] for name, group in groups.items()
+    }
+    spread: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in groups:
+            details = get_type_hints(groups[name], include_extras=True)
+            for part in getattr(hints[name], "__metadata__", ()):
+                if isinstance(part, Meaning):
+                    details |= {
+                        name_in_group: Annotated[details[name_in_group].__origin__, declaration]
+                        for name_in_group, declaration in part.options.items()
+                    }
+            repeatable = repeated_names(hints[name])
+            for item in offered_fields[name]:
+                again = item.name in repeatable
+                spread[item.name] = inspect.Parameter(
+                    item.name,
+                    parameter.KEYWORD_ONLY,
+                    default=None if again else item.default,
+                    annotation=several(details[item.name]) if again else details[item.name],
+                )
+        else:
+            spread[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+
+    def command(**values: Any) -> Any:
+        groups_built = {}
+        for name, group in groups.items():
+            group_values = {item.name: values.pop(item.name) for item in offered_fields[name]}
+            groups_built[name] = gather(plain[name], group, group_values, repeated_names(hints[name]))
+        return function(**groups_built, **values)
+
+    command.__signature__ = inspect.Signature(list(spread.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: parameter.annotation for name, parameter in spread.items()}
+    command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
+    return command

@@ -8,8 +8,22 @@ from typing import Annotated
 
 from attncli.cli import declarations
 from attncli.cli.grouped_command import GroupedCommand, command_app
-from attncli.cli.offered_options import flat, meaning, only, without
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, SUBJECT, TEXT, number, option, redeclare
+from attncli.cli.option import (
+    ANALYSIS,
+    ATTENTION,
+    COMPUTE,
+    MODEL,
+    OUTPUT,
+    SUBJECT,
+    TEXT,
+    flat,
+    meaning,
+    number,
+    only,
+    option,
+    redeclare,
+    without,
+)
 
 __all__ = [
     "ANALYSIS",

@@ -1,19 +1,25 @@
-"""How far a long run has come, on standard error, for a person at a terminal only; drawn by Rich."""
+"""How far a long run has come, what it took, and the wait between two steps: all that a person at a terminal is shown
+while a command runs.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from attncli.cli.environment import Environment
+from attncli.cli.output import render_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.progress import Progress
 
+    from attncli.documents.parts import Resources
+    from attncli.draw.view import View
     from attncli.inputs.hub import Watch
     from attncli.models.model import Model
 
@@ -149,3 +155,62 @@ def foretell_work(environment: Environment, tokens: int, seconds: float, hint: s
 def _time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+# What a command took: in documents, and for `--verbose`.
+
+
+def resources(model: Model, before: int, estimate: int) -> Resources:
+    """`resources` of a document. before: bytes of weights read before the text ran; estimate: of its memory, in bytes.
+
+    What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
+    other weights are the same bytes each time.
+    """
+    from msgspec import UNSET
+
+    from attncli.documents.parts import Resources
+    from attncli.models.estimate import peak_memory
+
+    return Resources(
+        bytes_read=model.store.bytes_read() - before,
+        memory_estimate=estimate,
+        peak_memory=peak_memory() if model.identity.source == "checkpoint" else UNSET,
+    )
+
+
+def effort(models: Sequence[Model], start_time: float) -> str:
+    """Weights read or drawn, backend, peak memory and seconds, in one line. start_time: of `perf_counter`, when the
+    command began."""
+    from attncli.draw.numbers import size_words
+    from attncli.models.estimate import peak_memory
+
+    parts = []
+    for model in models:
+        untrained = model.identity.source in ("seeded", "random")
+        size = size_words(model.store.bytes_read())
+        parts.append(f"{size} of weights drawn" if untrained else f"{size} of weights read")
+        parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
+    peak = peak_memory()
+    if peak is not None:
+        parts.append(f"{size_words(peak)} of memory at the peak")
+    return "; ".join((*parts, f"{perf_counter() - start_time:.2f} s"))
+
+
+# Waiting for a key between parts of what is shown at a terminal.
+
+QUITTING_KEYS = ("q", "Q", "\x03", "\x04", "\x1b", "")
+"""Keys that end what is shown: q, Ctrl-C, Ctrl-D, Escape, and no key at all."""
+
+
+def wait_for_key(question: str, view: View, environment: Environment) -> bool:
+    """Say what is waited for, by the name of its phrase, until a key is pressed; whether it ends what is shown."""
+    from attncli.draw.headings import remark
+    from attncli.language import say
+
+    assert environment.keys is not None
+    prompt = render_text(remark(say(view, question), view), view, environment).rstrip("\n")
+    environment.write(prompt.encode())
+    try:
+        return environment.keys() in QUITTING_KEYS
+    finally:  # also where Ctrl-C ends it
+        environment.write(b"\r\x1b[2K")

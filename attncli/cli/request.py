@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
+    from attncli.mechanism.spec import Spec
 
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
@@ -160,19 +162,19 @@ def model(
             option = f"--{field_name.replace('_', '-')}"
             raise UsageError(f"{option} is about a checkpoint, and there is none", expected="--model NAME as well")
     if name is not None:
-        from attncli.cli.checkpoint_option import checkpoint
+        from attncli.cli.model_option import checkpoint
 
         loaded_model = checkpoint(environment, name, options, attention, compute)
     elif options.weights is not None:
-        from attncli.cli.weight_option import file_model
+        from attncli.cli.model_option import file_model
 
         loaded_model = file_model(environment, options, options.weights, attention, compute, tokenizer or "word")
     else:
-        from attncli.cli.seeded_option import model_of_seed
+        from attncli.cli.model_option import model_of_seed
 
         loaded_model = model_of_seed(environment, options, attention, compute, tokenizer or "word", heads)
     if attention.attention is not None:
-        from attncli.cli.hashing_option import with_hash_attention
+        from attncli.cli.model_option import with_hash_attention
 
         loaded_model = with_hash_attention(loaded_model, attention.attention, attention)
     environment.models.append(loaded_model)
@@ -195,7 +197,7 @@ def model_name(
         if tokenizer is not None:
             raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
         return options.model
-    from attncli.cli.checkpoint_option import default_checkpoint
+    from attncli.cli.model_option import default_checkpoint
 
     return default_checkpoint(environment, options, attention, tokenizer)
 
@@ -283,7 +285,7 @@ def refuse_run(
 
 def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
     """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process may still take."""
-    from attncli.cli.delivery import parse_size
+    from attncli.cli.output import parse_size
     from attncli.models.estimate import Free, free_memory
 
     limit = (
@@ -300,3 +302,62 @@ def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None
             expected="less work, or a higher --max-memory",
             hint=hint,
         )
+
+
+# The layers and heads that `--layer` and `--head` name.
+
+HEAD_PAIR = re.compile(r"[Ll](\d+)[Hh](\d+)")
+
+
+def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:
+    """Which layers, and which heads of each of them; `--head L5H11,L5H3` names both at once.
+
+    Raises UsageError for what is neither, or for pairs that are not the same heads in each of their layers; InputError
+    for a layer or head that is not there.
+    """
+    blocks = model.spec.blocks
+    words = comma_parts(options.head)
+    if are_head_pairs(words):
+        places = head_pairs(model.spec, words, options.layer)
+        layers, heads = sorted({layer for layer, _ in places}), sorted({head for _, head in places})
+        if len(layers) * len(heads) != len(set(places)):
+            raise UsageError(
+                f"--head {','.join(words)} names other heads in each layer",
+                expected="the same heads in every layer named here; attn ablate and attn patch take any",
+                hint=f"--head {words[0]}",
+            )
+        return layers, heads
+    layers_named = numbers(options.layer, "layer", len(blocks))
+    return layers_named, numbers(options.head, "head", min(block.attention.heads for block in blocks))
+
+
+def comma_parts(values: Sequence[str] | None) -> list[str]:
+    """What an option that may be repeated, or hold commas, names."""
+    return [part.strip() for part in ",".join(values or ()).split(",")]
+
+
+def are_head_pairs(words: Sequence[str]) -> bool:
+    """Whether heads are named with their layers, such as L5H11."""
+    return any(part[:1] in ("L", "l") for part in words)
+
+
+def head_pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
+    """Layer and head of each name, such as L5H11. Raises as `layers_and_heads`."""
+    from attncli.features.effects.places import heads_of
+
+    if layers:
+        raise UsageError("--head names layers, and so does --layer", expected="one or the other")
+    places = []
+    for part in words:
+        pair = HEAD_PAIR.fullmatch(part)
+        if pair is None:
+            raise UsageError(f"--head {part!r} is no layer and head", expected="each with its layer: L5H11,L3H1")
+        layer = _single_number(numbers([pair[1]], "layer", len(spec.blocks)))
+        places.append((layer, _single_number(numbers([pair[2]], "head", heads_of(spec.blocks[layer])))))
+    return places
+
+
+def _single_number(selection: Selection) -> int:
+    assert selection is not EVERY
+    (number,) = selection
+    return number

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, request
-from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli import declarations, request
+from attncli.cli.border import leaving
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     AttentionOptions,
@@ -21,8 +21,9 @@ from attncli.cli.options import (
     only,
     without,
 )
+from attncli.cli.output import validate_options
 from attncli.cli.progress import silent
-from attncli.cli.signals import leaving
+from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def explore(
     attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     _refuse_elsewhere(environment)
     from attncli.explore.explorer import Terminal, keyboard
 

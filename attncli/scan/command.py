@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import declarations, delivery
+from attncli.cli import declarations
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import (
@@ -23,6 +23,7 @@ from attncli.cli.options import (
     option,
     redeclare,
 )
+from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 from attncli.inputs.atomic import atomic_writer
@@ -204,8 +205,8 @@ def start(
     attn scan minilm sentences.txt -o scan
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment, "scan")
-    from attncli.cli.checkpoint_option import load_checkpoint
+    view = validate_options(output, environment, "scan")
+    from attncli.cli.model_option import load_checkpoint
     from attncli.scan import plan, plan_making, report
     from attncli.scan.shard_run import ScanPart, missing, parse_part, run
     from attncli.scan.totals import total
@@ -238,7 +239,7 @@ def start(
             if outcome.totals is not None:
                 report.write(document, out)
         finally:  # the numbers are there, whether or not there is room for them in the folder
-            delivery.write_documents([document], output, environment, view)
+            write_documents([document], output, environment, view)
         if not document.done.texts and outcome.totals is not None and not document.done.failed:
             raise InputError(
                 "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
@@ -340,7 +341,7 @@ def show(
     from attncli.scan.screen import scan_screen
     from attncli.scan.totals import EFFECT, total
 
-    view = delivery.validate_options(output, environment, "scan", files={"--html": html})
+    view = validate_options(output, environment, "scan", files={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
     if (output.json or output.plain) and (head is not None or metric is not None):
@@ -363,7 +364,7 @@ def show(
     if html is not None:
         write(environment, scan_plan, document, html, view.lang)
     closely = partial(scan_screen, metric=metric, head=head_place)
-    delivery.write_documents([document], output, environment, view, screen=closely)
+    write_documents([document], output, environment, view, screen=closely)
 
 
 def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
@@ -372,11 +373,11 @@ def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> 
     attn scan compare before after
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     from attncli.scan.comparison import compare_document
 
     document = compare_document(a, b)
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
 
 
 def verify(
@@ -394,8 +395,8 @@ def verify(
     attn scan verify scan --shards 3
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
-    from attncli.cli.checkpoint_option import load_checkpoint
+    view = validate_options(output, environment)
+    from attncli.cli.model_option import load_checkpoint
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
     from attncli.scan.plan_making import locate_files
@@ -409,7 +410,7 @@ def verify(
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     loaded_model = load_checkpoint(environment, scan_plan.model.name, compute)
     document = verify_document(scan_plan, out, Worker(scan_plan, out, loaded_model), shards)
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
     if not document.passed:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -448,7 +449,7 @@ def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file
 
 
 def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -> Shading:
-    from attncli.cli.checkpoint_option import load_checkpoint
+    from attncli.cli.model_option import load_checkpoint
     from attncli.cli.options import ComputeOptions
     from attncli.draw.page.corpus_page import examples_of
     from attncli.scan.plan_making import check, digest_of

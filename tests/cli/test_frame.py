@@ -12,7 +12,7 @@ import pytest
 from asking import ask
 from processes import finish
 
-from attncli.cli import delivery as answer
+from attncli.cli import output as answer
 from attncli.cli.environment import Environment
 
 MISREAD = [

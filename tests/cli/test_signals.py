@@ -105,7 +105,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attncli.cli.environment import Environment
-from attncli.cli.signals import handle_signals
+from attncli.cli.border import handle_signals
 from attncli.inputs.atomic import atomic_writer, together
 with handle_signals(Environment.of_process()), together(), atomic_writer(Path(sys.argv[1], "out")) as stream:
     stream.write(b"half")
@@ -134,7 +134,7 @@ import signal, sys
 from pathlib import Path
 from attncli.cli import border
 from attncli.cli.environment import Environment
-from attncli.cli.signals import handle_signals
+from attncli.cli.border import handle_signals
 from attncli.inputs.atomic import atomic_writer
 class Falling:
     def __del__(self):

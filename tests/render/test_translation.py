@@ -9,7 +9,7 @@ from asking import ask
 from prose import WORDS, Told, told
 
 from attncli.cli.app import command
-from attncli.cli.help_language import TAIL
+from attncli.cli.help_page import TAIL
 from attncli.draw.headings import note_line
 from attncli.draw.view import View
 from attncli.language import translation, zh

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, declarations, delivery, page_output, request
+from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     MODEL,
@@ -26,7 +26,15 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    validate_options,
+    validate_page,
+    write_documents,
+    write_figure,
+    write_page,
+)
 from attncli.errors import UsageError
 from attncli.features.effects import effect_options
 from attncli.features.effects.effect_options import MeasureOptions
@@ -110,10 +118,8 @@ def ablate(
     """
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(
-        output, environment, "ablate", files={"--html": page.html}, document_options=("top",)
-    )
-    page_output.check(page, lines=text.lines)
+    view = validate_options(output, environment, "ablate", files={"--html": page.html}, document_options=("top",))
+    validate_page(page, lines=text.lines)
     check(removal)
     names = effect_options.measures(measure_options)
     loaded_model = request.model(
@@ -134,20 +140,20 @@ def ablate(
                 settings = (output, removal, measure_options, names, by, over)
                 document = _document(environment, loaded_model, source_text, model, compute, *settings)
                 if output.svg is not None:
-                    delivery.write_figure(document, output)
+                    write_figure(document, output)
                 if page.html is not None:
                     _write_page(loaded_model, source_text, document, page, view.lang)
             yield document
 
     if not over:
-        delivery.write_documents(documents(), output, environment, view)
+        write_documents(documents(), output, environment, view)
         return
     from attncli.features.effects.texts import effects_document
 
     link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
     place = measure_options.query or (link[0] if link is not None else None) or usual_place(loaded_model)
     document = effects_document(list(documents()), place, link)
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
 
 
 def usual_place(model: Model) -> str:
@@ -166,8 +172,8 @@ def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOp
     effects, start = effects_of(document), dict(start_of(document))
     if not effects:
         del start["view"]
-    content = Page(text.text, [record], None, effects, start, lang, page.budget, option=page_output.BUDGET)
-    page_output.write(page, content)
+    content = Page(text.text, [record], None, effects, start, lang, page.budget, option=PAGE_BUDGET)
+    write_page(page, content)
 
 
 def check(removal: RemovalOptions) -> None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from attncli.cli import declarations, delivery, page_output, request
-from attncli.cli import svg_output as picture
-from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
+from attncli.cli.option import Repeated, repeat
 from attncli.cli.options import (
     OUTPUT,
     AttentionOptions,
@@ -26,8 +25,16 @@ from attncli.cli.options import (
     number,
     only,
 )
-from attncli.cli.page_output import PageOptions
-from attncli.cli.repeated_options import Repeated, repeat
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    refuse_over,
+    validate_options,
+    validate_page,
+    write_page,
+    write_with_figure,
+)
+from attncli.cli.request import layers_and_heads
 from attncli.errors import InputError, UsageError, VerdictError
 
 if TYPE_CHECKING:
@@ -179,7 +186,7 @@ def compare(
     """
 
     environment: Environment = ctx.obj
-    page_output.check(page)
+    validate_page(page)
     effects, saved_runs = _effects(texts), _saved_runs(texts)
     if effects is not None or saved_runs is not None:
         _refuse_weights(environment, page if effects is not None else None)
@@ -191,7 +198,7 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
-    view = delivery.validate_options(
+    view = validate_options(
         output,
         environment,
         "compare",
@@ -227,7 +234,7 @@ def compare(
                     "--json is one document, and more than two sides make several", expected="--ndjson, or two sides"
                 )
 
-    picture.write_with_figure(list(documents()), output, environment, view)
+    write_with_figure(list(documents()), output, environment, view)
     if fail_above is not None and max(worst) > fail_above:
         raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
@@ -265,8 +272,8 @@ def _write_page(records: list[RunRecord], document: CompareDocument, page: PageO
     from attncli.draw.page.document_page import compared_page
 
     left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
-    content = compared_page(document, records, (left_tokens, right), lang, page.budget, page_output.BUDGET)
-    page_output.write(page, content)
+    content = compared_page(document, records, (left_tokens, right), lang, page.budget, PAGE_BUDGET)
+    write_page(page, content)
 
 
 def _record(name: str, document: RunDocument) -> RunRecord:
@@ -322,10 +329,10 @@ def _compare_effects(
 ) -> None:
     from attncli.features.effects.texts import difference_document
 
-    view = delivery.validate_options(output, environment, "difference")
+    view = validate_options(output, environment, "difference")
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))
-    picture.write_with_figure([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
     worst = abs(document.heads[0].difference)
     if fail_above is not None and worst > fail_above:
         raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")
@@ -373,7 +380,7 @@ def _run_side(
     run_request = RunRequest(layers=layers, heads=heads, top=output.top)
     expected = cost(loaded_model, len(tokens), run_request, is_saved=False)
     request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
-    delivery.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+    refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
     if records is None:
         return run_document(loaded_model, side.text, tokens, run_request)
     from attncli.measure.run_record import Recording, recordable, recorded_run, run_record

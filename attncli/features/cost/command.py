@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, request
-from attncli.cli import svg_output as picture
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ATTENTION,
@@ -22,6 +21,7 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
+from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def cost(
     from attncli.features.cost.compute import check, cost_document
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment, "cost")
+    view = validate_options(output, environment, "cost")
     if not measure and view.show == frozenset({"measured"}):
         raise UsageError("--show measured shows what was timed, and nothing was", expected="--measure as well")
     loaded_model = (
@@ -92,7 +92,7 @@ def cost(
         from attncli.features.cost.compute import measure as measure_times
 
         timings = measure_times(sizes, note=environment.note)
-    picture.write_with_figure([cost_document(sizes, model=loaded_model, timings=timings)], output, environment, view)
+    write_with_figure([cost_document(sizes, model=loaded_model, timings=timings)], output, environment, view)
 
 
 def _sizes(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, page_output, request
-from attncli.cli import svg_output as picture
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     TEXT,
@@ -21,7 +20,15 @@ from attncli.cli.options import (
     option,
     without,
 )
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    refuse_over,
+    validate_options,
+    validate_page,
+    write_page,
+    write_with_figure,
+)
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ def cross(
     from attncli.features.cross.compute import cross_document, cross_memory, cross_numbers
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(
+    view = validate_options(
         output,
         environment,
         "cross",
@@ -80,7 +87,7 @@ def cross(
         document_options=("top", "max_output"),
         tables=("max_output",),
     )
-    page_output.check(page)
+    validate_page(page)
     if model.embeddings is not None:
         raise UsageError(
             "--embeddings belongs to one text, and cross-attention has two",
@@ -100,7 +107,7 @@ def cross(
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))
     heads = request.numbers(model.head, "head", first.heads)
-    delivery.refuse_over(
+    refuse_over(
         estimate_bytes(cross_numbers(loaded_model, texts, layers, heads), compute.dtype),
         output,
         "shorter texts, --layer or --head",
@@ -112,10 +119,8 @@ def cross(
         from attncli.measure.run_record import cross_record
 
         record = cross_record(loaded_model, texts, layers=layers, heads=heads)
-        page_output.write(
-            page, Page(texts.query, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
-        )
-    picture.write_with_figure([document], output, environment, view)
+        write_page(page, Page(texts.query, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
+    write_with_figure([document], output, environment, view)
 
 
 def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> CrossTexts:

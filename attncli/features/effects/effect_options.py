@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import numbers_of
-from attncli.cli import chosen_heads, completion, declarations, request
+from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option, redeclare
 from attncli.errors import UsageError
@@ -76,9 +76,9 @@ def choose_heads(spec: Spec, model: ModelOptions) -> HeadSelection:
     """
     from attncli.features.effects.places import HeadSelection, most_heads
 
-    words = chosen_heads.parts(model.head)
-    if chosen_heads.are_pairs(words):
-        return HeadSelection((), (), chosen_heads.pairs(spec, words, model.layer))
+    words = request.comma_parts(model.head)
+    if request.are_head_pairs(words):
+        return HeadSelection((), (), request.head_pairs(spec, words, model.layer))
     layers = request.numbers(model.layer, "layer", len(spec.blocks))
     heads = request.numbers(model.head, "head", most_heads(spec))
     return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
@@ -135,7 +135,7 @@ def foretell(
 
 def memory(compute: ComputeOptions) -> int:
     """Bytes that the command may take: `--max-memory`, or what is free."""
-    from attncli.cli.delivery import parse_size
+    from attncli.cli.output import parse_size
     from attncli.models.estimate import free_memory
 
     return free_memory().bytes if compute.max_memory is None else parse_size(compute.max_memory, "--max-memory")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from attncli.cli import completion, declarations, delivery, request
+from attncli.cli import completion, declarations, request
+from attncli.cli.app import LazyCommands
 from attncli.cli.environment import Environment
-from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import (
     MODEL,
     AttentionOptions,
@@ -26,6 +26,7 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
+from attncli.cli.output import refuse_over, render_text, validate_options, write_documents
 from attncli.errors import UsageError
 from attncli.features.explain.explain_options import (
     ExplainOutput,
@@ -260,7 +261,7 @@ def softmax(
 
     attn explain softmax --temperature 0.5 -1 0 1
     """
-    from attncli.cli.usage_errors import no_option
+    from attncli.cli.border import no_option
     from attncli.features.explain.softmax_topics import parse_scores, softmax_document
 
     unknown_option = next((text for text in numbers or [] if text.startswith("--")), None)
@@ -310,7 +311,7 @@ def matrix_softmax(
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
     layer, head = one_head(loaded_model, model)
-    delivery.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
+    refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
     request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head]), compute, "a shorter text")
     give_topic(ctx, matrix_softmax_document(loaded_model, source_text.text, tokens, layer=layer, head=head), output)
 
@@ -380,13 +381,13 @@ def metric(
 
     if name is None:
         environment: Environment = ctx.obj
-        view = delivery.validate_options(output, environment)
+        view = validate_options(output, environment)
         if output.json or output.ndjson or output.plain or output.file is not None or output.svg is not None:
             raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
 
         from attncli.features.explain.softmax_screens import metrics_screen
 
-        environment.write(delivery.render_text(metrics_screen(metric_meanings(), view), view, environment).encode())
+        environment.write(render_text(metrics_screen(metric_meanings(), view), view, environment).encode())
         return
     give_topic(ctx, metric_document(name), output)
 
@@ -431,7 +432,7 @@ def text(
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    view = delivery.validate_options(
+    view = validate_options(
         output, environment, "explain", document_options=("max_output", "show"), tables=("max_output",)
     )
     if output.code is not None and output.brief:
@@ -449,7 +450,7 @@ def text(
             with request.errors_located_in(source_text):
                 yield _document(source_text, *settings)
 
-    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+    write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _document(
@@ -474,7 +475,7 @@ def _document(
     index = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
     layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
     shapes = derivation_shapes(loaded_model, len(tokens), layer)
-    delivery.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
+    refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
     request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head], stages=True), compute, "a shorter text")
     weights = view.show is not None and bool(view.show & set(PROJECTIONS))
     return derivation_document(

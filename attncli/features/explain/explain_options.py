@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.arrays.backend import EVERY, Selection
-from attncli.cli import declarations, delivery, request
-from attncli.cli import svg_output as picture
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
-from attncli.cli.offered_options import without
+from attncli.cli.option import without
 from attncli.cli.options import ComputeOptions, ModelOptions, OutputOptions
-from attncli.cli.pause import wait_for_key
+from attncli.cli.output import render_text, validate_options, write_with_figure
+from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOut
     environment: Environment = ctx.obj
     check_steps(output, environment)
     write_explanation(
-        document, output, environment, delivery.validate_options(output, environment, document_options=("max_output",))
+        document, output, environment, validate_options(output, environment, document_options=("max_output",))
     )
 
 
@@ -130,7 +130,7 @@ def write_explanation(document: ExplainDocument, output: ExplainOutput, environm
     if output.step:
         _by_steps(document, environment, view)
         return
-    picture.write_with_figure([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
 
 
 def check_steps(output: ExplainOutput, environment: Environment) -> None:
@@ -156,4 +156,4 @@ def _by_steps(document: ExplainDocument, environment: Environment, view: View) -
             environment.write(b"\n")
             if wait_for_key("step.wait", view, environment):
                 return
-        environment.write(delivery.render_text(block, view, environment).encode())
+        environment.write(render_text(block, view, environment).encode())

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, page_output, request
-from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     OUTPUT,
@@ -24,7 +23,18 @@ from attncli.cli.options import (
     option,
     without,
 )
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    page_record,
+    page_recording,
+    validate_options,
+    validate_page,
+    write_documents,
+    write_figure,
+    write_page,
+)
+from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,8 +68,8 @@ def find(
     """
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment, "find", files={"--html": page.html})
-    page_output.check(page, lines=text.lines)
+    view = validate_options(output, environment, "find", files={"--html": page.html})
+    validate_page(page, lines=text.lines)
     if start is None or end is None:
         raise UsageError(
             "attn find needs two tokens",
@@ -81,7 +91,7 @@ def find(
     def documents() -> Iterator[FindDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                recording = page_output.recording(
+                recording = page_recording(
                     page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
                 )
                 document = _document(
@@ -89,9 +99,9 @@ def find(
                     words=words, unknown=unknown, effect=effect, recording=recording,
                 )  # fmt: skip
                 if output.svg is not None:
-                    delivery.write_figure(document, output)
+                    write_figure(document, output)
                 if page.html is not None:
-                    record = page_output.record(
+                    record = page_record(
                         loaded_model,
                         source_text,
                         *layers_and_heads(loaded_model, model),
@@ -101,7 +111,7 @@ def find(
                     _write_page(environment, record, (start, end), page, view.lang)
             yield document
 
-    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+    write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
@@ -112,9 +122,7 @@ def _write_page(
     quiet = replace(environment, quiet=True)
     start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
-    page_output.write(
-        page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=page_output.BUDGET)
-    )
+    write_page(page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET))
 
 
 def _document(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import EVERY
-from attncli.cli import delivery, request
-from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli import request
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
@@ -20,6 +19,8 @@ from attncli.cli.options import (
     TextOptions,
     number,
 )
+from attncli.cli.output import refuse_over, validate_options, write_documents
+from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def write_continuations(
     from attncli.cli.progress import progress
     from attncli.features.generate.compute import GenerateRequest, generated_document, memory
 
-    view = delivery.validate_options(output, environment, "generate")
+    view = validate_options(output, environment, "generate")
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     layers, heads = layers_and_heads(loaded_model, model)
     assert options.generate is not None
@@ -115,10 +116,10 @@ def write_continuations(
                         else 1
                     )
                     size = kept_heads * continuation.count * (len(tokens) + continuation.count) * 20
-                    delivery.refuse_over(size, output, "--layer L, --head H or a smaller --generate")
+                    refuse_over(size, output, "--layer L, --head H or a smaller --generate")
                 document = generated_document(
                     loaded_model, source_text.text, tokens, continuation, progress=on_progress
                 )
             yield document
 
-    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+    write_documents(documents(), output, environment, view, several=text.lines)

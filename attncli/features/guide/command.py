@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, delivery
+from attncli.cli import completion
 from attncli.cli.environment import Environment
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
-from attncli.cli.pause import wait_for_key
+from attncli.cli.output import render_text, validate_options
+from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def guide(
     attn guide learners
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     from attncli.draw.console import markdown as draw_markdown
     from attncli.features.guide.screen import contents
     from attncli.language import guide as room
@@ -55,7 +56,7 @@ def guide(
     for index, screen in enumerate(_screens(lines, view, environment)):
         if index and wait_for_key("guide.wait", view, environment):
             return
-        environment.write(delivery.render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
+        environment.write(render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
 
 
 def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:

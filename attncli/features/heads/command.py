@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, declarations, delivery, page_output, request
-from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ANALYSIS,
@@ -23,7 +22,19 @@ from attncli.cli.options import (
     option,
     without,
 )
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    page_record,
+    page_recording,
+    refuse_over,
+    validate_options,
+    validate_page,
+    write_documents,
+    write_figure,
+    write_page,
+)
+from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,8 +115,8 @@ def heads(
     """
 
     environment: Environment = ctx.obj
-    page_output.check(page, lines=text.lines)
-    view = delivery.validate_options(
+    validate_page(page, lines=text.lines)
+    view = validate_options(
         output,
         environment,
         "heads",
@@ -128,9 +139,7 @@ def heads(
     def documents() -> Iterator[HeadsDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                recording = page_output.recording(
-                    page, loaded_model, source_text, comparison.heads, words=comparison.words
-                )
+                recording = page_recording(page, loaded_model, source_text, comparison.heads, words=comparison.words)
                 document = _document(
                     environment,
                     loaded_model,
@@ -146,7 +155,7 @@ def heads(
                     _write_page(loaded_model, source_text, comparison, page, view.lang, recording)
             yield document
 
-    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+    write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
@@ -155,13 +164,11 @@ def _write_page(
     from attncli.draw.page.contents import Page
     from attncli.measure.head_record import METRICS
 
-    record = page_output.record(
+    record = page_record(
         model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
     )
     start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
-    page_output.write(
-        page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
-    )
+    write_page(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET))
 
 
 def _request(
@@ -220,8 +227,7 @@ def _document(
 ) -> HeadsDocument:
     from msgspec.structs import replace
 
-    from attncli.cli.progress import foretell_text, foretell_work, progress
-    from attncli.cli.resources import resources
+    from attncli.cli.progress import foretell_text, foretell_work, progress, resources
     from attncli.draw.encoding import NUMBER_BYTES
     from attncli.features.heads.compute import heads_document
     from attncli.features.run.compute import RunRequest, cost
@@ -239,7 +245,7 @@ def _document(
     )
     request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
     if comparison.maps and rows is None and (output.json or output.ndjson):
-        delivery.refuse_over(
+        refuse_over(
             expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics"
         )
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
@@ -252,7 +258,7 @@ def _document(
     if heads_options.top is not None and heads_options.top < len(document.heads):
         document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: heads_options.top])
     if output.svg is not None:
-        delivery.write_figure(document, output)
+        write_figure(document, output)
     return document
 
 

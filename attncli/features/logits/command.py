@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, request
-from attncli.cli import svg_output as picture
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     AttentionOptions,
@@ -20,6 +19,7 @@ from attncli.cli.options import (
     meaning,
     without,
 )
+from attncli.cli.output import validate_options, write_with_figure
 from attncli.features.effects import effect_options
 from attncli.features.effects.effect_options import QUERY, VERSUS
 
@@ -47,7 +47,7 @@ def logits(
     """
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment, "logits")
+    view = validate_options(output, environment, "logits")
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
@@ -59,7 +59,7 @@ def logits(
             with request.errors_located_in(source_text):
                 yield _document(environment, loaded_model, source_text, compute, (target, versus), query, unknown)
 
-    picture.write_with_figure(documents(), output, environment, view, several=text.lines)
+    write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
 def _document(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, declarations, delivery, request
-from attncli.cli import svg_output as picture
+from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ATTENTION,
@@ -23,6 +22,7 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
+from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import InputError, UsageError
 from attncli.features.explain.explain_options import single
 
@@ -81,7 +81,7 @@ def mask(
     from attncli.features.mask.compute import BIASES, check_n, gallery_document, mask_document
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment, "mask")
+    view = validate_options(output, environment, "mask")
     if bias is not None and (bias not in BIASES or model is not None):
         what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
         raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
@@ -110,7 +110,7 @@ def mask(
         document = gallery_document(count, seed=seed)
     else:
         document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=score_bias, model=loaded_model)
-    picture.write_with_figure([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
 
 
 def _refuse_unheeded(

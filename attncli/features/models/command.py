@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.arrays.backend import EVERY
-from attncli.cli import declarations, delivery, request
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
+from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
     from attncli.inputs.checkpoint import Checkpoint
@@ -27,12 +28,12 @@ def list_(ctx: typer.Context, output: TableOutput) -> None:
     attn models list
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     from attncli.features.models.compute import models_document
     from attncli.inputs.hub import cache_folder
 
     document = models_document(cache_folder(environment.variables))
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
 
 
 def show(
@@ -59,7 +60,7 @@ def show(
     attn models show gpt2 --estimate "The animal didn't cross the street" --layer 0
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     from attncli.errors import UsageError
     from attncli.features.models.compute import model_document
     from attncli.inputs.checkpoint import Checkpoint
@@ -82,7 +83,7 @@ def show(
         document = model_document(
             resolved, checkpoint, spec, estimate=run_estimate, warnings=(*checkpoint.notes, *warnings)
         )
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
 
 
 def verify(
@@ -106,7 +107,7 @@ def verify(
     attn models verify minilm "The animal didn't cross the street"
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     from attncli.errors import UsageError, VerdictError
 
     if backend == "auto":
@@ -131,7 +132,7 @@ def verify(
         resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=tuple(ignore_config or ())
     )
     document = verify_document(resolved, text_of_model if ids is None else "", result)
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
     if not result.is_within_limits:
         raise VerdictError(
             f"{resolved.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, request
-from attncli.cli import svg_output as picture
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     TEXT,
@@ -23,6 +22,7 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
+from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.features.effects import effect_options
 from attncli.features.effects.effect_options import QUERY, VERSUS
@@ -67,7 +67,7 @@ def patch(
     from attncli.features.patch.compute import PatchRequest, patch_document
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment, "patch")
+    view = validate_options(output, environment, "patch")
     if versus is not None and target is None:
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     if clean == corrupt == "-":
@@ -100,7 +100,7 @@ def patch(
             memory=effect_options.memory(compute),
             progress=on_progress,
         )
-    picture.write_with_figure([document], output, environment, view)
+    write_with_figure([document], output, environment, view)
 
 
 app = command_app(patch)

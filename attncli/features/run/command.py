@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import declarations, delivery, page_output, request
-from attncli.cli.chosen_heads import layers_and_heads
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     OUTPUT,
@@ -23,7 +22,20 @@ from attncli.cli.options import (
     command_app,
     option,
 )
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    page_record,
+    page_recording,
+    refuse_over,
+    validate_options,
+    validate_page,
+    wants_all_stages,
+    write_documents,
+    write_figure,
+    write_page,
+)
+from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.features.generate import command as generate_option
 from attncli.features.generate.command import GenerateOptions
@@ -86,12 +98,12 @@ def run(
         from attncli.inputs.tensors import check_writable_format
 
         check_writable_format(save)
-    page_output.check(page, lines=text.lines)
+    validate_page(page, lines=text.lines)
     files = {"--save": save, "--html": page.html}
-    view = delivery.validate_options(output, environment, "run", files=files, document_options=("show", "top"))
+    view = validate_options(output, environment, "run", files=files, document_options=("show", "top"))
     if batch and not text.lines:
         raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
-    every = delivery.wants_all_stages(stages, output)
+    every = wants_all_stages(stages, output)
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
@@ -115,7 +127,7 @@ def run(
             else ((source_text, None) for source_text in sources)
         ):
             with request.errors_located_in(source_text):
-                recording = page_output.recording(
+                recording = page_recording(
                     page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
                 )
                 document = _document(
@@ -125,7 +137,7 @@ def run(
                     _write_page(environment, loaded_model, source_text, model, run_options, page, view.lang, recording)
             yield document
 
-    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+    write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
@@ -140,7 +152,7 @@ def _write_page(
 ) -> None:
     from attncli.draw.page.contents import Page
 
-    record = page_output.record(
+    record = page_record(
         model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
     )
     start = {}
@@ -148,9 +160,7 @@ def _write_page(
         start["query"] = str(
             request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
         )
-    page_output.write(
-        page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
-    )
+    write_page(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET))
 
 
 def _together(
@@ -198,8 +208,7 @@ def _document(
 ) -> RunDocument:
     from msgspec.structs import replace
 
-    from attncli.cli.progress import foretell_text, foretell_work, progress
-    from attncli.cli.resources import resources
+    from attncli.cli.progress import foretell_text, foretell_work, progress, resources
     from attncli.draw.encoding import NUMBER_BYTES
     from attncli.features.run.compute import SavedStages, cost, metadata, run_document
 
@@ -210,7 +219,7 @@ def _document(
     hint = "a shorter text, --layer L, --head H, --query TOK or --show links"
     request.refuse_memory(expected.memory, compute, hint)
     if output.json or output.ndjson or output.plain:
-        delivery.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
+        refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
     stage_tensors = SavedStages(model.backend) if run_options.save is not None else None
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
@@ -237,7 +246,7 @@ def _document(
 
         document = with_projections(document, model)
     if output.svg is not None:
-        delivery.write_figure(document, output)
+        write_figure(document, output)
     # without tables, they were for the picture alone
     return document if tables else replace(document, layers=[])
 

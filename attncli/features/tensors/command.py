@@ -8,11 +8,21 @@ from typing import Annotated
 import typer
 
 from attncli.arrays.backend import numbers_of
-from attncli.cli import declarations, delivery, page_output, request
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST
 from attncli.cli.options import ATTENTION, ComputeOptions, OutputOptions, command_app, number, option
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    refuse_over,
+    validate_options,
+    validate_page,
+    wants_all_stages,
+    write_documents,
+    write_figure,
+    write_page,
+)
 from attncli.errors import UsageError
 
 
@@ -64,11 +74,11 @@ def tensors(
     """
 
     environment: Environment = ctx.obj
-    view = delivery.validate_options(
+    view = validate_options(
         output, environment, "tensors", files={"--html": page.html}, document_options=("top",), tables=()
     )
-    page_output.check(page)
-    every = delivery.wants_all_stages(stages, output)
+    validate_page(page)
+    every = wants_all_stages(stages, output)
     from attncli.arrays.backend import choose
     from attncli.cli.progress import progress
     from attncli.features.tensors.compute import Options, capture_attention, tensors_document
@@ -96,7 +106,7 @@ def tensors(
     if not by_blocks:
         request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
         if output.json or output.ndjson:
-            delivery.refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
+            refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
     trace = None if by_blocks else arrays.attend()
     with progress(environment, f"{arrays.q.shape[-2]:,} queries") as on_progress:
         document = tensors_document(
@@ -107,11 +117,11 @@ def tensors(
         from attncli.features.tensors.compute import captured_record
 
         record = captured_record(arrays, trace, document, heads=heads)
-        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=page_output.BUDGET)
-        page_output.write(page, content)
+        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET)
+        write_page(page, content)
     if output.svg is not None:
-        delivery.write_figure(document, output)
-    delivery.write_documents([document], output, environment, view)
+        write_figure(document, output)
+    write_documents([document], output, environment, view)
 
 
 app = command_app(tensors)

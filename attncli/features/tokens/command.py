@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import delivery, request
+from attncli.cli import request
 from attncli.cli.environment import Environment
 from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions, TextOptions, command_app, only
+from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
     from attncli.features.tokens.document import TokensDocument
@@ -26,7 +27,7 @@ def tokens(
     attn tokens --tokenizer byte 计划
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
 
     def documents() -> Iterator[TokensDocument]:
         from attncli.features.tokens.compute import tokens_document
@@ -41,7 +42,7 @@ def tokens(
             )
             yield tokens_document(checkpoint or tokenizer.name, source_text.text, token_list)
 
-    delivery.write_documents(documents(), output, environment, view, several=text.lines)
+    write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> Tokenizer:

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import declarations, delivery, page_output
-from attncli.cli import svg_output as picture
+from attncli.cli import declarations
 from attncli.cli.environment import Environment
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
-from attncli.cli.page_output import PageOptions
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    browse_page,
+    temporary_page,
+    validate_options,
+    validate_page,
+    write_documents,
+    write_figure,
+    write_page,
+    write_with_figure,
+)
 from attncli.errors import InputError, LimitError
 from attncli.features.explain.explain_options import DIGITS
 
@@ -70,17 +80,17 @@ def view(
     explains = document.schema == "attn.explain/1"
     digits = precision if precision is not None else DIGITS if explains else 2
     output = replace(output, precision=digits)
-    view = delivery.validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
-    page_output.check(page)
+    view = validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
+    validate_page(page)
     if output.full and not (output.json or output.ndjson or output.plain):
         _refuse_lines(document, file)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, view.lang, browse=browse)
-    give = picture.write_with_figure
+    give = write_with_figure
     if isinstance(document, RunDocument | HeadsDocument):
-        give = delivery.write_documents
+        give = write_documents
         if output.svg is not None:
-            delivery.write_figure(document, output)
+            write_figure(document, output)
     give([document], output, environment, view)
 
 
@@ -113,10 +123,10 @@ def _show_page(
 ) -> None:
     """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
     content = _page_of(document, file, lang, page.budget)
-    target = page if page.html is not None else replace(page, html=page_output.passing())
-    page_output.write(target, content)
+    target = page if page.html is not None else replace(page, html=temporary_page())
+    write_page(target, content)
     if browse:
-        page_output.browse(environment, target)
+        browse_page(environment, target)
 
 
 def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
@@ -124,7 +134,7 @@ def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
 
     tensors = file.suffix.lower() in TENSOR_FILES
     record = record_of(document, file) if tensors else None
-    page = page_of(document, record=record, lang=lang, budget=budget, option=page_output.BUDGET)
+    page = page_of(document, record=record, lang=lang, budget=budget, option=PAGE_BUDGET)
     if page is None:
         raise _no_heads(document, file)
     return page

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attncli.cli import declarations, delivery, request
+from attncli.cli import declarations, request
 from attncli.cli.completion import tensor_prefixes
 from attncli.cli.environment import Environment
+from attncli.cli.model_option import refuse_sizes
 from attncli.cli.options import (
     MODEL,
     TEXT,
@@ -21,7 +22,7 @@ from attncli.cli.options import (
     option,
     redeclare,
 )
-from attncli.cli.seeded_option import refuse_sizes
+from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
     from attncli.draw.view import View
@@ -95,7 +96,7 @@ def init(
     from attncli.models.one_layer import Settings
 
     check_writable_format(file)
-    view = delivery.validate_options(output, environment, files={"FILE": file})
+    view = validate_options(output, environment, files={"FILE": file})
     if tokenizer is not None and embedding_for is None:
         raise UsageError("--tokenizer is about a text, and there is none", expected="--embedding-for TEXT as well")
     seed_number, _ = request.seed_of(ModelOptions(seed=seed), environment)
@@ -122,7 +123,7 @@ def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads =
     attn weights show sample_inputs/mha.safetensors --num-heads 4
     """
     environment: Environment = ctx.obj
-    view = delivery.validate_options(output, environment)
+    view = validate_options(output, environment)
     from attncli.models.layouts.layout import LayoutRequest
 
     _list(file, LayoutRequest(heads=num_heads, prefix=prefix), output, environment, view)
@@ -151,7 +152,7 @@ def convert(
     from attncli.models.weight_file import recognised_file, write_weight_file
 
     check_writable_format(to)
-    view = delivery.validate_options(output, environment, files={"NEW": to})
+    view = validate_options(output, environment, files={"NEW": to})
     weight_file = read_weight_file(
         file, LayoutRequest(heads=num_heads, prefix=prefix, orientation=_orientation(orientation))
     )
@@ -175,7 +176,7 @@ def _list(
     from attncli.models.layouts.layout import EMPTY_REQUEST
 
     document = replace(weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file))
-    delivery.write_documents([document], output, environment, view)
+    write_documents([document], output, environment, view)
 
 
 def _words(tokenizer: str, text: str) -> list[str]:

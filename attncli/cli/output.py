@@ -1,26 +1,31 @@
-"""From a document to the answer: JSON, tab-separated lines or a screen, on standard output or in a file."""
+"""From a document to the answer: JSON, tab-separated lines or a screen; and the figure and the page beside it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
-from attncli.cli import output_conflicts
+from attncli.arrays.backend import Selection
+from attncli.cli import declarations, output_conflicts, request
 from attncli.cli.environment import Environment
-from attncli.cli.options import OutputOptions
+from attncli.cli.options import OUTPUT, OutputOptions, option
 from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from attncli.documents.declaration import Document
     from attncli.draw.lines import Lines
+    from attncli.draw.page.contents import Page
     from attncli.draw.view import View
+    from attncli.inputs.text import Text
+    from attncli.measure.run_record import Recording, RunRecord
+    from attncli.models.model import Model
 
 UNITS = {
     "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
@@ -265,3 +270,136 @@ def render_text(block: Lines, view: View, environment: Environment) -> str:
     stream = StringIO()
     console(view, stream, deep=deep).print(block, crop=False)
     return stream.getvalue()
+
+
+# Answers of commands whose figure may be their screen.
+
+
+def write_with_figure(
+    documents: Iterable[Document],
+    options: OutputOptions,
+    environment: Environment,
+    view: View,
+    *,
+    several: bool = False,
+) -> None:
+    """Draw the screens of the documents to `--svg` if it is given, then answer with the documents as
+    `delivery.write_documents` does."""
+    if options.svg is not None:
+        documents = all_documents = list(documents)
+        from attncli.draw.figures.document_figures import figure
+        from attncli.draw.figures.drawing import LIGHT
+        from attncli.draw.figures.figure_files import draw_screen, figure_bytes, style_of
+        from attncli.draw.lines import stack_spaced
+        from attncli.draw.screens import screen_of
+        from attncli.inputs.atomic import atomic_writer
+
+        style = style_of(options.figure_style)
+        drawing = (
+            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=view.lang)
+            if len(all_documents) == 1
+            else None
+        )
+        if drawing is None:  # what is told in words and tables is drawn as it is told
+            figure_view = replace(view, color=True, light=style.theme is LIGHT)
+            drawing = draw_screen(
+                stack_spaced(screen_of(document.schema).screen(document, figure_view) for document in all_documents),
+                style.theme,
+            )
+        title = str(getattr(all_documents[0], "text", "")) if len(all_documents) == 1 else ""
+        data = figure_bytes(drawing.svg(mm=style.mm, title=title), options.svg.suffix, style)
+        with atomic_writer(options.svg) as file:
+            file.write(data)
+    write_documents(documents, options, environment, view, several=several)
+
+
+# `--html`: the answer as one offline page, beside what is printed.
+
+PAGE_SUFFIXES = (".html", ".htm")
+PAGE_BUDGET = "--html-budget"
+"""The option that lets a page hold more, as the page names it."""
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Whether a page is written, and how large it may be."""
+
+    html: Annotated[Path | None, declarations.HTML] = None
+    html_budget: Annotated[
+        str, option("--html-budget", help="Data in the page; heads beyond it come small.", panel=OUTPUT, metavar="SIZE")
+    ] = "16MB"
+
+    @property
+    def budget(self) -> int:
+        """Bytes of data in the page, at most."""
+        return parse_size(self.html_budget, "--html-budget")
+
+
+def validate_page(page: PageOptions, *, lines: bool = False) -> None:
+    """Check the options before any work; raises UsageError. Where the page goes is checked with the other files, by
+    `delivery.check`. lines: whether every line is a text of its own."""
+    if page.html is None:
+        if page.html_budget != PageOptions.html_budget:
+            raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
+        return
+    if page.html.suffix.lower() not in PAGE_SUFFIXES:
+        raise UsageError(f"--html is {str(page.html)!r}", expected="a file ending in .html")
+    if lines:
+        raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
+    _ = page.budget
+
+
+def page_recording(
+    page: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
+) -> Recording | None:
+    """What takes the heads of a run for the page, so that nothing runs twice; None where no page is asked for, or where
+    the page needs a run of its own."""
+    if page.html is None:
+        return None
+    from attncli.measure.run_record import Recording, recordable
+
+    return Recording(model, request.tokens_of(model, text), heads) if recordable(model, words=words) else None
+
+
+def page_record(
+    model: Model,
+    text: Text,
+    layers: Selection,
+    heads: Selection,
+    *,
+    words: bool = False,
+    recording_of_run: Recording | None,
+) -> RunRecord:
+    """What a page tells of a run: as it was taken, or of a run of its own."""
+    from attncli.measure.run_record import recorded_run, run_record
+
+    if recording_of_run is not None:
+        return recorded_run(model, text.text, recording_of_run)
+    return run_record(model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words)
+
+
+def write_page(page_options: PageOptions, page: Page) -> None:
+    """Write the page to the file that `--html` names."""
+    from attncli.draw.page.writer import page_bytes
+    from attncli.inputs.atomic import atomic_writer
+
+    assert page_options.html is not None
+    with atomic_writer(page_options.html) as file:
+        for piece in page_bytes(page):
+            file.write(piece)
+
+
+def temporary_page() -> Path:
+    """A file for a page that is only to be looked at now, in a folder of its own."""
+    from tempfile import mkdtemp
+
+    return Path(mkdtemp(prefix="attn-")) / "page.html"
+
+
+def browse_page(environment: Environment, page: PageOptions) -> None:
+    """Open the page in the browser; says where it is where none can be opened."""
+    import webbrowser
+
+    assert page.html is not None
+    if not webbrowser.open(page.html.absolute().as_uri()):
+        environment.note(f"no browser could be opened; the page is {page.html.absolute()}")

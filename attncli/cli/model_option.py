@@ -1,0 +1,292 @@
+"""The model that the options describe: a checkpoint, seeded weights or a weight file; under hash attention."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from attncli.cli import request
+from attncli.cli.environment import Environment
+from attncli.cli.option import whole
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
+from attncli.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from attncli.mechanism.reformer import Reformer
+    from attncli.mechanism.spec import Spec
+    from attncli.models.model import Model
+    from attncli.models.one_layer import Settings
+
+SOURCE_EXCERPT = 200
+"""Characters of the text after `--source` that are told in every document."""
+
+ONE_LAYER_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
+"""Options that describe seeded or file weights; a checkpoint brings its own."""
+
+
+def out_of_place(options: ModelOptions) -> list[str]:
+    """The options given that describe seeded or file weights."""
+    flags = [
+        item.name for item in fields(options) if item.name in ONE_LAYER_ONLY and getattr(options, item.name) is not None
+    ]
+    flags += [name for name in ("residual", "layer_norm") if getattr(options, name)]
+    return [f"--{name.replace('_', '-')}" for name in flags]
+
+
+def default_checkpoint(
+    environment: Environment, options: ModelOptions, attention: AttentionOptions, tokenizer: str | None
+) -> str | None:
+    """The checkpoint that `ATTN_MODEL` or the settings name; None without one, and where an option describes another
+    model. `--verbose` tells which."""
+    setting = environment.settings.get("model")
+    if setting is None:
+        return None
+    contrary = [*out_of_place(options), *["--tokenizer"] * (tokenizer is not None)]
+    contrary += ["--position"] * (attention.position not in (None, "none"))
+    origin = f"--model {setting.value}: from {setting.origin}"
+    if contrary:
+        origin = f"{setting.origin} names the model {setting.value}, which {contrary[0]} leaves out"
+    if origin not in environment.origins:  # a comparison asks once for each side
+        environment.origins.append(origin)
+    return None if contrary else str(setting.value)
+
+
+def checkpoint(
+    environment: Environment, name: str, options: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
+) -> Model:
+    """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
+    from attncli.cli.progress import layers_told
+
+    if flags := " ".join(out_of_place(options)):
+        raise UsageError(
+            f"{flags} describes seeded weights, and --model {name} brings its own", expected="one or the other"
+        )
+    if attention.position not in (None, "none"):
+        raise UsageError(
+            f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
+        )
+    model = layers_told(
+        environment, load_checkpoint(environment, name, compute, ignore=tuple(options.ignore_config or ()))
+    )
+    if options.global_tokens is not None:
+        from attncli.models.token_visibility import seeing_all
+
+        tokens = request.whole_numbers(options.global_tokens, "--global-tokens")
+        model = replace(model, spec=seeing_all(model.spec, tokens))
+    if options.source is not None:
+        model = model.decoder(options.source)
+        excerpt = options.source if len(options.source) <= SOURCE_EXCERPT else options.source[:SOURCE_EXCERPT] + "…"
+        note = (
+            "this is the decoder, which reads the text one token late, after its start token; "
+            f"its encoder read: {excerpt}"
+        )
+        model = replace(model, warnings=(*model.warnings, note))
+    if options.source_states is not None:
+        if options.source is not None:
+            raise UsageError("--source and --source-states name two sources", expected="one or the other")
+        from attncli.inputs.matrix_file import read_matrix
+
+        states = read_matrix(options.source_states, "states")
+        model = model.reading(states)
+        note = f"this is the decoder, over {len(states):,} captured states of its encoder: {options.source_states.name}"
+        model = replace(model, warnings=(*model.warnings, note))
+    return replace(model, spec=change_attention(model.spec, attention))
+
+
+def load_checkpoint(
+    environment: Environment, name: str, compute: ComputeOptions, *, ignore: tuple[str, ...] = ()
+) -> Model:
+    """The checkpoint of this name, downloaded if it must be."""
+    from attncli.cli.progress import downloads
+    from attncli.models.load import load
+
+    with downloads(environment) as on_progress:
+        return load(
+            name,
+            backend=compute.backend,
+            device=compute.device,
+            dtype=compute.dtype,
+            ignore=ignore,
+            note=environment.notes,
+            watch=on_progress,
+            variables=environment.variables,
+        )
+
+
+def change_attention(spec: Spec, attention: AttentionOptions) -> Spec:
+    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
+    if not attention.mask and attention.scale is None and attention.softcap is None:
+        return spec
+    from attncli.mechanism.mask import both
+    from attncli.models.one_layer import scale_number
+
+    extra = request.mask(attention.mask)
+    blocks = []
+    for block in spec.blocks:
+        layer = block.attention
+        scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
+        softcap = layer.softcap if attention.softcap is None else attention.softcap
+        blocks.append(
+            replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap))
+        )
+    return replace(spec, blocks=tuple(blocks))
+
+
+# `--seed` and the sizes: the one-layer model with seeded weights.
+
+
+def model_of_seed(
+    environment: Environment,
+    options: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    tokenizer: str,
+    heads: int,
+) -> Model:
+    """The one-layer model with seeded weights. heads: how many where `--num-heads` does not say.
+
+    Raises UsageError for sizes that do not fit together, LimitError for weights that memory does not hold.
+    """
+    from attncli.arrays.backend import choose
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+    from attncli.models.one_layer import seeded_model
+
+    seed, source = request.seed_of(options, environment)
+    settings = one_layer_settings(options, attention, seed, heads)
+    refuse_sizes(settings, compute)
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    return seeded_model(
+        settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(options)
+    )
+
+
+def one_layer_settings(options: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
+    """What the options say about the one-layer model. heads: how many where `--num-heads` does not say. seed: of the
+    random parts of masks."""
+    from attncli.models.one_layer import Settings
+
+    return Settings(
+        d_model=64 if options.d_model is None else options.d_model,
+        heads=heads if options.num_heads is None else options.num_heads,
+        d_k=options.d_k,
+        d_v=options.d_v,
+        bias=options.bias,
+        residual=options.residual,
+        layer_norm=options.layer_norm,
+        output_projection=options.output_projection,
+        position=attention.position or "none",
+        scale=attention.scale,
+        softcap=attention.softcap,
+        mask=request.mask(attention.mask, seed),
+    )
+
+
+def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
+    """Raise UsageError for sizes that do not fit together, LimitError for weights that memory does not hold."""
+    from attncli.models.one_layer import drawing_bytes, spec_of
+
+    spec_of(settings)
+    request.refuse_memory(drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v")
+
+
+# `--weights FILE`: the model that a weight file and the options around it describe.
+
+
+def file_model(
+    environment: Environment,
+    options: ModelOptions,
+    path: Path,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    tokenizer: str,
+) -> Model:
+    """The model in a weight file. Embeddings that it does not hold come from the seed asked for, else from the file's.
+
+    Raises InputError for a file that cannot be understood, UsageError where an option contradicts it.
+    """
+    from attncli.arrays.backend import choose
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+    from attncli.models.layouts.layout import LayoutRequest
+    from attncli.models.layouts.recognise import read_weight_file
+    from attncli.models.weight_file import model_of
+
+    weight_file = read_weight_file(path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v))
+    seed = request.seed_of(options, environment)[0] if options.seed is not None else weight_file.seed or 0
+    settings = one_layer_settings(options, attention, seed)
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    return model_of(
+        weight_file,
+        path.name,
+        tokenizer_named(tokenizer),
+        backend,
+        settings,
+        seed=seed,
+        embedding=request.embeddings(options),
+    )
+
+
+# `--attention`: dense, or Reformer's hash attention.
+
+HASHING_FORM = "dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK"
+LARGEST_HASHING = 10**6
+HASHING_NOTE = (
+    "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within neighbouring "
+    "chunks, sorted by bucket"
+)
+
+
+def parse_hashing(kind: str, seed: int) -> Reformer | None:
+    """What `--attention` names; None for dense. seed: of the hash directions. Raises UsageError."""
+    from attncli.mechanism.reformer import Reformer
+
+    if kind == "dense":
+        return None
+    name, colon, rest = kind.partition(":")
+    numbers = rest.split(",") if colon else []
+    if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST_HASHING) for text in numbers):
+        raise UsageError(f"--attention is {kind!r}", expected=HASHING_FORM)
+    settings = Reformer(seed=seed)
+    for field, text in zip(("buckets", "rounds", "chunk"), numbers, strict=False):
+        settings = replace(settings, **{field: int(text)})
+    if settings.buckets % 2:
+        raise UsageError(
+            f"hash attention needs an even number of buckets, not {settings.buckets}",
+            expected=f"such as reformer:{settings.buckets + 1}",
+        )
+    return settings
+
+
+def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> Model:
+    """The model under the attention that `--attention` names.
+
+    Raises UnsupportedError for a checkpoint, whose keys were trained as a projection of their own, and for what hash
+    attention does not have: another scale, soft caps, ALiBi, several query heads for one key head.
+    """
+    rule = parse_hashing(kind, model.identity.seed or 0)
+    if rule is None:
+        return model
+    first = model.spec.blocks[0].attention
+    if model.identity.source == "checkpoint":
+        raise UnsupportedError(
+            "hash attention has one projection for queries and keys, and this checkpoint was trained with two",
+            expected="--attention dense",
+        )
+    for what, present in (
+        ("soft cap", options.softcap is not None),
+        ("ALiBi", options.position == "alibi"),
+        ("--scale", options.scale is not None),
+    ):
+        if present:
+            raise UnsupportedError(f"hash attention has no {what}", expected="--attention dense, or without it")
+    if first.kv_heads != first.heads:
+        raise UnsupportedError(
+            f"{first.heads} query heads share {first.kv_heads} key heads",
+            expected="as many of either for hash attention",
+        )
+    blocks = tuple(
+        replace(block, attention=replace(block.attention, hashing=rule, scale=1.0)) for block in model.spec.blocks
+    )
+    return replace(model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, HASHING_NOTE))
