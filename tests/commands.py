@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import typer
 
-from attncli.cli.app import COMMANDS, module_of
+from attncli.cli.app import COMMANDS, app_of
 
 
 @cache
 def commands() -> tuple[tuple[str, Any], ...]:
     """The name of each, as on the command line (`scan start` is `scan`'s own), and Typer's command."""
-    made = ((name, typer.main.get_command(import_module(module_of(name)).app)) for name in COMMANDS)
+    made = ((name, typer.main.get_command(app_of(name))) for name in COMMANDS)
     return tuple(
         (f"{name} {'' if part == 'text' else part}".strip(), inner)
         for name, command in made

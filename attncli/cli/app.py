@@ -40,6 +40,8 @@ COMMANDS = {
 
 OUTGROWN = ("scan", "explore")
 """Features that outgrew `features/` and have a folder of their own."""
+SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
+"""Subcommands that stand together in the folder of one feature."""
 
 GROUPS = {
     "Look at a text": ("run", "heads", "explain", "find", "tokens", "explore"),
@@ -180,15 +182,15 @@ def command() -> TyperGroup:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     # a module is imported when its command is looked up
-    group.commands = LazyCommands(
-        list(COMMANDS), lambda name: typer.main.get_command(import_module(module_of(name)).app)
-    )
+    group.commands = LazyCommands(list(COMMANDS), lambda name: typer.main.get_command(app_of(name)))
     return group
 
 
-def module_of(name: str) -> str:
-    """The module that declares a subcommand: `command.py` in the folder of its feature."""
-    return f"attncli.{name}.command" if name in OUTGROWN else f"attncli.features.{name}.command"
+def app_of(name: str) -> typer.Typer:
+    """The Typer app of a subcommand: `<name>_app` in `command.py` of its feature's folder, which is imported here."""
+    folder = name if name in OUTGROWN else f"features.{SHARED_FOLDERS.get(name, name)}"
+    app: typer.Typer = getattr(import_module(f"attncli.{folder}.command"), f"{name}_app")
+    return app
 
 
 # Commands by name, of which each is made when it is first asked for: Typer takes some five milliseconds for one.

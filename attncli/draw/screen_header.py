@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.documents.declaration import Document
 from attncli.draw.headings import FAINT, heading, localize, remark
@@ -17,38 +17,34 @@ from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.documents.parts import AttentionPart, ModelPart, TokenRow
-    from attncli.features.ablate.document import AblateDocument
-    from attncli.features.cross.document import CrossDocument
-    from attncli.features.explain.document import (
-        AttentionTopic,
-        MaskTopic,
-        MatrixSoftmaxTopic,
-        MultiheadTopic,
-        OrderTopic,
-        PositionTopic,
-        ResidualTopic,
-    )
-    from attncli.features.find.document import FindDocument
-    from attncli.features.generate.document import GenerateDocument
-    from attncli.features.heads.document import HeadsDocument
-    from attncli.features.logits.document import LogitsDocument
-    from attncli.features.patch.document import PatchDocument
-    from attncli.features.run.document import RunDocument
-    from attncli.features.tokens.document import TokensDocument
 
-    Topic = (
-        AttentionTopic | MatrixSoftmaxTopic | OrderTopic | PositionTopic | MaskTopic | MultiheadTopic | ResidualTopic
-    )
-    AboutText = (
-        RunDocument
-        | GenerateDocument
-        | HeadsDocument
-        | FindDocument
-        | AblateDocument
-        | LogitsDocument
-        | PatchDocument
-        | Topic
-    )
+
+class TextTokens(Protocol):
+    """A document of a text cut into tokens."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def tokens(self) -> Sequence[TokenRow]: ...
+
+
+class ModelRun(Protocol):
+    """A document of which model ran, and how."""
+
+    @property
+    def model(self) -> ModelPart: ...
+    @property
+    def attention(self) -> AttentionPart: ...
+    @property
+    def warnings(self) -> Sequence[str] | UnsetType: ...
+
+
+class AboutText(TextTokens, ModelRun, Protocol):
+    """A document of one text through a model; `documents.parts.Header` with its warnings."""
+
+    @property
+    def pieces(self) -> Sequence[TokenRow] | UnsetType: ...
+
 
 SIDE = 11
 """Cells of the words at the left edge."""
@@ -66,7 +62,7 @@ def header(document: AboutText, view: View) -> Lines:
 
 
 def header_lines(
-    text: str, document: AboutText | CrossDocument, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
+    text: str, document: ModelRun, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
 ) -> Lines:
     """The same with another text, made safe, above it. counts: how long it is. words: how tokens were merged."""
     model, attention = document.model, document.attention
@@ -88,7 +84,7 @@ def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
     return flow(pieces, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
 
 
-def title(document: AboutText | TokensDocument, view: View) -> str:
+def title(document: TextTokens, view: View) -> str:
     """The text in one line; where token ids were given in its place, the tokens."""
     text = document.text or " ".join(token.text for token in document.tokens)
     beginning = text[: view.width * 16]  # of a long text, more than a line can hold

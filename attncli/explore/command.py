@@ -167,4 +167,4 @@ def _saved_source(file: Path) -> Source:
     return SavedSource(file.name, document, lambda: record_of(document, file))
 
 
-app = command_app(explore)
+explore_app = command_app(explore)

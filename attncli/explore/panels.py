@@ -18,10 +18,10 @@ from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.painting import Pane, RowSpot, Spot, accent, cursor_style, fit_pane, stack_panes
 from attncli.explore.state import State
-from attncli.features.ablate.document import AblateDocument, EffectRow
+from attncli.features.effects.document import AblateDocument, EffectRow
 from attncli.features.effects.effect_answer import number
-from attncli.features.explain.derivation_screen import Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
+from attncli.features.explain.screen import Derivation
 from attncli.inputs.token import find_token
 from attncli.language import say
 

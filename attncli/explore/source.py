@@ -9,7 +9,7 @@ from typing import TypeAlias
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.declaration import Document
 from attncli.errors import UnsupportedError
-from attncli.features.ablate.document import AblateDocument
+from attncli.features.effects.document import AblateDocument
 from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.token import Token
 from attncli.measure.run_record import RunRecord, run_record
@@ -77,8 +77,7 @@ class LiveSource:
 
         place: one head, None for every one. link: cut it instead of the whole head.
         """
-        from attncli.features.ablate.compute import ablate_document
-        from attncli.features.effects.ablation import Removal
+        from attncli.features.effects.ablation import Removal, ablate_document
         from attncli.features.effects.changes import CutLink
         from attncli.features.effects.measures import MeasureRequest
         from attncli.features.effects.places import HeadSelection, everything

@@ -14,13 +14,11 @@ from attncli.arrays.backend import choose
 from attncli.documents.declaration import Document
 from attncli.documents.header import identities_of, tokens_of
 from attncli.documents.parts import ModelPart
-from attncli.features.ablate.document import AblateDocument, EffectRow
 from attncli.features.compare.document import CompareDocument
 from attncli.features.cross.document import CrossDocument
+from attncli.features.effects.document import AblateDocument, EffectRow, LogitsDocument, PatchDocument
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument
-from attncli.features.logits.document import LogitsDocument
-from attncli.features.patch.document import PatchDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.tensors.document import TensorsDocument
 from attncli.measure.head_links import kinds_left_out

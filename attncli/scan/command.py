@@ -428,8 +428,8 @@ class ScanGroup(CommandGroup):
         return "" if name == START else name, command, remaining
 
 
-app = command_app(start, show, compare, verify)
-app.info.cls = ScanGroup
+scan_app = command_app(start, show, compare, verify)
+scan_app.info.cls = ScanGroup
 
 
 # `attn scan show --html`: the page of a scan, its sentences shaded by the scan's own model.

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from attncli.documents.declaration import Part
-from attncli.features.models import document as told
-from attncli.features.models.compute import side_of
-from attncli.features.models.document import AttentionRow, LayerGroup, ModelSide
+from attncli.features.models import compute as told
+from attncli.features.models.compute import AttentionRow, LayerGroup, ModelSide, side_of
 from attncli.mechanism import spec
 
 NORM = spec.Norm("rms", 1e-6, unit_offset=True)

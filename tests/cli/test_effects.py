@@ -15,7 +15,7 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.features.effects import effect_options
+from attncli.features.effects import command as effect_options
 from attncli.mechanism.intervention import Replace
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import typer
 from asking import ask
 from small_gpt2 import small_gpt2
 
-from attncli.cli.app import module_of
+from attncli.cli.app import app_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"
@@ -163,7 +162,7 @@ EXCUSED = {
 
 def commands() -> Iterator[tuple[str, Any]]:
     for name in dict.fromkeys(base.split()[0] for base in BASES):
-        command = typer.main.get_command(import_module(module_of(name)).app)
+        command = typer.main.get_command(app_of(name))
         for part, inner in getattr(command, "commands", {"": command}).items():
             yield f"{name} {part}".strip(), inner
 

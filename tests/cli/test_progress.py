@@ -127,7 +127,7 @@ def test_a_bar_ends_with_a_command_that_fails() -> None:
 
 
 def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.features.effects.effect_options.PATIENCE", 0.0)
+    monkeypatch.setattr("attncli.features.effects.command.PATIENCE", 0.0)
     seconds = {}
     for baseline in ("none", "top", "all"):
         told = ask("ablate", "the " * 1500, "--brief", "--baseline", baseline, "--num-heads", "2").err

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from attncli.cli.app import COMMANDS
 from attncli.documents import NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +25,7 @@ COLUMNS = ["features", "scan", "explore"]
 """Where a feature has its folder: its files count as those of the room that does the like for all."""
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
-    "effect_answer": "draw", "derivation_screen": "draw", "softmax_screens": "draw", "layer_screens": "draw",
-    "effect_options": "cli", "explain_options": "cli",
+    "effect_answer": "draw", "softmax_screens": "draw", "layer_screens": "draw",
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
 
@@ -116,11 +116,8 @@ LENDERS = {
 }
 """Features whose functions any other may use."""
 OTHER_USES = {
-    ("ablate", "cross"): "the states of an encoder, as words",
+    ("effects", "cross"): "the states of an encoder, as words",
     ("compare", "view"): "a side may be a saved file, which view opens",
-    ("effects", "ablate"): "the public functions of the three stand side by side",
-    ("effects", "logits"): "the same",
-    ("effects", "patch"): "the same",
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
     ("tensors", "heads"): "the numbers of a head, written alike",
@@ -192,8 +189,10 @@ def test_no_module_is_left_without_a_use():
 
 FOUND_OTHERWISE = {"ErrorDocument"}
 """Found by a tag, not by its name."""
-OF_SCREENS = {f"{name}_{what}" for name in NAMES for what in ("screen", "rows")}
+BY_DOCUMENT = {f"{name}_{what}" for name in NAMES for what in ("screen", "rows")}
 """Found by the name of their document, see `draw.screens.screen_of`."""
+BY_COMMAND = {f"{name}_app" for name in COMMANDS}
+"""Found by the name of their subcommand, see `cli.app.app_of`."""
 
 
 def test_no_name_is_left_without_a_use():
@@ -208,7 +207,7 @@ def test_no_name_is_left_without_a_use():
                 case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
                     declared.add(name)
     once = {name for name in declared if words[name] == 1 and not name.startswith("__")}
-    assert once - OF_SCREENS == FOUND_OTHERWISE
+    assert once - BY_DOCUMENT - BY_COMMAND == FOUND_OTHERWISE
 
 
 def test_errors_import_nothing_heavy():

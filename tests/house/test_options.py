@@ -23,7 +23,7 @@ MEANS_TWO = {
 CALLS = [
     node
     for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
-    if path.parent.name == "cli" or path.stem in ("command", "effect_options", "explain_options")
+    if path.parent.name == "cli" or path.stem == "command"
     for node in ast.walk(ast.parse(path.read_text("utf-8")))
     if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in DECLARES
 ]

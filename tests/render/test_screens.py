@@ -16,10 +16,10 @@ from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
 from attncli.draw.stages import SHOWN
 from attncli.draw.view import View
-from attncli.features.ablate import screen as ablate
+from attncli.features.effects import screen as ablate
+from attncli.features.effects import screen as logits
+from attncli.features.effects import screen as patch
 from attncli.features.heads.screen import PARTS as HEADS_PARTS
-from attncli.features.logits import screen as logits
-from attncli.features.patch import screen as patch
 from attncli.features.run.screen import PARTS as RUN_PARTS
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "render"

@@ -11,8 +11,8 @@ from render.shown import loose, shaped
 
 from attncli.draw.sentence_answer import find_answer, run_answer
 from attncli.draw.view import View
+from attncli.features.effects import screen
 from attncli.features.heads.screen import heads_answer
-from attncli.features.logits import screen
 
 WIDE = View(width=200)
 
@@ -148,8 +148,8 @@ def test_a_comparison_of_scales_says_that_the_cost_is_the_same() -> None:
 
 
 def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
-    from attncli.draw.conclusion import mask_answer
     from attncli.features.cost.screen import cost_answer
+    from attncli.features.mask.screen import mask_answer
 
     part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
     document = {"n": 2, "gallery": False, "masks": [part], "combined": None}

@@ -31,16 +31,13 @@ from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import key_names, mark_unknown_words
 from attncli.errors import InputError
-from attncli.features.ablate.document import AblateDocument, reading_of
 from attncli.features.compare.document import ComparedHead, CompareDocument
 from attncli.features.cost.document import CostDocument
 from attncli.features.cross.document import CrossDocument
-from attncli.features.effects.document import readings_of
+from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
-from attncli.features.logits.document import LogitsDocument
 from attncli.features.mask.document import MaskDocument
-from attncli.features.patch.document import PatchDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.tensors.document import TensorsDocument
 from attncli.language.figures import figure_phrase

@@ -8,12 +8,9 @@ from msgspec import UNSET
 
 from attncli.documents.declaration import Document
 from attncli.draw.page.contents import BUDGET, Page, PageEffects
-from attncli.features.ablate.document import AblateDocument, reading_of
 from attncli.features.compare.document import CompareDocument
-from attncli.features.effects.document import readings_of
+from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
-from attncli.features.logits.document import LogitsDocument
-from attncli.features.patch.document import PatchDocument
 from attncli.features.run.document import RunDocument
 from attncli.measure.run_record import RunRecord
 from attncli.measure.saved_record import compared_records, document_record

@@ -327,7 +327,7 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
 def _compare_effects(
     sides: list[tuple[str, EffectsDocument]], output: OutputOptions, environment: Environment, fail_above: float | None
 ) -> None:
-    from attncli.features.effects.texts import difference_document
+    from attncli.features.effects.ablation import difference_document
 
     view = validate_options(output, environment, "difference")
     (a, first), (b, second) = sides
@@ -398,4 +398,4 @@ def _run_side(
     return document
 
 
-app = command_app(compare)
+compare_app = command_app(compare)

@@ -124,4 +124,4 @@ def _sizes(
     return Sizes(n, width, count, width // count, width // count, dtype, window, chunk, rounds, rows, more)
 
 
-app = command_app(cost)
+cost_app = command_app(cost)

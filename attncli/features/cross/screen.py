@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attncli.draw.conclusion import cross_answer
-from attncli.draw.headings import heading, remark
+from attncli.draw.headings import heading, remark, sentences
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.numbers import percent
 from attncli.draw.plot import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, query_count_phrase, tokens_part
+from attncli.draw.sentence import shaded_cross_texts
+from attncli.draw.sentence_answer import not_learned_note
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.text_tables import table
-from attncli.draw.token_names import position_and_text
+from attncli.draw.token_names import position_and_text, quoted_ends
 from attncli.draw.vectors import vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part
+from attncli.language import say
 
 PARTS = PARTS_OF["cross"]
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
@@ -188,3 +191,21 @@ def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], k
         else ""
     )
     return stack((stack_spaced(blocks), remark(rest_note, view)))
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+
+def cross_answer(document: CrossDocument, view: View) -> Lines:
+    """The answer of an `attn.cross/1` document: the strongest link."""
+    heads = sum(len(layer.heads) for layer in document.layers)
+    answer_sentences = []
+    if document.links:
+        link = document.links[0]
+        ends = quoted_ends(document.queries, document.keys, link, view)
+        place = (link.layer, link.head) if heads > 1 else ()
+        answer_sentences.append(
+            say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, percent(link.weight), *place)
+        )
+    text_lines = sentences([*answer_sentences, not_learned_note(document.model, view)], view)
+    return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines

@@ -11,16 +11,14 @@ from attncli.features.effects.ablation import Removal, choose_backend
 from attncli.features.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from
 from attncli.features.effects.document import Measure
 from attncli.features.effects.measures import MeasureRequest, target_id
+from attncli.features.effects.patching import PatchRequest
 from attncli.features.effects.places import HeadSelection, most_heads
-from attncli.features.patch.compute import PatchRequest
 from attncli.inputs.token import Token, find_span, refuse_unknown
 from attncli.mechanism.spec import Spec
 from attncli.models.model import Model
 
 if TYPE_CHECKING:
-    from attncli.features.ablate.document import AblateDocument
-    from attncli.features.logits.document import LogitsDocument
-    from attncli.features.patch.document import PatchDocument
+    from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument
 
 
 def ablate(
@@ -52,7 +50,7 @@ def ablate(
 
     Returns what `attn ablate --json` writes. Raises AttnError's children, as the command does.
     """
-    from attncli.features.ablate.compute import ablate_document
+    from attncli.features.effects.ablation import ablate_document
 
     tokens = model.encode(text)
     cut_link = None if link is None else CutLink(_span(tokens, link[0], unknown), _span(tokens, link[1], unknown))
@@ -87,7 +85,7 @@ def logits(
     which token, the last by default; unknown: whether it may be one that the
     model does not know. Returns what `attn logits --json` writes.
     """
-    from attncli.features.logits.compute import logits_document
+    from attncli.features.effects.logit_parts import logits_document
 
     tokens = model.encode(text)
     position = len(tokens) - 1 if query is None else _span(tokens, query, unknown)[-1]
@@ -114,7 +112,7 @@ def patch(
     at: the tokens that get it, None for all; the other arguments as of `ablate`. Without a target the cosine to the
     clean vector is measured. Returns what `attn patch --json` writes.
     """
-    from attncli.features.patch.compute import patch_document
+    from attncli.features.effects.patching import patch_document
 
     tokens = [model.encode(text) for text in (clean, corrupt)]
     patching = PatchRequest.of(

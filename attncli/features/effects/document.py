@@ -1,4 +1,4 @@
-"""`attn.effects/1`, `attn.difference/1`, and the parts that all documents about effects have in common."""
+"""The documents of effects: of `attn ablate`, over one text and over many; of `attn logits`; of `attn patch`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal, assert_never
 from msgspec import UNSET, Meta, UnsetType, field
 
 from attncli.documents.declaration import Count, Document, Part, Size, Weight, describe, index_of, members
-from attncli.documents.parts import AttentionPart, ModelPart
+from attncli.documents.parts import AttentionPart, Header, ModelPart, TokenRow, position_errors
 
 AttentionKind = Annotated[
     Literal["self", "cross"],
@@ -204,3 +204,152 @@ class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only
     measure: Annotated[str, describe("cosine, logprob or kl.")]
     heads: Annotated[list[DifferentHead], Meta(min_length=1), describe("The largest difference first.")]
     warnings: list[str]
+
+
+# `attn.ablate/1`: what changes when a head, or a link, is taken away.
+
+
+class EffectRow(Part, frozen=True, kw_only=True):
+    """What one head's removal changes."""
+
+    attention: AttentionKind
+    layer: Count
+    head: Count
+    vector: VectorChange | UnsetType = UNSET
+    logprob: float | UnsetType | None = UNSET
+    kl: float | UnsetType | None = UNSET
+    weight: Annotated[Weight | None, describe("The weight that the cut link had; null without a link.")]
+    looks: Annotated[Looks | None, describe("Of several tokens: what their mean row looks at; null for a learned key.")]
+    random: Annotated[
+        Measures | None,
+        describe(
+            "The same for changes of the same size in random directions, the mean of 8 draws; null where not drawn."
+        ),
+    ]
+
+
+def reading_of(row: EffectRow | Measures, name: Reading) -> float | None:
+    """A number of what changed; None where it is undefined, or was not measured."""
+    match name:
+        case "cosine":
+            value = None if row.vector is UNSET else row.vector.cosine
+        case "norm":
+            value = None if row.vector is UNSET else row.vector.norm
+        case "logprob":
+            value = None if row.logprob is UNSET else row.logprob
+        case "kl":
+            value = None if row.kl is UNSET else row.kl
+        case _:
+            assert_never(name)
+    return value
+
+
+class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
+    """What changes when a head is taken away, or a link cut, one head at a time; these effects do not add up."""
+
+    by: Annotated[
+        Literal["zero", "mean", "resample", "knockout"],
+        describe("What stands for a head: nothing, a mean, another text's values; or it without the link."),
+    ]
+    measures: MeasureNames
+    place: Annotated[TokenPlace | Literal["mean"], describe("Whose last vector turns.")] = field(name="at")
+    every: Annotated[bool, describe("Whether logprob is the mean over all positions of the token that follows.")]
+    position: Annotated[Count | None, describe("After which token logprob and kl are taken; null where they are not.")]
+    target: Annotated[TargetToken | None, describe("What logprob is about; null where it is not.")]
+    link: Annotated[LinkPlace | None, describe("The link that was cut; null where heads were taken away.")]
+    effects: Annotated[list[EffectRow], describe("By size, the largest first.")]
+    together: Annotated[Measures, describe("All of these heads at once.")]
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Every effect is told by the same measures; what is looked at is there, and what is cut had a weight."""
+        yield from super().validation_errors()
+        rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
+        random_rows = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
+        for place, measures in (("together", self.together), *rows, *random_rows):
+            for name in ("vector", "logprob", "kl"):
+                if (getattr(measures, name) is UNSET) == (name in self.measures):
+                    yield place, f"{name} is {'missing' if name in self.measures else 'not among the measures'}"
+        link = self.link
+        if link is not None and link.attention in (UNSET, "self"):
+            for key in link.key if isinstance(link.key, list) else [link.key]:
+                if key >= len(self.tokens):
+                    yield "link.key", f"there is no token {key}"
+        for place, row in rows:
+            if row.attention == "self" and row.looks is not None and row.looks.key >= len(self.tokens):
+                yield f"{place}.looks.key", f"there is no token {row.looks.key}"
+            if (row.weight is None) != (self.link is None):
+                yield f"{place}.weight", "a weight belongs to a link that was cut, and to each"
+
+
+# `attn.logits/1`: what each part of a model adds to a token's logit.
+
+
+class LogitPart(Part, frozen=True, kw_only=True):
+    """What one part adds."""
+
+    part: Literal["embedding", "head", "mlp", "bias"]
+    attention: Annotated[AttentionKind | None, describe("Of a head; null for other parts.")]
+    layer: Annotated[
+        Count | None, describe("Null for the embedding, and for the biases of the final norm and the head.")
+    ]
+    head: Count | None
+    value: float
+    looks: Annotated[Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")] = UNSET
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """A head has its place, a feed-forward part its layer."""
+        of_head = None not in (self.attention, self.layer, self.head)
+        if (self.part == "head" and not of_head) or (self.part == "mlp" and self.layer is None):
+            yield "part", f"{self.part!r} without its place"
+
+
+class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
+    """What each part adds to a logit, the statistics of every norm being those of this run; the parts sum to it."""
+
+    position: Annotated[Count, index_of("token", "After which token.")] = field(name="at")
+    target: TargetToken
+    versus: Annotated[TargetToken | None, describe("Whose logit is taken away from the target's; null for none.")]
+    softcap: Annotated[float | None, describe("The bound that the model puts on its logits after this; null for none.")]
+    logit: Annotated[float, describe("The model's own, after its scale and before a soft cap.")]
+    sum: Annotated[float, describe("The sum of the parts.")]
+    parts: Annotated[list[LogitPart], describe("In the order of the model.")]
+    warnings: list[str]
+
+
+# `attn.patch/1`: which heads carry the difference between two texts.
+
+
+class PatchRow(Part, frozen=True, kw_only=True):
+    """How much of the clean text's answer one head brings back."""
+
+    attention: AttentionKind
+    layer: Count
+    head: Count
+    recovered: Annotated[float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")]
+
+
+class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
+    """The corrupt text run with what one head mixes in the clean one put in. `tokens` are those of the clean text."""
+
+    clean: str
+    corrupt: str
+    corrupt_tokens: list[TokenRow]
+    places: Annotated[list[Annotated[Count, index_of("token")]], describe("The tokens that got the clean text's.")] = (
+        field(name="at")
+    )
+    query: Annotated[
+        list[Annotated[Count, index_of("token")]], describe("The tokens measured at; of logits, the last of them.")
+    ]
+    measure: Literal["logit difference", "log probability", "cosine"]
+    target: TargetToken | None
+    versus: TargetToken | None
+    m_clean: float
+    m_corrupt: float
+    effects: Annotated[list[PatchRow], describe("By what they recover, the largest first.")]
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Tokens lie in their texts."""
+        yield from position_errors(self.tokens, self.clean, "tokens")
+        yield from position_errors(self.corrupt_tokens, self.corrupt, "corrupt_tokens")

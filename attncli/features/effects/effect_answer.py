@@ -19,8 +19,7 @@ from attncli.draw.sentence_answer import not_learned_note
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.token_names import quote_text, quoted_token, quoted_word
 from attncli.draw.view import View
-from attncli.features.ablate.document import reading_of
-from attncli.features.effects.document import readings_of
+from attncli.features.effects.document import reading_of, readings_of
 from attncli.language import say
 
 if TYPE_CHECKING:
@@ -28,11 +27,17 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    from attncli.features.ablate.document import AblateDocument, EffectRow
-    from attncli.features.effects.document import DifferentHead, MeanEffect, Measures, TokenPlace
+    from attncli.features.effects.document import (
+        AblateDocument,
+        DifferentHead,
+        EffectRow,
+        LogitPart,
+        MeanEffect,
+        Measures,
+        PatchRow,
+        TokenPlace,
+    )
     from attncli.features.find.document import FindDocument
-    from attncli.features.logits.document import LogitPart
-    from attncli.features.patch.document import PatchRow
 
     AnyHead = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
 

@@ -1,48 +1,64 @@
-"""The screens of `attn.effects/1` and `attn.difference/1`: effects over many texts, and of two sets of them."""
+"""The screens of effects: of `attn ablate`, over one text and over many, of `attn logits`, of `attn patch`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attncli.draw.headings import heading, sentences
+from msgspec import UNSET
+
+from attncli.draw.headings import heading, remark, sentences
 from attncli.draw.lines import Lines, stack
-from attncli.draw.safe import label
-from attncli.draw.screen_header import warning
+from attncli.draw.numbers import percent, writer
+from attncli.draw.plot import bar
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.screen_header import header, shown_tokens, warning
+from attncli.draw.sentence import sentence, shaded_sentence, words
 from attncli.draw.sentence_answer import not_learned_note
-from attncli.draw.text_tables import table
-from attncli.draw.token_names import quote_text
+from attncli.draw.text_tables import GAP, table
+from attncli.draw.token_names import quote_text, quoted_word, short
 from attncli.draw.view import PARTS_OF, View
-from attncli.features.effects.document import readings_of
+from attncli.features.effects.document import reading_of, readings_of
 from attncli.features.effects.effect_answer import (
+    ablate_answer,
     capitalize,
     draw_parts,
+    grid,
     grids,
     head_phrase,
     more_heads_note,
     number,
     short_name,
+    size,
+    subject,
+    table_number,
 )
 from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import (
+        AblateDocument,
         DifferenceDocument,
         DifferentHead,
+        EffectRow,
         EffectsDocument,
         Interval,
+        LogitPart,
+        LogitsDocument,
         MeanMeasures,
+        PatchDocument,
         Reading,
     )
 
-
-PARTS = PARTS_OF["effects"]
+EFFECTS_PARTS = PARTS_OF["effects"]
 """Every part, in the order of the screen."""
 
 
 def effects_screen(document: EffectsDocument, view: View) -> Lines:
     """The whole screen of an `attn.effects/1` document: `view.top` heads."""
-    draw_by_part = dict(zip(PARTS, (_header, _grid, _heads, effects_answer), strict=True))
+    draw_by_part = dict(
+        zip(EFFECTS_PARTS, (_effects_header, _effects_grid, _effects_heads, effects_answer), strict=True)
+    )
     return draw_parts(draw_by_part, document, view)
 
 
@@ -66,13 +82,13 @@ def _first(document: EffectsDocument) -> Reading:
     return readings_of(document.measures)[0]
 
 
-def _header(document: EffectsDocument, view: View) -> Lines:
+def _effects_header(document: EffectsDocument, view: View) -> Lines:
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
     top = heading(name, say(view, "effects.texts", document.texts), view)
     return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
 
 
-def _grid(document: EffectsDocument, view: View) -> Lines:
+def _effects_grid(document: EffectsDocument, view: View) -> Lines:
     means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
     values = {
         kind: [
@@ -84,7 +100,7 @@ def _grid(document: EffectsDocument, view: View) -> Lines:
     return grids(values, view, title, signed=document.measures[0] == "logprob")
 
 
-def _heads(document: EffectsDocument, view: View) -> Lines:
+def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     effects_shown = document.effects if view.full else document.effects[: view.top]
     if not effects_shown:
         return Lines()
@@ -99,18 +115,18 @@ def _heads(document: EffectsDocument, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left"],
-        title=_title(document, view),
+        title=_effects_title(document, view),
     )
     return stack((body, more_heads_note(document.effects, effects_shown, view)))
 
 
-def _title(document: EffectsDocument, view: View) -> str:
+def _effects_title(document: EffectsDocument, view: View) -> str:
     link = document.link
     ends = () if link is None else (label(link.query, ascii=view.ascii), label(link.key, ascii=view.ascii))
-    return say(view, f"effects.title.{document.by}", subject(document, view), *ends)
+    return say(view, f"effects.title.{document.by}", effects_subject(document, view), *ends)
 
 
-def subject(document: EffectsDocument, view: View) -> str:
+def effects_subject(document: EffectsDocument, view: View) -> str:
     """What is measured in every text: a vector, or a prediction."""
     match document.measures[0], document.place:
         case "vector", "mean":
@@ -177,7 +193,9 @@ DIFFERENCE_PARTS = PARTS_OF["difference"]
 def difference_screen(document: DifferenceDocument, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
     return draw_parts(
-        dict(zip(DIFFERENCE_PARTS, (_difference_header, _difference_heads, _answer), strict=True)), document, view
+        dict(zip(DIFFERENCE_PARTS, (_difference_header, _difference_heads, _difference_answer), strict=True)),
+        document,
+        view,
     )
 
 
@@ -215,7 +233,7 @@ def _difference_ends(head: DifferentHead) -> str:
     return "-" if head.low is None or head.high is None else f"{number(head.low)} … {number(head.high)}"
 
 
-def _answer(document: DifferenceDocument, view: View) -> Lines:
+def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
     """How many heads differ by more than their interval, and which differs most."""
     first = document.heads[0]
     intervals = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
@@ -226,3 +244,354 @@ def _answer(document: DifferenceDocument, view: View) -> Lines:
         chance = len(intervals) * 0.05
         answer_sentences.append(say(view, "difference.many", f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"))
     return sentences(map(capitalize, answer_sentences), view)
+
+
+# The screen of `attn.ablate/1`: what changes when a head is taken away, the largest change first.
+
+ABLATE_PARTS = PARTS_OF["ablate"]
+"""Every part, in the order of the screen."""
+LONGEST_ABLATE, SHORTEST_ABLATE, NAME_ABLATE = 20, 4, 12
+"""Cells of the longest and shortest bar, and of the text of a key."""
+
+
+def ablate_screen(document: AblateDocument, view: View) -> Lines:
+    """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
+    draw_by_part = dict(
+        zip(ABLATE_PARTS, (header, shown_tokens, effect_grid, _ablate_heads, ablate_answer), strict=True)
+    )
+    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
+
+
+def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
+    names = readings_of(document.measures)
+    yield (
+        "attention",
+        "layer",
+        "head",
+        *names,
+        *(f"random_{name}" for name in names),
+        "weight",
+        "looks_at",
+        "looks_weight",
+    )
+    for effect in document.effects:
+        looks = effect.looks
+        yield (
+            effect.attention, effect.layer, effect.head, *(reading_of(effect, name) for name in names),
+            *(None if effect.random is None else reading_of(effect.random, name) for name in names), effect.weight,
+            None if looks is None else looks.key, None if looks is None else looks.weight,
+        )  # fmt: skip
+    together = (reading_of(document.together, name) for name in names)
+    yield ("together", None, None, *together, *(None for _ in names), None, None, None)
+
+
+def effect_grid(document: AblateDocument, view: View) -> Lines:
+    """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
+    signed = document.measures[0] == "logprob"
+    first = f"effect.grid.{document.measures[0]}"
+    has_self_attention = any(effect.attention == "self" for effect in document.effects)
+    titles = {"self": first, "cross": "effect.grid.cross" if has_self_attention else first}
+    return stack(
+        grid(
+            [
+                (effect.layer, effect.head, size(effect, document))
+                for effect in document.effects
+                if effect.attention == kind
+            ],
+            view,
+            say(view, title),
+            signed=signed,
+        )
+        for kind, title in titles.items()
+    )
+
+
+def _ablate_heads(document: AblateDocument, view: View) -> Lines:
+    effects = document.effects
+    if not effects:
+        return Lines()
+    effects_shown = effects if view.full else effects[: view.top]
+    sizes = [abs(size(effect, document) or 0.0) for effect in effects_shown]
+    largest = max(sizes, default=0.0)
+    numbers: dict[str, list[str]] = {
+        say(view, "effect.column.head"): [short_name(effect) for effect in effects_shown],
+        say(view, f"effect.column.{document.measures[0]}"): [
+            table_number(size(effect, document)) for effect in effects_shown
+        ],
+        "": [""] * len(effects_shown),
+        say(view, "effect.column.random"): [
+            "-" if effect.random is None else table_number(size(effect.random, document)) for effect in effects_shown
+        ],
+    }
+    further_measures = list(document.measures[1:])
+    for name in further_measures:
+        numbers[say(view, f"effect.column.{name}")] = [
+            table_number(reading_of(effect, readings_of([name])[0])) for effect in effects_shown
+        ]
+    if document.link is not None:
+        numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
+    elif any(effect.looks is not None for effect in effects_shown):
+        numbers[say(view, "effect.column.looks")] = [_looks(document, effect, view) for effect in effects_shown]
+    room = view.width - sum(max(map(cells, (name, *column))) + GAP for name, column in numbers.items())
+    length = min(max(room, SHORTEST_ABLATE), LONGEST_ABLATE)
+    numbers[""] = [bar(effect_size / largest if largest else 0.0, length, ascii=view.ascii) for effect_size in sizes]
+    right = {say(view, f"effect.column.{name}") for name in ("random", "weight", *document.measures)}
+    body = table(
+        list(numbers),
+        [list(row) for row in zip(*numbers.values(), strict=True)],
+        view,
+        align=["right" if name in right else "left" for name in numbers],
+        title=_ablate_title(document, view),
+        bars=2,
+    )
+    return stack((body, more_heads_note(effects, effects_shown, view)))
+
+
+def _ablate_title(document: AblateDocument, view: View) -> str:
+    if document.link is None:
+        return say(view, f"effect.title.{document.by}", subject(document, view))
+    link = document.link
+    ends = [_place_words(document, link.query, view)]
+    if link.attention != "cross":
+        ends.append(_place_words(document, link.key, view))
+        if ends[0] == ends[1] and link.query != link.key:  # two of one word, told apart by their positions
+            places = [position[0] if isinstance(position, list) else position for position in (link.query, link.key)]
+            ends = [say(view, "quoted.at", name, position) for name, position in zip(ends, places, strict=True)]
+    elif link.text is not UNSET:
+        ends.append(label(link.text, ascii=view.ascii))
+    else:
+        ends.append(", ".join(f"s{key}" for key in (link.key if isinstance(link.key, list) else [link.key])))
+    return say(view, "effect.title.link", *ends, subject(document, view))
+
+
+def _place_words(document: AblateDocument, places: int | list[int], view: View) -> str:
+    positions = [places] if isinstance(places, int) else places
+    return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in positions)
+
+
+def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
+    if effect.looks is None:
+        return "-"
+    if effect.attention == "cross":
+        return f"{spell('#', ascii=view.ascii)}{effect.looks.key} {effect.looks.weight:.2f}"
+    return f"{short(document.tokens[effect.looks.key].text, NAME_ABLATE, view)} {effect.looks.weight:.2f}"
+
+
+# The screen of `attn.logits/1`: what each part adds to a token's logit.
+
+LOGITS_PARTS = PARTS_OF["logits"]
+"""Every part, in the order of the screen."""
+LONGEST_LOGITS, SHORTEST_LOGITS = 24, 4
+"""Cells of the longest and shortest bar."""
+
+
+def logits_screen(document: LogitsDocument, view: View) -> Lines:
+    """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
+    draw_by_part = dict(
+        zip(LOGITS_PARTS, (header, shown_tokens, _logit_grid, _logit_table, logits_answer), strict=True)
+    )
+    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
+
+
+def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
+    """All parts as a table for `--plain`, its first row the names of the columns."""
+    yield ("part", "attention", "layer", "head", "value")
+    for part in document.parts:
+        yield (part.part, part.attention, part.layer, part.head, part.value)
+
+
+def _logit_grid(document: LogitsDocument, view: View) -> Lines:
+    heads = [part for part in document.parts if part.part == "head"]
+    values = {
+        kind: [
+            (part.layer, part.head, part.value)
+            for part in heads
+            if part.attention == kind and part.layer is not None and part.head is not None
+        ]
+        for kind in ("self", "cross")
+    }
+    return grids(values, view, _logit_title(document, view), signed=True)
+
+
+def _logit_title(document: LogitsDocument, view: View) -> str:
+    names = [quoted_word(document.target.text, view), quoted_word(document.tokens[document.position].text, view)]
+    if document.versus is None:
+        return say(view, "logits.title", *names)
+    return say(view, "logits.title.versus", *names, quoted_word(document.versus.text, view))
+
+
+def _logit_table(document: LogitsDocument, view: View) -> Lines:
+    """The parts that add or take away most, the rest as one, and their sum: the column adds up."""
+    parts = sorted(document.parts, key=lambda part: -abs(part.value))
+    parts_shown = parts if view.full else parts[: view.top]
+    rest = parts[len(parts_shown) :]
+    rows = [(_logit_name(part, view), part.value) for part in parts_shown]
+    if rest:
+        rows.append((say(view, "logits.rest", len(rest)), sum(part.value for part in rest)))
+    write = writer([value for _, value in rows], max(view.precision, 2))
+    largest = max((abs(part.value) for part in parts_shown), default=0.0)
+    names = [name for name, _ in rows] + [say(view, "logits.sum")]
+    numbers = [write(value) for _, value in rows] + [write(document.sum)]
+    room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
+    length = min(max(room, SHORTEST_LOGITS), LONGEST_LOGITS)
+    bars = [bar(abs(part.value) / largest if largest else 0.0, length, ascii=view.ascii) for part in parts_shown]
+    bars += [""] * (len(numbers) - len(bars))
+    return table(
+        [say(view, "logits.part"), say(view, "logits.value"), ""],
+        [list(row) for row in zip(names, numbers, bars, strict=True)],
+        view,
+        align=["left", "right", "left"],
+        title=_logit_title(document, view),
+        bars=2,
+        strong=len(rows),
+    )
+
+
+def _logit_name(part: LogitPart, view: View) -> str:
+    match part.part:
+        case "head":
+            return say(view, "logits.head.cross" if part.attention == "cross" else "logits.head", part.layer, part.head)
+        case "mlp":
+            return say(view, "logits.mlp", part.layer)
+        case "bias":
+            return say(view, "logits.bias.last") if part.layer is None else say(view, "logits.bias", part.layer)
+        case _:
+            return say(view, "logits.embedding")
+
+
+def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
+    """The sentences: the head that adds most, the one that takes away most, and the sum."""
+    heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
+    target = quoted_word(document.target.text, view)
+    answer_sentences = []
+    if heads and heads[0].value > 0:
+        values = (target, f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
+        answer_sentences.append(say(view, "logits.answer", head_phrase(heads[0], view), *values))
+    if heads and heads[-1].value < 0:
+        name, whom = ("logits.answer.against", ()) if answer_sentences else ("logits.answer.against.alone", (target,))
+        answer_sentences.append(say(view, name, head_phrase(heads[-1], view), f"{heads[-1].value:+.2f}", *whom))
+    sums = [
+        sum(part.value for part in document.parts if part.part in kinds)
+        for kinds in (("head",), ("mlp",), ("embedding", "bias"))
+    ]
+    answer_sentences.append(
+        say(view, "logits.answer.sum", *(f"{value:+.2f}" for value in sums), f"{document.logit:.2f}")
+    )
+    return [capitalize(text) for text in (*answer_sentences, say(view, "logits.frozen"))]
+
+
+def logits_answer(document: LogitsDocument, view: View) -> Lines:
+    """The sentence, tinted by what the token after which it is measured looks at most in the head that adds most, and
+    what the numbers say."""
+    shares = [0.0] * len(document.tokens)
+    first = max((part for part in document.parts if part.part == "head"), key=lambda part: part.value, default=None)
+    if first is not None and first.looks is not UNSET and first.attention == "self" and first.value > 0:
+        shares[first.looks.key] = first.looks.weight
+    head = () if first is None else (head_phrase(first, view),)
+    tinted_sentence = shaded_sentence(
+        document.text, document.tokens, shares, view, query=document.position, tint="answer.tint.head", values=head
+    )
+    answer_sentences = (*logit_sentences(document, view), not_learned_note(document.model, view))
+    return stack((tinted_sentence, sentences(answer_sentences, view)))
+
+
+# The screen of `attn.patch/1`: which heads carry the difference between two texts.
+
+PATCH_PARTS = PARTS_OF["patch"]
+"""Every part, in the order of the screen."""
+LONGEST_PATCH, SHORTEST_PATCH = 30, 4
+"""Cells of the longest and shortest bar."""
+DIFFERS = 0.6
+"""The tint of words that differ."""
+DIGITS = 3
+"""Digits after the point of a share."""
+LITTLE = 0.1
+"""A head that recovers no more than this share carries little of the difference."""
+
+
+def patch_screen(document: PatchDocument, view: View) -> Lines:
+    """The whole screen of an `attn.patch/1` document: `view.top` heads."""
+    draw_by_part = dict(zip(PATCH_PARTS, (header, shown_tokens, _patch_grid, _patch_heads, patch_answer), strict=True))
+    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
+
+
+def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns."""
+    yield ("attention", "layer", "head", "recovered")
+    for effect in document.effects:
+        yield (effect.attention, effect.layer, effect.head, effect.recovered)
+
+
+def _patch_grid(document: PatchDocument, view: View) -> Lines:
+    effects_by_kind = {
+        kind: [(row.layer, row.head, row.recovered) for row in document.effects if row.attention == kind]
+        for kind in ("self", "cross")
+    }
+    return grids(effects_by_kind, view, say(view, "patch.grid"), signed=True)
+
+
+def _patch_heads(document: PatchDocument, view: View) -> Lines:
+    effects = document.effects
+    largest = sorted(range(len(effects)), key=lambda index: -abs(effects[index].recovered))
+    effects_shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
+    largest_size = max((abs(effect.recovered) for effect in effects_shown), default=0.0)
+    names = [short_name(effect) for effect in effects_shown]
+    write = writer([effect.recovered for effect in effects_shown], DIGITS)
+    values = [write(effect.recovered) for effect in effects_shown]
+    room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
+    length = min(max(room, SHORTEST_PATCH), LONGEST_PATCH)
+    bars = [
+        bar(abs(effect.recovered) / largest_size if largest_size else 0.0, length, ascii=view.ascii)
+        for effect in effects_shown
+    ]
+    body = table(
+        [say(view, "effect.column.head"), say(view, "patch.column"), ""],
+        [list(row) for row in zip(names, values, bars, strict=True)],
+        view,
+        align=["left", "right", "left"],
+        title=say(view, "patch.title"),
+        bars=2,
+    )
+    return stack((body, more_heads_note(effects, effects_shown, view)))
+
+
+def patch_sentences(document: PatchDocument, view: View) -> list[str]:
+    """The sentences: where it was put in and what was measured, and which head carries most."""
+    names = [quoted_word(token.text, view) for token in (document.target, document.versus) if token]
+    measure_phrase = say(view, f"patch.measure.{document.measure}", *names)
+    is_everywhere = len(document.places) == len(document.tokens)
+    place_names = say(view, "list").join(
+        label(document.tokens[index].text, ascii=view.ascii) for index in document.places
+    )
+    answer_sentences = [say(view, "patch.at.all" if is_everywhere else "patch.at", place_names, measure_phrase)]
+    if document.effects:
+        first = document.effects[0]
+        name = "patch.answer" if first.recovered > LITTLE else "patch.answer.little"
+        ends = [f"{value:.3g}" for value in (document.m_clean, document.m_corrupt)]
+        answer_sentences.append(say(view, name, head_phrase(first, view), percent(first.recovered), *ends))
+        last = min(document.effects, key=lambda row: row.recovered)
+        if last.recovered < -LITTLE:
+            answer_sentences.append(say(view, "patch.answer.against", head_phrase(last, view), percent(last.recovered)))
+    if len(document.effects) > 1:
+        answer_sentences.append(say(view, "effect.sum.patch"))
+    return [capitalize(text) for text in answer_sentences]
+
+
+def patch_answer(document: PatchDocument, view: View) -> Lines:
+    """Both sentences, tinted where their words differ, and what the numbers say."""
+    query_indices = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
+    texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
+    differ = [
+        DIFFERS if left.text != right.text else 0.0
+        for left, right in zip(document.tokens, document.corrupt_tokens, strict=False)
+    ]
+    differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
+    answer_sentences = (*patch_sentences(document, view), not_learned_note(document.model, view))
+    return stack(
+        (
+            *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
+            remark(say(view, "answer.tint.differs") if any(differ) else "", view),
+            sentences(answer_sentences, view),
+        )
+    )

@@ -173,7 +173,7 @@ def _document(
             return find_document(
                 model, text.text, tokens, sought, words=merged_tokens, progress=on_progress, recording=recording
             )
-    from attncli.features.effects.effect_options import memory
+    from attncli.features.effects.command import memory
 
     with progress(environment, "cutting the link") as on_progress:
         cutting = CutOptions(memory(compute), on_progress)
@@ -182,4 +182,4 @@ def _document(
         )
 
 
-app = command_app(find)
+find_app = command_app(find)

@@ -24,7 +24,7 @@ from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.features.generate.document import GenerateDocument
+    from attncli.features.generate.compute import GenerateDocument
 
 MOST = 100_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attncli.draw.conclusion import generate_answer
-from attncli.draw.headings import heading, remark
+from attncli.draw.headings import heading, remark, sentences
 from attncli.draw.lines import Lines, fit_to_view, stack, stack_spaced
+from attncli.draw.numbers import percent
 from attncli.draw.plot import bar
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
@@ -14,7 +14,8 @@ from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.text_tables import table
 from attncli.draw.view import PARTS_OF, View
-from attncli.features.generate.document import GenerateDocument
+from attncli.features.generate.compute import GenerateDocument
+from attncli.language import say
 
 PARTS = PARTS_OF["generate"]
 """Every part, in the order of the screen; all are shown unless the view names some."""
@@ -125,3 +126,14 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     grid = head_grid((*place, sum(values) / len(values)) for place, values in lookbacks.items())
     note = "lookback of each head, mean over the new tokens; rows: layers, columns: heads"
     return draw_grid(grid, view, title="heads", note=note)
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+
+def generate_answer(document: GenerateDocument, view: View) -> Lines:
+    """How much of their weight the new words have on the prompt, on average over words and heads."""
+    if not document.steps:
+        return sentences([say(view, "answer.generate.none")], view)
+    mean = sum(step.lookback for step in document.steps) / len(document.steps)
+    return sentences([say(view, "answer.generate", len(document.steps), percent(mean))], view)

@@ -1,8 +1,8 @@
-"""`attn guide`: the pages of the guide, in the terminal."""
+"""`attn guide`: the guide in the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.draw.lines import Line, Lines
@@ -40,7 +41,6 @@ def guide(
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     from attncli.draw.console import markdown as draw_markdown
-    from attncli.features.guide.screen import contents
     from attncli.language import guide as room
 
     screen_option = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
@@ -80,4 +80,17 @@ def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lin
     yield Lines(tuple(rows))
 
 
-app = command_app(guide)
+guide_app = command_app(guide)
+
+
+# The screen of bare `attn guide`: the pages by name.
+
+
+def contents(titles: Mapping[str, str], view: View) -> Lines:
+    """Every page's name and title."""
+    from attncli.draw.headings import remark
+    from attncli.draw.lines import stack
+    from attncli.draw.text_tables import table
+
+    rows = [[name, title] for name, title in titles.items()]
+    return stack((table(["", ""], rows, view, title=say(view, "guide.title")), remark(say(view, "guide.how"), view)))

@@ -262,4 +262,4 @@ def _document(
     return document
 
 
-app = command_app(heads)
+heads_app = command_app(heads)

@@ -24,7 +24,7 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import InputError, UsageError
-from attncli.features.explain.explain_options import single
+from attncli.features.explain.command import single
 
 if TYPE_CHECKING:
     from attncli.features.mask.compute import Bias
@@ -149,4 +149,4 @@ def _positions(masks: list[Mask]) -> int:
     return next(iter(sizes), POSITIONS)
 
 
-app = command_app(mask)
+mask_app = command_app(mask)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attncli.draw.conclusion import mask_answer
-from attncli.draw.headings import heading, remark
+from attncli.draw.headings import heading, remark, sentences
 from attncli.draw.heatmap import Map, heatmap, side_by_side
 from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
-from attncli.draw.safe import spell
+from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.text_tables import table
 from attncli.draw.view import PARTS_OF, View
@@ -240,3 +239,31 @@ def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
     return table(
         say_each(view, "mask.layers", "layers", "mask", "position"), rows, view, title=say(view, "mask.layers")
     )
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+MOST_NAMES = 5
+"""Aliases that are named in a sentence."""
+
+
+def mask_answer(document: MaskDocument, view: View) -> Lines:
+    """The answer of an `attn.mask/1` document: what each mask shows, and what is left of all together; nothing for the
+    gallery."""
+    if document.gallery or not document.masks:
+        return Lines()
+    combined, count = document.combined, f"{document.n**2:,}"
+    answer_sentences = []
+    for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
+        spec = safe(part.spec, ascii=view.ascii)
+        answer_sentences.append(say(view, "answer.mask", spec, f"{part.pairs:,}", count, percent(part.share, 1)))
+    if combined is not None:
+        answer_sentences.append(
+            say(view, "answer.mask.together", f"{combined.pairs:,}", count, percent(combined.share, 1))
+        )
+        # what all show together lies within each, so that as many pairs are the same pairs
+        same = next((part for part in document.masks if part.pairs == combined.pairs), None)
+        answer_sentences += [say(view, "answer.mask.alone", safe(same.spec, ascii=view.ascii))] if same else []
+    empty = (combined or document.masks[0]).empty_rows
+    answer_sentences += [say(view, "answer.mask.empty", len(empty))] if empty else []
+    return sentences(answer_sentences, view)

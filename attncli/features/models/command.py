@@ -196,7 +196,7 @@ def _estimate(
 
 
 list_.__name__ = "list"
-app = command_app(
+models_app = command_app(
     list_,
     show,
     verify,

@@ -1,48 +1,410 @@
-"""Documents about models themselves: which there are, what one does, what a text would take, how exactly it runs."""
+"""The documents of `attn models`: what is known, what a checkpoint is, how exactly it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, convert
+from msgspec import Meta, Struct, convert
 
 from attncli import __version__
+from attncli.documents.declaration import Count, Document, Part, Size, describe
 from attncli.errors import AttnError
-from attncli.features.models.document import (
-    AliasRow,
-    AttentionRow,
-    CachedModel,
-    EmbeddingPart,
-    EstimatePart,
-    ExpertsPart,
-    Float32Distance,
-    Float64Distance,
-    HeadPart,
-    LatentPart,
-    LayerDifference,
-    LayerGroup,
-    MlpPart,
-    ModelDocument,
-    ModelsDocument,
-    ModelSide,
-    NormPart,
-    PositionPart,
-    QkNormPart,
-    TemperaturePart,
-    VerifyDocument,
-)
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.file_opening import read_object
 from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
-from attncli.mechanism.mask_spec import describe, spec_text
+from attncli.mechanism.mask_spec import describe as describe_mask
+from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
 from attncli.models.families import MODEL_TYPES
 from attncli.models.verify import LIMIT, RATIO, Verification
+
+
+class AliasRow(Part, frozen=True, kw_only=True):
+    """A short name of a model."""
+
+    name: str
+    hub: Annotated[str, describe("Its id on the hub.")]
+    family: Annotated[str, describe("The `model_type` of config.json.")]
+    here: Annotated[
+        Literal["package", "cache"] | None, describe("Where it is on this machine; null if it would be fetched.")
+    ]
+
+
+class CachedModel(Part, frozen=True, kw_only=True):
+    """A model in the hub's local cache."""
+
+    name: str
+    revision: Annotated[str, describe("The commit.")]
+    folder: str
+    family: Annotated[str | None, describe("The `model_type` of config.json.")]
+    native: Annotated[bool, describe("Whether attn runs the family natively.")]
+    bytes: Annotated[Count, describe("Size of its safetensors files.")]
+    missing: Annotated[list[str], describe("Needed files that are not there; empty for a whole model.")]
+
+
+class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
+    """Which models there are."""
+
+    families: Annotated[list[str], describe("The families that run natively.")]
+    aliases: list[AliasRow]
+    cache: Annotated[str, describe("The folder of the hub's local cache.")]
+    cached: list[CachedModel]
+
+
+# `attn.verify/1`: a checkpoint's run compared with transformers' own.
+
+
+class LayerDifference(Part, frozen=True, kw_only=True):
+    """How far one layer is apart, in float64."""
+
+    side: Literal["self", "encoder", "decoder"]
+    layer: Count
+    weights: Annotated[list[float], Meta(min_length=1), describe("Largest difference of the weights, by head.")]
+    cross: Annotated[list[float], describe("The same of the cross-attention; empty without one.")]
+    hidden: Annotated[float | None, describe("Largest difference of the vectors that leave the layer.")]
+    relative: Annotated[float, describe("The largest difference, relative to the largest number of its array or 1.")]
+
+
+class Float64Distance(Part, frozen=True, kw_only=True):
+    """The largest difference in float64, and how large it may be."""
+
+    worst: float
+    limit: float
+
+
+class Float32Distance(Part, frozen=True, kw_only=True):
+    """Root mean square distances from the float64 reference, of attn's and of transformers' float32, and their
+    ratio."""
+
+    ours: Annotated[float | None, describe("null where some numbers are too large for float32.")]
+    theirs: float | None
+    ratio: float | None
+    limit: float
+
+
+class VerifyDocument(Document, tag="attn.verify/1", frozen=True, kw_only=True):
+    """A checkpoint's run compared with transformers' own."""
+
+    name: str
+    folder: str
+    text: str
+    tokens: Size
+    backend: str
+    layers: Annotated[list[LayerDifference], describe("Differences in float64.")]
+    float64: Float64Distance
+    float32: Float32Distance
+    passed: Annotated[bool, describe("Whether both limits hold.")]
+
+
+# What `attn.model/1` says of a model's parts: the fields of `mechanism.spec`, each kind by its name.
+
+
+class NormPart(Part, frozen=True, kw_only=True):
+    """A normalization."""
+
+    kind: Literal["layer", "rms"]
+    eps: float
+    unit_offset: Annotated[bool, describe("Whether the stored weight w multiplies as 1 + w.")]
+    affine: Annotated[bool, describe("Whether there is a stored weight.")]
+
+
+class QkNormPart(Part, tag_field="kind", tag="qknorm", frozen=True, kw_only=True):
+    """The normalization of queries and keys."""
+
+    norm: NormPart
+    over: Annotated[
+        Literal["head", "own", "width"], describe("Each head by shared or own weights, or all heads at once.")
+    ]
+    after: Annotated[bool, describe("Whether it follows the position encoding.")]
+
+
+class LatentPart(Part, tag_field="kind", tag="latent", frozen=True, kw_only=True):
+    """Queries, keys and values that come from narrow vectors."""
+
+    query: Annotated[
+        Size | None, describe("Width of the vector of queries; null where they come from the input at once.")
+    ]
+    keys: Annotated[Size, describe("Width of the vector of keys and values.")]
+    norm: NormPart
+    straight: Annotated[
+        Count, describe("Entries of each key that come from the input at once, the same for all heads.")
+    ]
+
+
+class TemperaturePart(Part, tag_field="kind", tag="temperature", frozen=True, kw_only=True):
+    """Queries that grow with their position p: times 1 + scale · ln(1 + ⌊(p + 1)/floor⌋)."""
+
+    floor: Size
+    scale: float
+
+
+class LinearPart(Part, tag_field="kind", tag="linear", frozen=True, kw_only=True):
+    """Frequencies divided by a factor."""
+
+    factor: float
+
+
+class DynamicPart(Part, tag_field="kind", tag="dynamic", frozen=True, kw_only=True):
+    """A base that grows with the text."""
+
+    factor: float
+    original: Size
+
+
+class Llama3Part(Part, tag_field="kind", tag="llama3", frozen=True, kw_only=True):
+    """Long wavelengths divided, short ones kept."""
+
+    factor: float
+    low: float
+    high: float
+    original: Size
+
+
+class YarnPart(Part, tag_field="kind", tag="yarn", frozen=True, kw_only=True):
+    """Slow dimensions interpolated, fast ones kept, cos and sin scaled."""
+
+    factor: float
+    original: Size
+    fast: float
+    slow: float
+    magnitude: float | None
+    truncate: bool
+
+
+class LongRopePart(Part, tag_field="kind", tag="longrope", frozen=True, kw_only=True):
+    """One divisor per frequency, by the length of the text."""
+
+    short: list[float]
+    long: list[float]
+    original: Size
+    magnitude: float
+
+
+class RopePart(Part, tag_field="kind", tag="rope", frozen=True, kw_only=True):
+    """Rotary positions."""
+
+    dims: Annotated[Count, describe("How many entries of each query and key are rotated.")]
+    theta: float
+    pairing: Literal["half", "adjacent"]
+    scaling: LinearPart | DynamicPart | Llama3Part | YarnPart | LongRopePart | None
+    first: Annotated[Count, describe("The entry at which the rotated ones begin.")]
+
+
+class AlibiPart(Part, tag_field="kind", tag="alibi", frozen=True, kw_only=True):
+    """A bias by distance, with a slope per head."""
+
+    symmetric: bool
+    factor: float
+    coarse: Annotated[bool, describe("Whether it is rounded to bfloat16.")]
+
+
+class BucketsPart(Part, tag_field="kind", tag="relativebuckets", frozen=True, kw_only=True):
+    """A learned bias by distance, in buckets."""
+
+    buckets: Size
+    max_distance: Size
+    bidirectional: bool
+
+
+class DisentangledPart(Part, tag_field="kind", tag="disentangled", frozen=True, kw_only=True):
+    """Scores of content with position and of position with content."""
+
+    span: Size
+    furthest: Size | None
+    asks: bool
+    answers: bool
+    own: bool
+    norm: NormPart | None
+
+
+class RelativeSinesPart(Part, tag_field="kind", tag="relativesines", frozen=True, kw_only=True):
+    """Scores of content with the sinusoid of the distance."""
+
+    furthest: Annotated[Size | None, describe("Distances beyond it count as it.")]
+
+
+class FirstBlockAgainPart(Part, tag_field="kind", tag="firstblockagain", frozen=True, kw_only=True):
+    """Keys of the first block that count several times."""
+
+    times: Annotated[Count, describe("How many times more.")]
+    size: Annotated[Size, describe("Of a block.")]
+    longest: Annotated[Count, describe("The longest text that is seen whole.")]
+
+
+PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart | RelativeSinesPart | FirstBlockAgainPart
+
+
+class BoundedPart(Part, tag_field="kind", tag="bounded", frozen=True, kw_only=True):
+    """A gate with bounds."""
+
+    limit: float
+    slope: float
+
+
+Activation = Annotated[str, describe("The activation function.")]
+
+
+class MlpPart(Part, tag_field="kind", tag="mlp", frozen=True, kw_only=True):
+    """A feed-forward part."""
+
+    width: Size
+    activation: Activation
+    gated: bool
+    bounded: BoundedPart | None
+
+
+class RoutingPart(Part, tag_field="kind", tag="routing", frozen=True, kw_only=True):
+    """How a router's numbers become the experts' shares."""
+
+    score: Literal["softmax", "sigmoid"]
+    factor: float
+    groups: Size
+    groups_chosen: Size
+    group_by: Size
+    corrected: bool
+    of_input: bool
+
+
+class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=True):
+    """A mixture of feed-forward parts."""
+
+    count: Size
+    chosen: Size
+    width: Size
+    activation: Activation
+    renormalise: Annotated[bool, describe("Whether the shares of the chosen ones are made to sum to 1.")]
+    shared: Annotated[MlpPart | None, describe("A part that serves every token besides.")]
+    shared_share: Annotated[bool, describe("Whether the token decides how much of it is added.")]
+    routing: RoutingPart
+    bounded: BoundedPart | None
+
+
+class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_only=True):
+    """How token ids become vectors."""
+
+    width: Annotated[Size | None, describe("Of the token table; null for d_model.")]
+    projection: Literal["tokens", "sum"] | None
+    scale: float
+    positions: Literal["learned", "sinusoidal", "halves", "timescales"] | None
+    position_offset: int
+    padding: int | None
+    types: Count
+    norm: NormPart | None
+
+
+class HeadPart(Part, tag_field="kind", tag="head", frozen=True, kw_only=True):
+    """How the last vectors become logits."""
+
+    tied: Annotated[bool, describe("Whether the token table is the matrix.")]
+    scale: float
+    softcap: float | None
+    projection: bool
+    offsets: bool
+
+
+# `attn.model/1`: what one checkpoint does.
+
+Place = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
+
+
+class AttentionRow(Part, frozen=True, kw_only=True):
+    """What the attention of some layers does."""
+
+    heads: Size
+    kv_heads: Size
+    d_k: Size
+    d_v: Size
+    scale: Annotated[float, describe("What q·k is multiplied by.")]
+    softcap: float | None
+    sinks: Annotated[bool, describe("Whether a learned sink per head takes part in the softmax.")]
+    mask: Annotated[str, describe("As --mask spells it.")]
+    mask_says: Annotated[str, describe("The mask in words.")]
+    position: PositionPart | None
+    qk_norm: QkNormPart | None
+    clip: Annotated[float | None, describe("Queries, keys and values are cut off there; null for not.")]
+    latent: Annotated[
+        LatentPart | None, describe("How they come from narrow vectors; null where each has one projection.")
+    ]
+    temperature: Annotated[TemperaturePart | None, describe("How queries grow with their position; null for not.")]
+    global_tokens: Annotated[
+        list[Count] | None, describe("Tokens that see all by projections of their own; null for a model without such.")
+    ]
+    source_width: Annotated[Size | None, describe("Of the vectors that keys and values come from; null for d_model.")]
+
+
+class LayerGroup(Part, frozen=True, kw_only=True):
+    """Layers that do the same."""
+
+    layers: Annotated[list[Count], describe("The layers that are alike.")]
+    attention: AttentionRow
+    cross: AttentionRow | None
+    mlp: MlpPart | ExpertsPart | None
+    norms: Annotated[dict[Place, NormPart], describe("Normalizations by place.")]
+    parallel: Annotated[bool, describe("Whether attention and feed-forward read the same input.")]
+    residual: bool
+    branch_scale: Annotated[float, describe("What is multiplied with what attention and feed-forward add.")]
+    convolution: Annotated[
+        Size | None, describe("How many tokens the convolution beside the layer spans; null for none.")
+    ]
+    instead: Annotated[str, describe("What the layers do in place of attention; empty where they attend.")]
+
+
+class ModelSide(Part, frozen=True, kw_only=True):
+    """What an encoder, or a decoder, does."""
+
+    d_model: Size
+    vocabulary: Size
+    layers: Size
+    max_positions: Size | None
+    embedding: EmbeddingPart
+    groups: Annotated[list[LayerGroup], describe("Layers that do the same stand together.")]
+    final_norm: NormPart | None
+    head: HeadPart | None
+
+
+class EstimatePart(Part, frozen=True, kw_only=True):
+    """What a text would take."""
+
+    tokens: Size
+    layers: Count
+    bytes_read: Count
+    multiply_adds: Count
+    memory: Annotated[dict[str, Count], describe("Bytes at the peak, by what they are for.")]
+    peak_memory: Count
+    seconds: float
+    rule: Annotated[str, describe("How the seconds were reckoned.")]
+
+
+class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
+    """What a checkpoint does, from its config.json and the headers of its weight files."""
+
+    name: str
+    source: Literal["folder", "package", "cache", "hub"]
+    folder: str
+    revision: str | None
+    family: str
+    tokenizer: Annotated[bool, describe("Whether there is a tokenizer.json.")]
+    fetched: Annotated[bool, describe("Whether the weights are on this machine.")]
+    tensors: Count
+    parameters: Count
+    bytes: Annotated[dict[str, Count], describe("Bytes of weights by data type.")]
+    spec: ModelSide
+    decoder: ModelSide | None
+    estimate: EstimatePart | None
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Every layer stands in one group."""
+        for name, side in (("spec", self.spec), ("decoder", self.decoder)):
+            if side is not None:
+                layers = sorted(layer for group in side.groups for layer in group.layers)
+                if len(layers) != side.layers or layers != list(range(len(layers))):
+                    yield f"{name}.groups", f"not each of {side.layers} layers stands in one group"
 
 
 def models_document(cache: Path) -> ModelsDocument:
@@ -182,7 +544,7 @@ def _attention(attention: Attention) -> AttentionRow:
         softcap=attention.softcap,
         sinks=attention.sinks,
         mask=spec_text(attention.mask),
-        mask_says=describe(attention.mask),
+        mask_says=describe_mask(attention.mask),
         position=_part(attention.position, PositionPart),
         qk_norm=None if attention.qk_norm is None else convert(_plain(attention.qk_norm), QkNormPart),
         clip=attention.clip,

@@ -8,15 +8,14 @@ from typing import assert_never
 
 from attncli.documents.declaration import tag_of
 from attncli.documents.header import ranges
-from attncli.draw.conclusion import model_answer, models_answer
-from attncli.draw.headings import heading, localize, remark
+from attncli.draw.headings import heading, localize, remark, sentences
 from attncli.draw.lines import Lines, fit_to_view, fold, line, stack, stack_spaced
 from attncli.draw.numbers import brief, root_of, size_words
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
 from attncli.draw.text_tables import table
 from attncli.draw.view import View
-from attncli.features.models.document import (
+from attncli.features.models.compute import (
     AlibiPart,
     AttentionRow,
     BoundedPart,
@@ -402,3 +401,40 @@ def _estimate(estimate: EstimatePart, view: View) -> Lines:
             remark(estimate.rule, view),
         )
     )
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+MOST_NAMES = 5
+"""Aliases that are named in a sentence."""
+
+
+def model_answer(document: ModelDocument, view: View) -> Lines:
+    """How large a model is, and what the text asked about would take."""
+    spec = document.spec
+    heads = {group.attention.heads for group in spec.groups if group.attention is not None}
+    size_sentence = say(
+        view,
+        "answer.model" if len(heads) == 1 else "answer.model.various",
+        safe(document.name, ascii=view.ascii),
+        spec.layers,
+        f"{document.parameters:,}",
+        *heads,
+    )
+    answer_sentences = [size_sentence]
+    if document.estimate is not None:
+        estimate = document.estimate
+        cost_texts = (f"{estimate.seconds:.1f}", size_words(estimate.peak_memory))
+        answer_sentences.append(say(view, "answer.model.takes", estimate.tokens, *cost_texts))
+    return sentences(answer_sentences, view)
+
+
+def models_answer(document: ModelsDocument, view: View) -> Lines:
+    """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
+    local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
+    answer_sentences = [say(view, "answer.models", len(document.families))]
+    alias_names = say(view, "list").join(local_names[:MOST_NAMES])
+    answer_sentences.append(
+        say(view, "answer.models.here", len(local_names), len(document.aliases), alias_names) if local_names else ""
+    )
+    return sentences(answer_sentences, view)

@@ -307,4 +307,4 @@ def _plan(
     return run_request, None if whole else rows_for(model.spec, len(tokens)), tables
 
 
-app = command_app(run)
+run_app = command_app(run)

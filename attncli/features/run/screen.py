@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,6 @@ from msgspec import UNSET, UnsetType
 
 from attncli.documents.declaration import Numbers
 from attncli.documents.parts import TopLink
-from attncli.draw.conclusion import run_hint
 from attncli.draw.headings import heading, localize, remark
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, fit_to_view, stack, stack_spaced
@@ -26,10 +26,10 @@ from attncli.draw.token_names import key_names
 from attncli.draw.vectors import vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
+from attncli.language import say
 
 if TYPE_CHECKING:
     from attncli.documents.parts import ShapeRow
-
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 
@@ -357,3 +357,17 @@ def _same(heads: Sequence[RunHead], output: Numbers | UnsetType) -> bool:
         and heads[0].output is not UNSET
         and np.array_equal(as_matrix(heads[0].output), as_matrix(output), equal_nan=True)
     )
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+
+def run_hint(document: RunDocument, view: View) -> Lines:
+    """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
+    if view.brief or not document.queries or document.model.source != "checkpoint":
+        return Lines()
+    query = document.tokens[document.queries[0]]
+    if query.unknown:  # attn ablate takes no such word
+        return Lines()
+    name = quote(safe(query.text.strip(), ascii=view.ascii))
+    return remark(say(view, "answer.hint", name), view)

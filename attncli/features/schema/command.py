@@ -49,4 +49,4 @@ def schema(
     environment.write(json_bytes(document_type))
 
 
-app = command_app(schema)
+schema_app = command_app(schema)

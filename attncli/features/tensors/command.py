@@ -124,4 +124,4 @@ def tensors(
     write_documents([document], output, environment, view)
 
 
-app = command_app(tensors)
+tensors_app = command_app(tensors)

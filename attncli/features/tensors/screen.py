@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.conclusion import tensors_answer
-from attncli.draw.headings import FAINT, localize, remark
+from attncli.draw.headings import FAINT, localize, remark, sentences
 from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.draw.link_lines import links
-from attncli.draw.numbers import brief
+from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, facts, query_count_phrase, warning
-from attncli.draw.shaded_matrix import matrix, visible
+from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.text_tables import table
 from attncli.draw.vectors import vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
+from attncli.language import say
 from attncli.measure.metric import DEFAULT
 
 PARTS = PARTS_OF["tensors"]
@@ -170,3 +171,29 @@ def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> L
     limits = (0.0, 1.0) if weighs else None
     note = f"{place}; rows: queries, columns: keys"
     return matrix(values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note)
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+
+def tensors_answer(document: TensorsDocument, view: View) -> Lines:
+    """The answer of an `attn.tensors/1` document: the strongest link, by positions; of a query that sees several keys
+    where there is one."""
+    if not document.links:
+        return Lines()
+    link = next((link for link in document.links if _has_choice(document, link)), document.links[0])
+    several = document.model.heads > 1
+    name = "answer.tensors.heads" if several else "answer.tensors"
+    place: tuple[object, ...] = (link.head,) if several else ()
+    if len(document.batch) > 1:
+        name, place = "answer.tensors.batch", (link.head, ", ".join(map(str, link.index)))
+    answer_sentences = [say(view, name, link.query, link.key, percent(link.weight), *place)]
+    answer_sentences += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
+    return sentences(answer_sentences, view)
+
+
+def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
+    """Whether the link's query sees more than one key; so, where no scores tell it."""
+    heads = next((entry.heads for entry in document.batch if entry.index == link.index), [])
+    scores = next((head.scores for head in heads if head.head == link.head), UNSET)
+    return scores is UNSET or int(np.isfinite(as_matrix(scores)[link.query]).sum()) > 1

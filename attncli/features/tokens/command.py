@@ -13,7 +13,7 @@ from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions,
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
-    from attncli.features.tokens.document import TokensDocument
+    from attncli.features.tokens.compute import TokensDocument
     from attncli.inputs.token import Tokenizer
 
 
@@ -60,4 +60,4 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
     return tokenizer_named(name)
 
 
-app = command_app(tokens)
+tokens_app = command_app(tokens)

@@ -1,14 +1,33 @@
-"""The document of `attn tokens`: how a text is cut."""
+"""The document of `attn tokens`: tokens, ids, spans and bytes of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
 from attncli import __version__
-from attncli.features.tokens.document import TokenBytes, TokensDocument
+from attncli.documents.declaration import Document, axes, describe
+from attncli.documents.parts import TokenRow
 from attncli.inputs.token import Token
+
+
+class TokenBytes(TokenRow, frozen=True, kw_only=True):
+    """A token with its bytes."""
+
+    bytes: (
+        Annotated[list[Annotated[int, Meta(ge=0, le=255)]], describe("The UTF-8 bytes of the token.")] | UnsetType
+    ) = UNSET
+
+
+class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
+    """The tokens of one text. Positions count characters from 0."""
+
+    text: str
+    tokenizer: str
+    tokens: Annotated[list[TokenBytes], axes("token", meaning="the tokens in order.")]
+    warnings: list[str]
 
 
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> TokensDocument:

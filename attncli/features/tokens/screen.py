@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from attncli.draw.conclusion import tokens_answer
-from attncli.draw.headings import localize, remark
+from attncli.draw.headings import localize, remark, sentences
 from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import count_phrase, title, warning
 from attncli.draw.text_tables import table
+from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
-from attncli.features.tokens.document import TokenBytes, TokensDocument
+from attncli.features.tokens.compute import TokenBytes, TokensDocument
+from attncli.inputs.word_breaks import words
 from attncli.language import say
 
 SHOWN = 200
@@ -70,3 +72,36 @@ def _number(value: int | None) -> str:
 
 def _span(token: TokenBytes) -> str:
     return "-" if token.start is None else f"{token.start}-{token.end}"
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+
+def tokens_answer(document: TokensDocument, view: View) -> Lines:
+    """The answer of an `attn.tokens/1` document: whether words are cut, which one most, and what was added.
+
+    A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their places: how many.
+    """
+    spans = [(token.start, token.end) for token in document.tokens if not token.special]
+    added_count = len(document.tokens) - len(spans)
+    token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
+    word_spans = list(words(document.text))
+    starts, ends = [start for start, _ in token_spans], [end for _, end in token_spans]
+    # the tokens of a text stand in its order
+    pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans]
+    if len(token_spans) < len(spans) or not word_spans or starts != sorted(starts) or ends != sorted(ends):
+        answer_sentences = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
+    elif max(pieces) > 1:
+        most = max(range(len(word_spans)), key=lambda index: pieces[index])
+        word = quote_text(document.text[slice(*word_spans[most])], view)
+        cut_count = sum(count > 1 for count in pieces)
+        answer_sentences = [
+            say(view, "answer.tokens.cut", f"{cut_count:,}", f"{len(word_spans):,}", word, pieces[most])
+        ]
+    elif len(spans) == len(word_spans):
+        answer_sentences = [say(view, "answer.tokens.whole", f"{len(word_spans):,}")]
+    else:
+        answer_sentences = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
+    return sentences(
+        [*answer_sentences, *([say(view, "answer.tokens.added", added_count)] if added_count else [])], view
+    )

@@ -25,7 +25,7 @@ from attncli.cli.output import (
     write_with_figure,
 )
 from attncli.errors import InputError, LimitError
-from attncli.features.explain.explain_options import DIGITS
+from attncli.features.explain.command import DIGITS
 
 if TYPE_CHECKING:
     from attncli.documents.declaration import Document
@@ -203,4 +203,4 @@ def _as_heads(document: Document, file: Path) -> HeadsDocument:
             )
 
 
-app = command_app(view)
+view_app = command_app(view)

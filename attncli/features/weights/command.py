@@ -185,7 +185,7 @@ def _words(tokenizer: str, text: str) -> list[str]:
     return list(dict.fromkeys(token.text for token in tokenizer_named(tokenizer).encode(text)))
 
 
-app = command_app(
+weights_app = command_app(
     init,
     show,
     convert,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attncli.draw.conclusion import weights_answer
-from attncli.draw.headings import localize, remark
+from attncli.draw.headings import localize, remark, sentences
 from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
 from attncli.draw.numbers import brief
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, fact, warning
 from attncli.draw.text_tables import table
 from attncli.draw.view import View
-from attncli.features.weights.document import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
+from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
+from attncli.language import say
 
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
@@ -92,3 +92,14 @@ def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
     entries = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
     texts = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in entries]
     return texts + ([f"{len(metadata) - len(entries)} more (--json)"] if len(entries) < len(metadata) else [])
+
+
+# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
+
+
+def weights_answer(document: WeightsDocument, view: View) -> Lines:
+    """The answer of an `attn.weights/1` document: what attention the file is read as."""
+    sizes = document.sizes
+    if sizes is not None:
+        return sentences([say(view, "answer.weights", sizes.heads, sizes.d_model)], view)
+    return sentences([say(view, "answer.weights.none" if document.layout is None else "answer.weights.stages")], view)

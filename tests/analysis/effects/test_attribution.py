@@ -14,9 +14,9 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import UnsupportedError
+from attncli.features.effects import logit_parts
+from attncli.features.effects.logit_parts import LogitTerm, apply_frozen_norm, attribute
 from attncli.features.effects.sweep import SweepText
-from attncli.features.logits import compute
-from attncli.features.logits.compute import LogitTerm, apply_frozen_norm, attribute
 from attncli.mechanism.spec import Norm
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
@@ -105,8 +105,10 @@ def test_a_frozen_norm_is_that_norm_on_what_enters_it() -> None:
 def test_negative_control(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """With statistics of another vector the parts no longer sum to the logit."""
     text = text_of(folder_of("llama"))
-    right = compute.apply_frozen_norm
-    monkeypatch.setattr(compute, "apply_frozen_norm", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest))
+    right = logit_parts.apply_frozen_norm
+    monkeypatch.setattr(
+        logit_parts, "apply_frozen_norm", lambda norm, entering, *rest: right(norm, entering * 1.01, *rest)
+    )
     found = attribute(text, 6, None, None)
     assert abs(sum(value for _, value in found.parts) - found.logit) > 1e-4
 

@@ -13,8 +13,8 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UsageError
+from attncli.features.effects.patching import PatchRequest, patch
 from attncli.features.effects.places import everything
-from attncli.features.patch.compute import PatchRequest, patch
 from attncli.models.transformers_reference import running
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5)

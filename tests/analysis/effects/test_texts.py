@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from asking import ask
 
-from attncli.features.effects.texts import interval, student
+from attncli.features.effects.ablation import interval, student
 
 LINES = ("the cat sat on the mat", "it was a dark night", "I like tea")
 

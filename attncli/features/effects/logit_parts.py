@@ -13,10 +13,9 @@ from attncli.arrays.backend import Array
 from attncli.documents.header import header, notes
 from attncli.errors import UnsupportedError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
-from attncli.features.effects.document import Looks
+from attncli.features.effects.document import LogitPart, LogitsDocument, Looks
 from attncli.features.effects.measures import refuse_overflow, target_token
 from attncli.features.effects.sweep import SweepText
-from attncli.features.logits.document import LogitPart, LogitsDocument
 from attncli.inputs.token import Token
 from attncli.measure.visible_keys import Floats
 from attncli.mechanism.block import run_block

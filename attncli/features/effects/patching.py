@@ -14,6 +14,7 @@ from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
 from attncli.features.effects.changes import mixed_of, put_values, same_length
+from attncli.features.effects.document import PatchDocument, PatchRow
 from attncli.features.effects.measures import (
     Reader,
     Readings,
@@ -26,7 +27,6 @@ from attncli.features.effects.measures import (
 )
 from attncli.features.effects.places import HeadAddress, HeadSelection, measured_at, places
 from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
-from attncli.features.patch.document import PatchDocument, PatchRow
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.measure.visible_keys import Floats

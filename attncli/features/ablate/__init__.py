@@ -1,1 +1,0 @@
-"""`attn ablate`: what changes when a head, or a link, is taken away."""

@@ -1,1 +1,0 @@
-"""`attn compare`: what differs between two texts, heads, masks, models or files."""

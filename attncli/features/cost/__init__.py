@@ -1,1 +1,0 @@
-"""`attn cost`: operations, memory and pairs, computed and measured."""

@@ -1,1 +1,0 @@
-"""`attn cross`: cross-attention between two texts."""

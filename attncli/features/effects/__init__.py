@@ -1,1 +1,0 @@
-"""What ablate, logits and patch share: places, changes, measures, the sweep over heads, and how effects are drawn."""

@@ -1,1 +1,0 @@
-"""`attn explain`: the derivation of attention, step by step, and its topics."""

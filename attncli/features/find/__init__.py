@@ -1,1 +1,0 @@
-"""`attn find`: the heads that send one token to another."""

@@ -1,1 +1,0 @@
-"""`--generate`: a text continued token by token."""

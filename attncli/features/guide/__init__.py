@@ -1,1 +1,0 @@
-"""`attn guide`: the pages of the guide, in the terminal."""

@@ -1,1 +1,0 @@
-"""`attn heads`: all heads of a run beside each other."""

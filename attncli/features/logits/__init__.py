@@ -1,1 +1,0 @@
-"""`attn logits`: what each head adds to a token's logit."""

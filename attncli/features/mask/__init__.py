@@ -1,1 +1,0 @@
-"""`attn mask`: masks and their combinations, drawn and described."""

@@ -1,1 +1,0 @@
-"""`attn models`: known families, aliases, cached models, and what a model is."""

@@ -1,1 +1,0 @@
-"""`attn patch`: which heads carry the difference between two texts."""

@@ -1,1 +1,0 @@
-"""`attn run`: attention on a text, as tables, shapes and links."""

@@ -1,1 +1,0 @@
-"""`attn schema`: the JSON Schema of every document."""

@@ -1,1 +1,0 @@
-"""`attn tensors`: attention over q, k and v from a file."""

@@ -1,1 +1,0 @@
-"""`attn tokens`: tokens, ids, spans and bytes of a text."""

@@ -1,1 +1,0 @@
-"""`attn view`: a saved document or tensor file, shown again."""

@@ -1,1 +1,0 @@
-"""`attn weights`: writes, lists and converts weight files."""
