@@ -32,6 +32,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
+        assert self.out, self.err
         return json.loads(self.out, parse_constant=_refuse)
 
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from attncli.errors import UnsupportedError, UsageError
+from attncli.extras import install_command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -229,7 +230,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
             return numpy_backend(dtype)
         case "torch":
             if not torch_is_installed():
-                raise UnsupportedError("torch is not installed", hint="pip install torch")
+                raise UnsupportedError("torch is not installed", hint=install_command("torch"))
             from attncli.arrays.torch_backend import TorchBackend
 
             return TorchBackend(dtype, device or "cpu")

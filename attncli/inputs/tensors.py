@@ -18,6 +18,7 @@ from numpy.lib import format as npy_format
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
+from attncli.extras import install_command
 from attncli.inputs.atomic import atomic_writer
 from attncli.inputs.dtypes import NATIVE, byte_count, check_array, unsupported_dtype
 from attncli.inputs.file_opening import SIZE_LIMIT, is_there, open_regular
@@ -405,7 +406,7 @@ def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
         check_torch_zip(stream, where, limit)
     if not torch_is_installed():
         raise UnsupportedError(
-            "torch files are read with torch, which is not installed", where=where, hint="pip install torch"
+            "torch files are read with torch, which is not installed", where=where, hint=install_command("torch")
         )
     from attncli.arrays.torch_backend import read_state_dict
 

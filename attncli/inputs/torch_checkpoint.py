@@ -16,6 +16,7 @@ import numpy as np
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
+from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.dtypes import convert, dtype_of_name
 from attncli.inputs.file_opening import LARGEST_FILE, is_there, open_regular
@@ -83,7 +84,9 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     """
     if not torch_is_installed():
         raise UnsupportedError(
-            f"{PICKLED_SINGLE} is read with torch, which is not installed", where=str(folder), hint="pip install torch"
+            f"{PICKLED_SINGLE} is read with torch, which is not installed",
+            where=str(folder),
+            hint=install_command("torch"),
         )
     from attncli.arrays.torch_backend import map_state_dict
 

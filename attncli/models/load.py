@@ -11,6 +11,7 @@ from typing import Any
 
 from attncli.arrays.backend import choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
+from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.file_opening import is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch
@@ -168,7 +169,7 @@ def _foreign(kind: str, where: str) -> UnsupportedError:
         f"models of the family {kind!r} do not run natively",
         where=where,
         expected=native,
-        hint="pip install 'attn[transformers]'",
+        hint=install_command("transformers"),
     )
 
 

@@ -16,8 +16,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from attncli.arrays.backend import Array, choose
+from attncli.arrays.backend import Array, choose, torch_is_installed
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, first_sentence
+from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.bind import FLOATS
 from attncli.models.config import MOST_LAYERS
@@ -44,7 +45,7 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
     transformers does not know or cannot build from this config, InputError for a config of more than the checkpoint
     holds or for tensors that are damaged, LimitError for a model larger than the free memory.
     """
-    transformers, torch = import_transformers(), import_module("torch")
+    transformers, torch = import_transformers(), import_torch()
     with library_errors(family, str(checkpoint.folder)):
         if family not in transformers.CONFIG_MAPPING:
             raise UnsupportedError(_unknown_family(family), where=str(checkpoint.folder), expected=_expected())
@@ -317,6 +318,13 @@ LEAST = (5, 23)
 """The oldest version; pyproject.toml asks for the same."""
 
 
+def import_torch() -> Any:
+    """The imported module, with which transformers computes. Raises UnsupportedError where it is missing."""
+    if not torch_is_installed():
+        raise UnsupportedError("torch is not installed", hint=install_command("torch"))
+    return import_module("torch")
+
+
 def import_transformers() -> Any:
     """The imported module, quiet. Raises UnsupportedError where it is missing or too old."""
     from importlib.metadata import PackageNotFoundError, version
@@ -324,13 +332,13 @@ def import_transformers() -> Any:
     try:
         version_text = version("transformers")
     except PackageNotFoundError as error:
-        raise UnsupportedError("transformers is not installed", hint="pip install 'attn[transformers]'") from error
+        raise UnsupportedError("transformers is not installed", hint=install_command("transformers")) from error
     if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
         least = ".".join(map(str, LEAST))
         raise UnsupportedError(
             f"transformers {version_text} is installed",
             expected=f"{least} or newer",
-            hint="pip install --upgrade 'attn[transformers]'",
+            hint=install_command("transformers"),
         )
     library = import_module("transformers")
     library.logging.set_verbosity_error()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.extras import install_command
 from attncli.inputs.file_opening import is_there
 
 TEXTS = (".txt", ".text", ".md")
@@ -171,7 +172,7 @@ def parquet(path: str) -> Any:
     try:
         import pyarrow.parquet as library
     except ImportError as error:
-        raise UnsupportedError("Parquet files need pyarrow", hint="pip install 'attn[scan]'") from error
+        raise UnsupportedError("Parquet files need pyarrow", hint=install_command("scan")) from error
     try:
         return library.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own kinds

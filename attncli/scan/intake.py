@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.extras import install_command
 from attncli.scan.corpus import (
     PACKED,
     Format,
@@ -200,7 +201,7 @@ def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
         try:
             import fsspec
         except ImportError as error:
-            raise UnsupportedError("remote files need fsspec", where=name, hint="pip install fsspec") from error
+            raise UnsupportedError("remote files need fsspec", where=name, hint=install_command("remote")) from error
         try:
             remote_file = fsspec.open(name, "rb").open()
         except Exception as error:  # each kind of address has errors of its own
@@ -221,7 +222,7 @@ def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise UnsupportedError("zstd files need zstandard", where=name, hint="pip install 'attn[scan]'") from error
+        raise UnsupportedError("zstd files need zstandard", where=name, hint=install_command("scan")) from error
     return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(buffer))
 
 

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.extras import install_command
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.measure.visible_keys import Floats, Ints
 from attncli.scan.conditions import MatchedLink
@@ -171,7 +172,7 @@ def library() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise UnsupportedError("--rows and --find write Parquet files", hint="pip install 'attn[scan]'") from error
+        raise UnsupportedError("--rows and --find write Parquet files", hint=install_command("scan")) from error
     return pyarrow
 
 

@@ -9,6 +9,7 @@ import torch
 from attncli.arrays import backend as module
 from attncli.arrays.backend import TORCH_PAYS_FROM, backend_of, choose
 from attncli.errors import UnsupportedError, UsageError
+from attncli.extras import install_command
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_without_torch(monkeypatch):
     for name, device in (("torch", None), ("auto", "cuda")):
         with pytest.raises(UnsupportedError, match="not installed") as caught:
             choose(name, device=device, dtype="float32")
-        assert caught.value.hint == "pip install torch"
+        assert caught.value.hint == install_command("torch")
 
 
 REFUSED = [

@@ -17,8 +17,8 @@ from attncli.documents import NAMES
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "attncli"
 ROOMS = [
-    "errors", "language", "arrays", "mechanism", "inputs", "models", "documents", "measure", "features", "scan",
-    "draw", "explore", "cli",
+    "errors", "extras", "language", "arrays", "mechanism", "inputs", "models", "documents", "measure", "features",
+    "scan", "draw", "explore", "cli",
 ]  # fmt: skip
 """In the order in which data flows; a room may import only itself and rooms before it."""
 COLUMNS = ["features", "scan", "explore"]

@@ -9,6 +9,7 @@ from hub_server import COMMIT, Hub, serving
 from processes import finish
 
 from attncli.errors import InputError
+from attncli.extras import install_command
 from attncli.inputs import digests
 from attncli.inputs.hub import Fetch, HubId
 from attncli.models import aliases
@@ -64,8 +65,13 @@ def test_without_the_package_minilm_comes_from_the_hub_then_from_its_cache(
     monkeypatch.setattr(
         aliases, "ALIASES", {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)}
     )
-    with pytest.raises(InputError, match="HF_HUB_OFFLINE"):
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE") as refused:
         locate("minilm", variables=variables)
+    assert refused.value.hint == install_command("minilm")
+    unreachable = {**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    with pytest.raises(InputError, match="cannot be reached") as refused:
+        locate("minilm", variables=unreachable)
+    assert refused.value.hint == install_command("minilm")
     said: list[str] = []
     with serving(Hub({MINILM.hub: SMALL})) as hub:
         found = locate(

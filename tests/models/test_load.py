@@ -12,6 +12,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import UnsupportedError, UsageError
+from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tensors import write_tensors
 from attncli.models import load
@@ -63,7 +64,7 @@ def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("installed", "named", "told", "hint"),
     [
-        (False, False, "'unheard' do not run natively", "pip install 'attn[transformers]'"),
+        (False, False, "'unheard' do not run natively", install_command("transformers")),
         (True, False, "neither attn nor transformers knows the family 'unheard'", ""),
         (True, True, "'unheard' run through transformers, which keeps", "attn run and attn heads run it"),
     ],

@@ -20,6 +20,7 @@ from scanning import Inside, planned
 
 import attncli
 from attncli.errors import AttnError, UnsupportedError
+from attncli.extras import install_command
 from attncli.scan.engines.engine import Job
 from attncli.scan.engines.ray_cluster import RayCluster
 from attncli.scan.shard_files import is_done, load
@@ -162,7 +163,7 @@ def test_without_ray_the_extra_is_named(encoder, corpus, tmp_path, monkeypatch):
     made = planned(encoder, corpus, tmp_path / "out")
     with pytest.raises(UnsupportedError) as caught:
         list(RayCluster("auto", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]))
-    assert caught.value.hint == "pip install 'attn[ray]'"
+    assert caught.value.hint == install_command("ray")
 
 
 def test_an_address_where_nobody_listens_is_told_at_once(encoder, corpus, tmp_path):

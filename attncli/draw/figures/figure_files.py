@@ -12,6 +12,7 @@ from attncli.draw.lines import Line, Lines
 from attncli.draw.plot import EIGHTHS, FULL
 from attncli.draw.safe import cells
 from attncli.errors import UnsupportedError, UsageError
+from attncli.extras import install_command
 
 SUFFIXES = (".svg", ".png", ".pdf")
 DPI = 192
@@ -60,7 +61,7 @@ def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
 
 def _png(svg: str, style: Style) -> bytes:
     if find_spec("resvg_py") is None:
-        raise UnsupportedError("a .png figure needs resvg-py", expected="a .svg figure", hint="pip install resvg-py")
+        raise UnsupportedError("a .png figure needs resvg-py", expected="a .svg figure", hint=install_command("png"))
     from resvg_py import svg_to_bytes
 
     size = re.search(r'width="([\d.]+)mm"', svg)
@@ -74,7 +75,7 @@ def _png(svg: str, style: Style) -> bytes:
 def _pdf(svg: str) -> bytes:
     if find_spec("typst") is None:
         raise UnsupportedError(
-            "a .pdf figure needs typst", expected="a .svg or .png figure", hint='pip install "attn[pdf]"'
+            "a .pdf figure needs typst", expected="a .svg or .png figure", hint=install_command("pdf")
         )
     import typst
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
+from attncli.extras import install_command
 from attncli.scan.engines.engine import TRIES, Job, ShardOutcome
 from attncli.scan.engines.process import ALLOCATION, failure_text, ready, use_one_thread
 from attncli.scan.shard_files import sweep
@@ -62,7 +63,7 @@ class RayCluster:
         try:
             import ray
         except ImportError as error:
-            raise UnsupportedError("the engine ray needs ray", hint="pip install 'attn[ray]'") from error
+            raise UnsupportedError("the engine ray needs ray", hint=install_command("ray")) from error
         _check_answers(self.address)
         try:
             ray.init(

