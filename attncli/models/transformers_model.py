@@ -45,7 +45,7 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
     transformers does not know or cannot build from this config, InputError for a config of more than the checkpoint
     holds or for tensors that are damaged, LimitError for a model larger than the free memory.
     """
-    transformers, torch = import_transformers(), import_torch()
+    torch, transformers = import_torch(), import_transformers()
     with library_errors(family, str(checkpoint.folder)):
         if family not in transformers.CONFIG_MAPPING:
             raise UnsupportedError(_unknown_family(family), where=str(checkpoint.folder), expected=_expected())

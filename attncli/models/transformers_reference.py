@@ -65,7 +65,7 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
 
     both: whether an encoder-decoder runs with its decoder. Raises as `reference`.
     """
-    transformers, torch = library.import_transformers(), library.import_torch()
+    torch, transformers = library.import_torch(), library.import_transformers()
     wide = dtype == "float64"
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -16,12 +16,14 @@ TEXT = "it was too tired"
 ANSWERED = (
     ("run", TEXT), ("run", TEXT, "--model", "minilm", "--json"), ("run", TEXT, "--html", "page.html"),
     ("run", TEXT, "--figure", "run.png"), ("run", TEXT, "--save", "run.safetensors"), ("view", "run.safetensors"),
-    ("run", "--lines", "--file", "sentences.txt", "--model", "minilm", "--ndjson"), ("heads", TEXT, "--model", "minilm", "--labels"),
+    ("run", "--lines", "--file", "sentences.txt", "--model", "minilm", "--ndjson"),
+    ("heads", TEXT, "--labels"),
     ("explain", TEXT), ("explain", "softmax", "2", "1"), ("explain", "scaling"), ("explain", "metric", "entropy"),
     ("find", TEXT, "--from", "it", "--to", "was"), ("find", TEXT, "--from", "it", "--to", "was", "--effect"),
-    ("ablate", TEXT, "--model", "minilm"), ("compare", TEXT, "it was tired", "--model", "minilm"),
-    ("patch", TEXT, "he was too tired", "--model", "minilm"), ("cross", TEXT, "the animal"),
-    ("tensors", "captured.npz", "--causal"), ("mask", "causal"), ("cost", "-n", "32"), ("cost", "-n", "32", "--measure"), ("tokens", TEXT),
+    ("ablate", TEXT), ("compare", TEXT, "it was tired"),
+    ("patch", TEXT, "he was too tired"), ("cross", TEXT, "the animal"),
+    ("tensors", "captured.npz", "--mask", "causal"), ("mask", "causal"), ("cost", "-n", "32"),
+    ("cost", "-n", "32", "--measure"), ("tokens", TEXT),
     ("weights", "init", "w.npz"), ("weights", "show", "w.npz"), ("weights", "convert", "w.npz", "w.safetensors"),
     ("models", "list"), ("models", "show", "minilm"), ("schema", "attn.run/1"), ("guide", "learners"),
 )  # fmt: skip
@@ -40,8 +42,8 @@ from attncli.cli.environment import Environment
 
 def ask(line):
     err = StringIO()
-    made = Environment(stdin=BytesIO(), stdout=BytesIO(), stderr=err, variables={"LANG": "C.UTF-8"}, stdin_is_terminal=True)
-    return main(line, made), err.getvalue()
+    streams = dict(stdin=BytesIO(), stdout=BytesIO(), stderr=err, stdin_is_terminal=True)
+    return main(line, Environment(variables={"LANG": "C.UTF-8"}, **streams)), err.getvalue()
 
 print(json.dumps([ask(line) for line in json.load(sys.stdin)]))
 """
