@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -93,6 +93,44 @@ def exclusion(
         keys[:1] |= "first" in names
         beside = (0,) * ("self" in names) + (-1, 1) * ("neighbours" in names)
     return Exclusion(tuple(name for name in (*KINDS, "unknown") if name in names), keys, rows, beside, renormalise)
+
+
+class AlignedExclusion(NamedTuple):
+    """Pairs of words that two texts share, left out where they are left out of either text.
+
+    queries, keys: which words are, as such, [word]. beside: offsets of the key from the query that are left out.
+    places: where the words stand in either text, [text, word].
+    """
+
+    queries: Bools
+    keys: Bools
+    beside: tuple[int, ...]
+    places: Ints
+
+    def flags(self) -> list[list[Any]]:
+        """The fields as lists of whole numbers, in their order."""
+        numbers = (self.queries.astype(int), self.keys.astype(int), np.array(self.beside, int), self.places)
+        return [array.tolist() for array in numbers]
+
+    def mask(self) -> Bools:
+        """Which pairs are left out, [query, key]."""
+        out = self.queries[:, None] | self.keys[None, :]
+        for places in self.places:
+            out |= np.isin(places[None, :] - places[:, None], self.beside)
+        return out
+
+
+def aligned_exclusion(
+    names: Sequence[str], texts: Sequence[Sequence[Token]], pairs: Sequence[tuple[int, int]]
+) -> AlignedExclusion:
+    """What the names leave out of the words that two texts share. texts: both; pairs: the words' places in either."""
+    places = np.asarray(pairs, np.int64).reshape((-1, 2)).T
+    sides = [exclusion(names, tokens) for tokens in texts]
+    queries, keys = (
+        np.any([getattr(side, kind)[at] for side, at in zip(sides, places, strict=True)], axis=0)
+        for kind in ("queries", "keys")
+    )
+    return AlignedExclusion(queries, keys, sides[0].beside, places)
 
 
 def is_punctuation(token: Token) -> bool:

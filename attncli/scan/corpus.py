@@ -7,7 +7,7 @@ silence: a record that is no text carries the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -21,7 +21,9 @@ TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""
 PACKED = (".gz", ".zst")
 LONGEST = 64 * 2**20
-"""Bytes of one record, at most."""
+"""Bytes of one record, at most: a longer line is too long, whatever a model takes."""
+ROWS = 1024
+"""Rows of a Parquet file that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Format:
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a corpus. line: 0-based, in its file. text: None where it is none; reason: "empty" or "undecodable"
-    then. cluster: what it belongs together with, such as a document's name; "" for itself alone."""
+    """One record of a corpus. line: 0-based, in its file. text: None where it is none; reason: "empty", "long" or
+    "undecodable" then. cluster: what it belongs together with, such as a document's name; "" for itself alone."""
 
     file: int
     line: int
@@ -133,10 +135,16 @@ def _is_corpus(path: Path) -> bool:
     return not path.name.startswith(".") and plain.endswith((*TEXTS, ".jsonl", ".ndjson", ".parquet"))
 
 
-def records_of_bytes(raw: bytes, *, file: int, first: int, format: Format, cluster: str) -> Iterator[Record]:
-    """The records of whole lines. first: number of the first line. cluster: a JSON field, "" for none."""
-    for line, piece in enumerate(raw.split(b"\n")[: raw.count(b"\n") + (not raw.endswith(b"\n") and bool(raw))], first):
-        yield _record(piece, file, line, format, cluster)
+def records_of_lines(
+    lines: Iterable[bytes | None], *, file: int, first: int, format: Format, cluster: str
+) -> Iterator[Record]:
+    """The records of lines, each with or without its end; None stands for one of more than `LONGEST` bytes. first:
+    number of the first line. cluster: a JSON field, "" for none."""
+    for line, piece in enumerate(lines, first):
+        if piece is None:
+            yield Record(file, line, None, "long")
+        else:
+            yield _record(piece.removesuffix(b"\n"), file, line, format, cluster)
 
 
 def _record(raw: bytes, file: int, line: int, format: Format, cluster: str) -> Record:
@@ -202,13 +210,19 @@ def records_of_parquet(
         rows = parquet_file.metadata.row_group(group).num_rows
         low, high = max(first, start), min(first + count, start + rows)
         if low < high:
-            table = parquet_file.read_row_group(group, columns=columns).slice(low - start, high - low)
-            groups = table.column(cluster).to_pylist() if cluster else [""] * (high - low)
-            for line, (text, group_name) in enumerate(
-                zip(table.column(format.field).to_pylist(), groups, strict=True), low
-            ):
-                if isinstance(text, str):
-                    yield _text(file, line, text, "" if group_name is None else str(group_name))
-                else:
-                    yield Record(file, line, None, "empty" if text is None else "undecodable")
+            line = start
+            for batch in parquet_file.iter_batches(ROWS, row_groups=[group], columns=columns):
+                for row in range(max(low - line, 0), min(high - line, batch.num_rows)):
+                    group_name = batch.column(cluster)[row].as_py() if cluster else None
+                    text = batch.column(format.field)[row].as_py()
+                    yield _cell(file, line + row, text, "" if group_name is None else str(group_name))
+                line += batch.num_rows
         start += rows
+
+
+def _cell(file: int, line: int, text: object, cluster: str) -> Record:
+    if not isinstance(text, str):
+        return Record(file, line, None, "empty" if text is None else "undecodable")
+    if len(text) > LONGEST:
+        return Record(file, line, None, "long")
+    return _text(file, line, text, cluster)

@@ -21,13 +21,14 @@ from typing import IO, Any, BinaryIO, cast
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.extras import install_command
 from attncli.scan.corpus import (
+    LONGEST,
     PACKED,
     Format,
     Record,
     columns_of,
     format_of,
     parquet,
-    records_of_bytes,
+    records_of_lines,
     records_of_parquet,
 )
 from attncli.scan.shard_files import PLANNING, temporary
@@ -227,7 +228,8 @@ def _unpack(name: str, stream: io.RawIOBase) -> IO[bytes]:
 
 
 def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str) -> Iterator[Record]:
-    """The records of a shard. Raises InputError where a file is no longer what it was, naming it."""
+    """The records of a shard, read line by line. Raises InputError where a file is no longer what it was, naming it: at
+    its end, so that what comes of its records is kept only once all are there."""
     for file_range in ranges:
         file = files[file_range.file]
         path = str(folder / file.path) if file.copied else file.path
@@ -245,14 +247,28 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
                 cluster=cluster,
             )
             continue
+        digest = hashlib.sha256()
         with _open_source(path) as stream:
             stream.seek(file_range.start)
-            raw = stream.read(file_range.stop - file_range.start)
-        if hashlib.sha256(raw).hexdigest() != file_range.sha256:
+            lines = _lines(stream, file_range.stop - file_range.start, digest)
+            yield from records_of_lines(
+                lines, file=file_range.file, first=file_range.first, format=file.format, cluster=cluster
+            )
+        if digest.hexdigest() != file_range.sha256:
             raise changed_error(file)
-        yield from records_of_bytes(
-            raw, file=file_range.file, first=file_range.first, format=file.format, cluster=cluster
-        )
+
+
+def _lines(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
+    """The lines in the next `size` bytes, None for one of more than `LONGEST`; all their bytes go to the digest."""
+    while size > 0 and (piece := stream.readline(min(size, LONGEST + 1))):
+        size -= len(piece)
+        digest.update(piece)
+        fits = len(piece) <= LONGEST
+        line = piece if fits else None
+        while not fits and size > 0 and not piece.endswith(b"\n") and (piece := stream.readline(min(size, CHUNK))):
+            size -= len(piece)
+            digest.update(piece)
+        yield line
 
 
 def changed_error(file: File) -> InputError:
@@ -414,7 +430,10 @@ def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> 
                 if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
                     starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
                     stream.seek(min(start for start in starts if start is not None))
-                    digest.update(stream.read(chunk.total_compressed_size))
+                    left = chunk.total_compressed_size
+                    while left > 0 and (piece := stream.read(min(left, CHUNK))):
+                        left -= len(piece)
+                        digest.update(piece)
             yield group.num_rows, digest.digest()
 
 

@@ -48,7 +48,7 @@ from attncli.scan.totals import (
     least_deviation,
     scale_named,
 )
-from attncli.scan.worker import SKIPPED, UNKNOWN, truncate
+from attncli.scan.worker import SKIPPED, UNKNOWN, UNTOKENIZED, truncate
 
 NAME = "scan.json"
 LARGEST = 2**30
@@ -77,7 +77,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             unknown_texts=totals.counts.get("unknown_texts", UNSET),
             unknown_tokens=totals.counts.get("unknown_tokens", UNSET),
             skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
-            | {reason: count for reason, count in totals.counts.items() if reason == UNKNOWN},
+            | {reason: count for reason, count in totals.counts.items() if reason in (UNKNOWN, UNTOKENIZED)},
         ),
         heads=_Heads(totals).parts() if totals.done_shards else [],
         digest=totals.digest() if totals.done_shards else None,

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array
+from attncli.errors import InputError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.measure.labels import LEAST_ROWS
 from attncli.measure.metric import OFFSETS
@@ -37,6 +38,8 @@ SKIPPED = ("empty", "long", "undecodable", "duplicate", "not drawn")
 """Why a record may not count; each is counted."""
 UNKNOWN = "unknown"
 """Why one may not count where --skip-unknown is given; counted only there."""
+UNTOKENIZED = "untokenized"
+"""Why a text does not count that the tokenizer fails on; counted only where there is one."""
 
 
 class Worker:
@@ -138,7 +141,11 @@ class Worker:
             if plan.choice.sample and number > plan.choice.threshold:
                 counts["not drawn"] += 1
                 continue
-            piece, cut = what_matters(record.text, self.model.tokenizer, limit)
+            try:
+                piece, cut = what_matters(record.text, self.model.tokenizer, limit)
+            except InputError:  # one that takes too long is no reason: another machine may be faster
+                counts[UNTOKENIZED] = counts.get(UNTOKENIZED, 0) + 1
+                continue
             tokens = len(cut)
             longer = tokens > limit or len(piece) < len(record.text)
             if not tokens or (longer and plan.choice.over != "truncate"):

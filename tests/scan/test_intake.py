@@ -264,3 +264,45 @@ def test_a_corpus_that_becomes_a_pipe_is_not_waited_for(encoder, corpus, tmp_pat
     os.mkfifo(corpus)
     with pytest.raises(InputError, match="this is no file"):
         Worker(made, tmp_path / "out", loaded(str(encoder))).compute(0)
+
+
+@pytest.mark.parametrize("kind", ["txt", "jsonl"])
+@pytest.mark.parametrize("tail", [b"\n", b""])
+def test_records_are_read_line_by_line_and_none_that_is_too_long(kind, tail, encoder, tmp_path, monkeypatch):
+    """A range of a shard may be of any size: never more than a record's most is read at once."""
+    monkeypatch.setattr(intake, "LONGEST", 40)
+    monkeypatch.setattr(intake, "CHUNK", 16)
+    texts = ["w1 w2", "w3 " * 40, "", "w4", "w5 " * 200, "w6 w7", "w8 " * 30]
+    lines = [json.dumps({"text": text}) if kind == "jsonl" else text for text in texts]
+    path = tmp_path / f"corpus.{kind}"
+    path.write_bytes("\n".join(lines).encode() + tail)
+    most: list[int] = []
+
+    class Measured(io.FileIO):
+        def readline(self, size: int = -1) -> bytes:
+            piece = super().readline(size)
+            most.append(len(piece))
+            return piece
+
+    made = planned(encoder, path, tmp_path / "out")
+    monkeypatch.setattr(intake, "_open_source", lambda name: Measured(name))
+    every = [record for shard in made.shards for record in intake.records(made.files, shard, tmp_path, "")]
+    assert [(record.line, record.text, record.reason) for record in every] == [
+        (0, "w1 w2", ""), (1, None, "long"), (2, None, "empty"), (3, "w4", ""), (4, None, "long"), (5, "w6 w7", ""),
+        (6, None, "long"),
+    ]  # fmt: skip
+    assert max(most) <= 41
+    path.write_bytes(path.read_bytes().replace(b"w7", b"w9"))
+    with pytest.raises(InputError, match="has changed since"):
+        list(intake.records(made.files, made.shards[0], tmp_path, ""))
+
+
+def test_rows_of_a_parquet_file_are_read_a_few_at_once(encoder, lines, tmp_path, monkeypatch):
+    path, format = written(tmp_path, "parquet", lines)
+    made = planned(encoder, path, tmp_path / "out", format=format)
+    monkeypatch.setattr("attncli.scan.corpus.ROWS", 3)
+    monkeypatch.setattr("attncli.scan.corpus.LONGEST", 50)
+    every = [record for shard in made.shards for record in intake.records(made.files, shard, tmp_path, "")]
+    assert [record.line for record in every] == list(range(len(lines)))
+    assert [record.text for record in every] == [None if len(line) > 50 else line.strip() for line in lines]
+    assert {record.reason for record in every} == {"", "long"}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
+from asking import ask
 from scanning import loaded
 
 import attncli
@@ -16,7 +19,7 @@ from attncli.errors import InputError
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.measure.labels import LABELS
 from attncli.measure.metric import METRICS
-from attncli.scan import plan, plan_making
+from attncli.scan import plan, plan_making, report
 from attncli.scan.duplicates import text_hash
 from attncli.scan.shard_files import load
 from attncli.scan.totals import METRIC_LABELS, bins_of, total
@@ -303,3 +306,25 @@ def test_vast_texts_are_counted_and_not_kept_whole(encoder, tmp_path):
     totals = total(made, tmp_path / "cut")
     assert (totals.counts["texts"], totals.counts["truncated"], totals.counts["tokens"]) == (3, 2, 5 + 3 + 20)
     assert max(map(len, totals.texts.values())) <= 20 * LONGEST
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_text_that_the_tokenizer_fails_on_is_left_out_and_counted(labels, encoder, corpus, tmp_path):
+    """A vocabulary of whole words without a token for others fails on them; the texts beside such a one count."""
+    model = shutil.copytree(encoder, tmp_path / "model")
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["model"]["unk_token"] = "[NONE]"
+    tokenizer["model"]["vocab"]["a"] = tokenizer["model"]["vocab"].pop("w49")
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    lines = corpus.read_text().replace("w49", "w48").splitlines()
+    corpus.write_text("".join(f"{line}\n" for line in [*lines[:7], "w1 unheard", *lines[7:], "w2 strange"]))
+    made, _ = scanned(model, corpus, tmp_path / "out", labels=labels)
+    totals = total(made, tmp_path / "out")
+    assert (totals.counts["texts"], totals.counts["untokenized"]) == (len(lines), 2)
+    report.write(report.scan_document(totals), tmp_path / "out")
+    answer = ask("scan", "show", str(tmp_path / "out"), "--show", "header", width=120)
+    assert "2 that the tokenizer fails on" in answer.out
+    assert "2 条分词器无法处理" in ask("scan", "show", str(tmp_path / "out"), "--show", "header", "--lang", "zh").out
+    corpus.write_text("".join(f"{line}\n" for line in lines))
+    alone, _ = scanned(encoder, corpus, tmp_path / "alone", labels=labels)
+    assert total(alone, tmp_path / "alone").whole("value").tolist() == totals.whole("value").tolist()

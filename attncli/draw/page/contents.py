@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.measure.exclusion import AlignedExclusion
 from attncli.measure.head_record import METRICS, HeadRecord
 from attncli.measure.recipe import Absent, Exact, FixedPoint, Floats, QueryKeyRecipe, Roots
 from attncli.measure.run_record import RunRecord
@@ -86,6 +87,7 @@ class Page:
 
     start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
     words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
+    left_out: pairs of words that are no links to list of two runs; None where every pair is.
     """
 
     title: str
@@ -97,6 +99,7 @@ class Page:
     budget: int = BUDGET
     partial: bool = False
     option: str = ""
+    left_out: AlignedExclusion | None = None
 
 
 class PageHeads:

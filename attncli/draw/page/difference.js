@@ -27,6 +27,13 @@ async function sides(place) {
   return maps;
 }
 
+/** How far each weight moved, 0 where a pair is no link to list: what takes the weight that no word gets is drawn alone. @param {Float32Array} moved @param {number} count */
+function listed(moved, count) {
+  const [rows, columns, beside, places] = meta.out || [[], [], [], []];
+  const left = (/** @type {number} */ i, /** @type {number} */ j) => rows[i] || columns[j] || places.some((place) => beside.includes(place[j] - place[i]));
+  return moved.map((value, cell) => (left(floor(cell / count), cell % count) ? 0 : abs(value) || 0));
+}
+
 /** The signed difference of the two runs, the two beside it, and what moved most. */
 export async function showDifference() {
   const place = state.head;
@@ -50,9 +57,7 @@ export async function showDifference() {
     drawn(prepared(canvas, frame, which ? [] : words, which ? [] : words, width), frame, image, 0, 0, count, count);
     return make("figure", make("figcaption", names[which]), canvas);
   });
-  // special words take what no word gets: they are drawn, and not among the links that say something
-  const quiet = words.map(([, , special]) => special);
-  const sizes = moved.map((value, cell) => (quiet[floor(cell / count)] || quiet[cell % count] ? 0 : abs(value) || 0));
+  const sizes = listed(moved, count);
   const cells = largest(sizes, 12).filter((cell) => sizes[cell] > 1e-6);
   fill("view",
     make("div.sides", figures[0], make("div", figures[1], figures[2])),
@@ -73,7 +78,7 @@ export async function layDifference() {
   const values = [];
   for (const place of meta.runs[0].heads.keys()) {
     const maps = await sides(place);
-    values.push(maps ? farthest(maps[2]) : 0);
+    values.push(maps && meta.pairs ? farthest(listed(maps[2], meta.pairs[0].length)) : 0);
     await new Promise((done) => setTimeout(done));
     if (state.view !== "difference") return;
   }

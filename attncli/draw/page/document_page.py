@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET
 
 from attncli.documents.declaration import Document
+from attncli.documents.header import tokens_of
 from attncli.draw.page.contents import BUDGET, Page, PageEffects
 from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
+from attncli.measure.exclusion import aligned_exclusion
 from attncli.measure.run_record import RunRecord
 from attncli.measure.saved_record import compared_records, document_record
 
@@ -60,7 +62,9 @@ def compared_page(
     if strongest is not None:
         query, key = (str(pairs[0][places.index(index)]) for index in (strongest.query, strongest.key))
         start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
-    return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option)
+    texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
+    left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
+    return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out)
 
 
 def start_of(document: Document) -> Mapping[str, str]:

@@ -11,7 +11,8 @@
  * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
  * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
  * @typedef {{title: string, lang: string, partial: boolean, option: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
- *   pairs: [number[], number[]]|null, effects: Effects[], start: Record<string, string>}} Meta
+ *   pairs: [number[], number[]]|null, out: [number[], number[], number[], number[][]]|null, effects: Effects[], start: Record<string, string>}} Meta
+ * out: pairs of shared words that are no links to list: as queries, as keys, offsets beside, the words' places in either text
  * @typedef {{q: Float32Array, k: Float32Array, d: number, n: number, m: number, lse: Float32Array, bias: Float32Array|null,
  *   scale: number, cap: number|null, bits: Uint8Array|null}} Parts
  * @typedef {[i0: number, i1: number, j0: number, j1: number, pool: number]} Tile  queries, keys, and cells that share a dot

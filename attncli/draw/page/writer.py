@@ -121,6 +121,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     meta = {
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
+        "out": page.left_out and page.left_out.flags(),
     }  # fmt: skip
     first = page.runs[0]
     yield SKELETON.format(

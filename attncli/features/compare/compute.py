@@ -31,7 +31,7 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.features.run.document import RunDocument, RunHead
-from attncli.measure.exclusion import exclusion
+from attncli.measure.exclusion import aligned_exclusion
 from attncli.measure.head_links import kinds_left_out
 from attncli.measure.similarity import row_divergences
 from attncli.measure.visible_keys import Bools, Floats, Ints
@@ -124,7 +124,8 @@ def compare_document(
     rows = _rows(a, pairs, query)
     learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
-    count_mask = _count_mask(a, b, pairs, leave_out)[rows]
+    aligned = list(zip(pairs.a, pairs.b, strict=True))
+    count_mask = ~aligned_exclusion(leave_out, [tokens_of(a.tokens), tokens_of(b.tokens)], aligned).mask()[rows]
     heads = [
         compare_heads(head_a, head_b, pairs, rows, count_mask) for head_a, head_b in zip(heads_a, heads_b, strict=True)
     ]
@@ -133,7 +134,7 @@ def compare_document(
         a=_side(a, names[0]),
         b=_side(b, names[1]),
         differs=_differs(a, b, heads_a, heads_b),
-        aligned=list(zip(pairs.a, pairs.b, strict=True)),
+        aligned=aligned,
         only=OnlyOn(a=list(pairs.only_a), b=list(pairs.only_b)),
         queries=UNSET if query is None else list(query),
         heads=heads,
@@ -155,14 +156,6 @@ def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints
                 expected="a token that both texts have",
             )
     return np.asarray([pairs.a.index(token) for token in query])
-
-
-def _count_mask(a: RunDocument, b: RunDocument, pairs: Alignment, leave_out: Sequence[str]) -> Bools:
-    """Which aligned pairs [query, key] count among the links that moved: those left out on neither side."""
-    out = np.zeros((len(pairs.a), len(pairs.a)), bool)
-    for side, places in ((a, pairs.a), (b, pairs.b)):
-        out |= exclusion(leave_out, tokens_of(side.tokens)).rows(np.asarray(places))[:, list(places)]
-    return ~out
 
 
 def _heads(document: RunDocument) -> list[LayerHead]:

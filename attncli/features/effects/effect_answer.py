@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from attncli.draw.headings import remark, sentences
 from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.numbers import writer
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.sentence_answer import not_learned_note
 from attncli.draw.shaded_matrix import draw_grid, head_grid
@@ -79,9 +80,14 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value or 0.0:.2g}"  # never -0
 
 
-def table_number(value: float | None) -> str:
-    """A number in a table; `-` where there is none."""
-    return "-" if value is None else number(value) if value else "0"
+DIGITS = 3
+"""Digits after the point in tables of effects."""
+
+
+def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
+    """The cells of columns of effects that are read side by side, all with as many digits; `-` where there is none."""
+    write = writer([value for column in columns for value in column if value is not None], DIGITS)
+    return [["-" if value is None else write(value) for value in column] for column in columns]
 
 
 def cut_link_sentences(document: FindDocument, view: View) -> list[str]:

@@ -23,6 +23,7 @@ from attncli.features.effects.effect_answer import (
     ablate_answer,
     capitalize,
     draw_parts,
+    effect_columns,
     grid,
     grids,
     head_phrase,
@@ -31,7 +32,6 @@ from attncli.features.effects.effect_answer import (
     short_name,
     size,
     subject,
-    table_number,
 )
 from attncli.language import say
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from attncli.features.effects.document import (
         AblateDocument,
         DifferenceDocument,
-        DifferentHead,
         EffectRow,
         EffectsDocument,
         Interval,
@@ -105,9 +104,12 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     if not effects_shown:
         return Lines()
     intervals = [effect.measures.mean(_first(document)) for effect in effects_shown]
+    numbers = effect_columns(
+        *([None if mean is None else getattr(mean, name) for mean in intervals] for name in ("mean", "low", "high"))
+    )
     rows = [
-        [short_name(effect), _mean(interval), _ends(interval)]
-        for effect, interval in zip(effects_shown, intervals, strict=True)
+        [short_name(effect), mean, _between(low, high)]
+        for effect, mean, low, high in zip(effects_shown, *numbers, strict=True)
     ]
     columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
     body = table(
@@ -141,8 +143,9 @@ def effects_subject(document: EffectsDocument, view: View) -> str:
             return say(view, "effects.subject.logprob")
 
 
-def _mean(interval: Interval | None) -> str:
-    return "-" if interval is None else number(interval.mean)
+def _between(low: str, high: str) -> str:
+    """An interval of a table, from the cells of its ends."""
+    return "-" if "-" in (low, high) else f"{low} … {high}"
 
 
 def _ends(interval: Interval | None) -> str:
@@ -215,9 +218,12 @@ def _difference_header(document: DifferenceDocument, view: View) -> Lines:
 
 def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     heads_shown = document.heads if view.full else document.heads[: view.top]
+    numbers = effect_columns(
+        *([getattr(head, name) for head in heads_shown] for name in ("a", "b", "difference", "low", "high"))
+    )
     rows = [
-        [short_name(head), number(head.a), number(head.b), number(head.difference), _difference_ends(head)]
-        for head in heads_shown
+        [short_name(head), a, b, difference, _between(low, high)]
+        for head, a, b, difference, low, high in zip(heads_shown, *numbers, strict=True)
     ]
     body = table(
         [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],
@@ -227,10 +233,6 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
         title=say(view, "difference.title"),
     )
     return stack((body, more_heads_note(document.heads, heads_shown, view)))
-
-
-def _difference_ends(head: DifferentHead) -> str:
-    return "-" if head.low is None or head.high is None else f"{number(head.low)} … {number(head.high)}"
 
 
 def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
@@ -314,21 +316,20 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     effects_shown = effects if view.full else effects[: view.top]
     sizes = [abs(size(effect, document) or 0.0) for effect in effects_shown]
     largest = max(sizes, default=0.0)
+    changes, random_changes = effect_columns(
+        [size(effect, document) for effect in effects_shown],
+        [None if effect.random is None else size(effect.random, document) for effect in effects_shown],
+    )
     numbers: dict[str, list[str]] = {
         say(view, "effect.column.head"): [short_name(effect) for effect in effects_shown],
-        say(view, f"effect.column.{document.measures[0]}"): [
-            table_number(size(effect, document)) for effect in effects_shown
-        ],
+        say(view, f"effect.column.{document.measures[0]}"): changes,
         "": [""] * len(effects_shown),
-        say(view, "effect.column.random"): [
-            "-" if effect.random is None else table_number(size(effect.random, document)) for effect in effects_shown
-        ],
+        say(view, "effect.column.random"): random_changes,
     }
     further_measures = list(document.measures[1:])
     for name in further_measures:
-        numbers[say(view, f"effect.column.{name}")] = [
-            table_number(reading_of(effect, readings_of([name])[0])) for effect in effects_shown
-        ]
+        readings = [reading_of(effect, readings_of([name])[0]) for effect in effects_shown]
+        numbers[say(view, f"effect.column.{name}")] = effect_columns(readings)[0]
     if document.link is not None:
         numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
     elif any(effect.looks is not None for effect in effects_shown):
@@ -504,8 +505,6 @@ LONGEST_PATCH, SHORTEST_PATCH = 30, 4
 """Cells of the longest and shortest bar."""
 DIFFERS = 0.6
 """The tint of words that differ."""
-DIGITS = 3
-"""Digits after the point of a share."""
 LITTLE = 0.1
 """A head that recovers no more than this share carries little of the difference."""
 
@@ -537,8 +536,7 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
     effects_shown = [effects[index] for index in sorted(largest[: len(effects) if view.full else view.top])]
     largest_size = max((abs(effect.recovered) for effect in effects_shown), default=0.0)
     names = [short_name(effect) for effect in effects_shown]
-    write = writer([effect.recovered for effect in effects_shown], DIGITS)
-    values = [write(effect.recovered) for effect in effects_shown]
+    values = effect_columns([effect.recovered for effect in effects_shown])[0]
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
     length = min(max(room, SHORTEST_PATCH), LONGEST_PATCH)
     bars = [

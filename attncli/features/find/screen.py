@@ -15,7 +15,7 @@ from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence_answer import find_answer
 from attncli.draw.text_tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
-from attncli.features.effects.effect_answer import cut_link_sentences, table_number
+from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 
 PARTS = PARTS_OF["find"]
@@ -108,7 +108,7 @@ def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> 
         "weight": [write(head.weight) for head in heads],
         BAR: [""] * len(heads),
         **(
-            {EFFECT: [table_number(None if head.effect is UNSET else head.effect) for head in heads]}
+            {EFFECT: effect_columns([None if head.effect is UNSET else head.effect for head in heads])[0]}
             if document.effect_together is not UNSET
             else {}
         ),

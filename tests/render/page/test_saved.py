@@ -151,6 +151,28 @@ def test_saved_and_direct_pages_open_at_the_same_place(window: Opened, tmp_path:
     assert beginnings[0][3] != "[CLS]"
 
 
+MOVED = """() => [...document.querySelectorAll('#view .found li')].map((row) =>
+  [row.querySelector('.where').textContent, Number(row.querySelector('.number').textContent.replace('−', '-'))])"""
+
+
+@pytest.mark.parametrize("options", [(), ("--all-links",)])
+def test_a_page_lists_the_links_that_the_terminal_lists(
+    window: Opened, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    asked = ("compare", TEXT, OTHER, *FULL, "--layer", "3", "--head", "1", "--top", "12", *options)
+    document = ask(*asked, "--json").json
+    assert document.get("links_leave_out", []) == ([] if options else ["special", "self", "neighbours", "first"])
+    moved = [round(link["difference"], 3) for link in document["moved"]]
+    direct = tmp_path / "direct.html"
+    assert ask(*asked, "--html", str(direct)).code == 0
+    for file in (direct, saved_page(tmp_path, *asked)):
+        window.go(file)
+        rows = window.until(f"() => {{ const rows = ({MOVED})(); return rows.length && rows }}")
+        assert [number for _, number in rows] == pytest.approx(moved, abs=2e-3)
+        assert any("[CLS]" in name for name, _ in rows) == bool(options)
+        window.clean()
+
+
 def test_a_trace_in_a_notebook_has_its_text(window: Opened, tmp_path: Path) -> None:
     trace = next(attncli.load("minilm").trace(TEXT, layers=[5]))
     frame = bundle(trace)["text/html"]

@@ -14,6 +14,7 @@ from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.draw.page.contents import Page, PageEffects
 from attncli.draw.page.writer import page_bytes
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.exclusion import aligned_exclusion
 from attncli.measure.run_record import run_record
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model
@@ -45,7 +46,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     same = [at for at in range(15) if at != 13]
     heads = [(layer, head, layer / 10 + head / 100, 0.01, None) for layer in range(6) for head in range(12)]
     effects = [PageEffects("cosine", "zero", "it", heads), PageEffects("kl", "zero", "it", heads)]
-    return written(tmp_path_factory.mktemp("page"), Page(TEXT, runs, pairs=(same, same), effects=effects))
+    texts = [model.encode(text) for text in (TEXT, OTHER)]
+    left_out = aligned_exclusion(("special",), texts, [(at, at) for at in same])
+    page = Page(TEXT, runs, pairs=(same, same), effects=effects, left_out=left_out)
+    return written(tmp_path_factory.mktemp("page"), page)
 
 
 @pytest.fixture(scope="module")
