@@ -57,3 +57,61 @@ def test_the_hint_speaks_to_what_installed_attn(
 
 def test_bounds_are_quoted_for_the_shell() -> None:
     assert install_command("scan").endswith("install 'pyarrow>=18' 'zstandard>=0.22'")
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+
+
+def index_page() -> str:
+    """The README as an index shows it, with its substitutions made."""
+    text = README
+    for change in HOOK["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    return text
+
+
+def test_the_index_page_has_whole_addresses_made_of_the_projects_own() -> None:
+    address = PROJECT["urls"]["Repository"]
+    for target in re.findall(r"\]\(([^)]+)\)", index_page()):
+        assert target.startswith("https://"), target
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", index_page()):
+        path = picture.removeprefix(f"{address}/raw/main/")
+        assert (ROOT / path).is_file(), picture
+    for page in re.findall(rf"{re.escape(address)}/blob/main/([^)]+)", index_page()):
+        assert (ROOT / page).is_file(), page
+
+
+def test_the_address_of_the_project_is_one_everywhere() -> None:
+    address = PROJECT["urls"]["Repository"]
+    named = [*PROJECT["urls"].values(), *(one["replacement"] for one in HOOK["fancy-pypi-readme"]["substitutions"])]
+    assert all(address in one for one in named)
+    for name in ("README.md", ".github/SECURITY.md"):
+        spelled = re.findall(r"https://example\.org/[\w-]+", (ROOT / name).read_text("utf-8"))
+        assert set(spelled) <= {address}
+
+
+def test_every_version_of_python_that_is_classified_is_tried() -> None:
+    classified = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)}
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
+    [matrix] = re.findall(r"python: \[([^\]]+)\]", workflow)
+    assert set(re.findall(r"[\d.]+", matrix)) == classified
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in classified
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_and_forms_are_read(path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    parsed = yaml.safe_load(path.read_text("utf-8"))
+    assert isinstance(parsed, dict)
+    for job in parsed.get("jobs", {}).values():
+        assert job["timeout-minutes"] <= 60
+        assert all({"uses", "run"} & set(step) for step in job["steps"])
+
+
+def test_this_version_is_in_the_changes() -> None:
+    from attncli import __version__
+
+    for lang in ("en", "zh"):
+        page = (ROOT / "attncli" / "language" / "guide" / lang / "changes.md").read_text("utf-8")
+        assert f"\n## {__version__}\n" in page

@@ -11,7 +11,7 @@ from attncli.errors import UsageError
 
 PAGES = (
     "learners", "engineers", "researchers", "explore", "views", "importance", "corpora", "operators", "models",
-    "weights", "masks", "json", "python", "cost",
+    "weights", "masks", "json", "python", "cost", "changes",
 )  # fmt: skip
 """Names of the pages, in the order in which they are offered."""
 FOLDER = Path(__file__).parent
