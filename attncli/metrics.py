@@ -5,11 +5,11 @@ called: `entropy(weights, visible)` gives one number per head of weights [..., q
 `measure` computes several at once, each with the rows it was taken over and what uniform attention would give.
 """
 
-from attncli.measure.head_measure import Measured, measure
 from attncli.measure.metric import (
     DEFAULT,
     METRICS,
     OFFSETS,
+    Measured,
     Metric,
     band,
     confidence,
@@ -20,6 +20,7 @@ from attncli.measure.metric import (
     effective_keys,
     entropy,
     induction_pattern,
+    measure,
     missing,
     next,
     normalised_entropy,

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend, backend_of
-from attncli.documents.declaration import Document
-from attncli.draw.page.contents import Page
+from attncli.documents import Document
+from attncli.draw.page import Page, page_bytes
 from attncli.draw.page.document_page import page_of
-from attncli.draw.page.writer import page_bytes
 from attncli.inputs.token import Token
-from attncli.measure.head_links import kinds_left_out
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
+from attncli.measure.row_stream import kinds_left_out
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import attncli
 from attncli.mechanism.spec import Spec
-from attncli.models.transformers_reference import reference
+from attncli.models.verify import reference
 
 WIDTH, TOKENS, LAYERS = 512, 400, 3
 IDS = np.random.default_rng(0).integers(5, 300, TOKENS).tolist()

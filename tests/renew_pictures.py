@@ -12,12 +12,11 @@ from screen_pictures import CHINESE, SCREENS, drawn
 from walking import pressed
 
 import attncli
-from attncli.draw.figures.figure_files import draw_screen
+from attncli.draw.figures.drawing import draw_screen
 from attncli.draw.lines import Lines
-from attncli.draw.page.contents import Page
-from attncli.draw.page.writer import page_bytes
+from attncli.draw.page import Page, page_bytes
 from attncli.draw.view import View
-from attncli.explore.source import LiveSource
+from attncli.explore.loaded_run import LiveSource
 from attncli.explore.state import State
 from attncli.language.guide import FOLDER
 from attncli.measure.run_record import run_record

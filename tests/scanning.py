@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import attncli
 from attncli.models.model import Model
-from attncli.scan import plan, plan_making
-from attncli.scan.engines.engine import Job, ShardOutcome
+from attncli.scan import plan
+from attncli.scan.engines import Job, ShardOutcome
 from attncli.scan.worker import Worker
 
 
@@ -26,8 +26,8 @@ def loaded(model: str) -> Model:
 def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.ScanPlan:
     """The plan of a scan, of two metrics without labels where nothing else is wanted, in its folder."""
     usual = {"metrics": ("entropy", "sink"), "shard": 6, "top": 3, "labels": False}
-    asked = plan_making.ScanRequest((str(corpus),), **{**usual, **wanted})
-    return plan.write(plan_making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    asked = plan.ScanRequest((str(corpus),), **{**usual, **wanted})
+    return plan.write(plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
 
 
 class Inside:
@@ -43,4 +43,4 @@ class Inside:
 def inside() -> AbstractContextManager[Any]:
     """A block in which `attn scan` computes in this process: that its workers find the same is tested where they are
     what is tested, and each takes seconds to start."""
-    return patch("attncli.scan.engines.here.LocalWorkers", lambda workers: Inside())
+    return patch("attncli.scan.engines.LocalWorkers", lambda workers: Inside())

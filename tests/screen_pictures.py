@@ -7,8 +7,7 @@ import shlex
 
 from asking import ask
 
-from attncli.draw.figures.drawing import DARK, LIGHT, Theme
-from attncli.draw.figures.figure_files import draw_screen
+from attncli.draw.figures.drawing import DARK, LIGHT, Theme, draw_screen
 from attncli.draw.lines import Line, Lines
 
 ANIMAL = '"The animal didn\'t cross the street because it was too tired"'

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.mechanism.attend import EVERY_STAGE
 from attncli.models.model import Model
-from attncli.models.transformers_reference import ReferenceSide
+from attncli.models.verify import ReferenceSide
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from attncli.documents.declaration import Part, members
+from attncli.documents import Part, members
 
 
 def told(value: Any) -> Any:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import AnyOf, Causal, Everywhere, Global, Window
 from attncli.mechanism.spec import Alibi, Block, Experts, Mlp, Rope, Spec
-from attncli.models.token_visibility import seeing_all
+from attncli.models.config import seeing_all
 
 
 def attention(spec: Spec, **changed: object) -> Spec:

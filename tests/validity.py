@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 
-from attncli.documents.declaration import SCHEMAS
+from attncli.documents import SCHEMAS
 
 
 @cache

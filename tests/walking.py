@@ -14,7 +14,7 @@ import induction_model
 from attncli.draw.view import View
 from attncli.explore.actions import act
 from attncli.explore.explorer import Explorer
-from attncli.explore.source import LiveSource, Source
+from attncli.explore.loaded_run import LiveSource, Source
 from attncli.explore.state import State
 from attncli.models.load import load
 from attncli.models.model import Model

@@ -1,18 +1,154 @@
-"""The NumPy backend: instant start, the reference the other one is held to, and what NumPy lacks or does slowly."""
+"""The NumPy backend: instant start, the reference the other one is held to, and what NumPy lacks or does slowly.
+
+Small products are faster on one thread, so the command line tells BLAS to use one; the large ones are cut here. A
+thread takes some columns of the result, so that no number is summed in another order than alone.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
+from functools import partial
+from itertools import pairwise
 from math import prod
-from typing import Any
+from threading import Condition, Thread
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from attncli.arrays import threads
 from attncli.arrays.backend import Array
 from attncli.errors import UsageError
+
+Place = TypeVar("Place")
+Result = TypeVar("Result")
+
+MANY = 1024
+"""More threads than there are cores."""
+LARGE_PRODUCT = 50_000_000
+"""Multiply-adds from which a product repays a second thread: about two milliseconds of one."""
+
+
+def cores() -> int:
+    """How many threads large products are cut for: the cores there are; 1 where BLAS has threads of its own."""
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parts(count: int, work: Callable[[slice], None]) -> None:
+    """Do `work` for slices that cover 0..count-1, one a core, at the same time. Raises what it raises."""
+    parts = cores()
+    ends = [count * part // parts for part in range(parts + 1)]
+    at_once([partial(work, slice(*pair)) for pair in pairwise(ends)])
+
+
+def at_once(works: Sequence[Callable[[], None]]) -> None:
+    """Do these at the same time, the first of them here. Raises what one of them raises.
+
+    A thread is started in a twentieth of a millisecond; a pool of them would first have to be imported.
+    """
+    errors: list[BaseException] = []
+
+    def beside(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # raised where the others are waited for
+            errors.append(error)
+
+    # in the context of this thread, which holds what NumPy warns of
+    others = [
+        Thread(target=copy_context().run, args=(beside, work), name="attn-beside", daemon=True) for work in works[1:]
+    ]
+    for thread in others:
+        thread.start()
+    try:
+        works[0]()
+    finally:
+        for thread in others:
+            thread.join()
+    if errors:
+        raise errors[0]
+
+
+def in_order(
+    works: Sequence[Callable[[Place], Result]], take: Callable[[Result], None], places: Sequence[Place]
+) -> None:
+    """Do these at the same time, and `take` here what they give, in their order. Raises what one of them raises.
+
+    places: what works write in; one is a work's own from its start until what it gave has been taken. There is one
+    thread fewer than places, so that one can be taken from while every thread works; a single place makes one thread.
+    """
+    line = _Line(works, places)
+    helpers = [Thread(target=line.help, name="attn-beside", daemon=True) for _ in places[2 : 1 + len(works)]]
+    for helper in helpers:
+        helper.start()
+    try:
+        line.take_all(take)
+    finally:
+        line.stop()
+        for helper in helpers:
+            helper.join()
+
+
+class _Line(Generic[Place, Result]):
+    """Works that are begun in their order, each by whichever thread is free."""
+
+    def __init__(self, works: Sequence[Callable[[Place], Result]], places: Sequence[Place]) -> None:
+        self._works, self._free_places = works, list(places)
+        self._begun_count = 0
+        self._results: dict[int, tuple[Place, Result]] = {}
+        self._errors: list[BaseException] = []
+        self._change = Condition()
+
+    def help(self) -> None:
+        """Do works until none is left to begin."""
+        try:
+            while (work := self._begin(lambda: self._begun_count >= len(self._works))) is not None:
+                self._do(*work)
+        except BaseException as error:  # raised where what the work gives is waited for
+            with self._change:
+                self._errors.append(error)
+                self._change.notify_all()
+
+    def take_all(self, take: Callable[[Result], None]) -> None:
+        """Take what each work gives as soon as its turn has come; do works in between."""
+        for due in range(len(self._works)):
+            while (work := self._begin(partial(self._is_settled, due))) is not None:
+                self._do(*work)
+            if due not in self._results:
+                raise self._errors[0]
+            place, result = self._results.pop(due)
+            take(result)
+            with self._change:
+                self._free_places.append(place)
+                self._change.notify_all()
+
+    def stop(self) -> None:
+        """Begin no more works."""
+        with self._change:
+            self._begun_count = len(self._works)
+            self._change.notify_all()
+
+    def _is_settled(self, due: int) -> bool:
+        return due in self._results or bool(self._errors)
+
+    def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
+        """Wait for a place for the next work, and begin it; None as soon as there is `enough`."""
+        with self._change:
+            self._change.wait_for(lambda: enough() or (self._free_places and self._begun_count < len(self._works)))
+            if enough():
+                return None
+            self._begun_count += 1
+            return self._begun_count - 1, self._free_places.pop()
+
+    def _do(self, number: int, place: Place) -> None:
+        result = self._works[number](place)
+        with self._change:
+            self._results[number] = place, result
+            self._change.notify_all()
+
 
 NDArray = np.ndarray[Any, Any]
 
@@ -48,7 +184,7 @@ def _threaded_product(a: NDArray, b: NDArray) -> NDArray:
     def columns(part: slice) -> None:
         product[..., part] = _product(a, b[:, part])
 
-    threads.in_parts(b.shape[1], columns)
+    in_parts(b.shape[1], columns)
     return product
 
 
@@ -92,12 +228,7 @@ class NumpyBackend:
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
         if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
-            if (
-                b.ndim == 2
-                and a.dtype == b.dtype
-                and a.size * b.shape[1] >= threads.LARGE_PRODUCT
-                and threads.cores() > 1
-            ):
+            if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= LARGE_PRODUCT and cores() > 1:
                 return _threaded_product(a, b)
             return _product(a, b)
         narrow = min(a.dtype, b.dtype, key=_width)
@@ -194,7 +325,7 @@ class NumpyBackend:
         return None
 
     def shared_out(self, most: int) -> AbstractContextManager[int]:
-        return nullcontext(min(threads.cores(), most))
+        return nullcontext(min(cores(), most))
 
     def entropy(self, array: NDArray) -> NDArray:
         # an entry of 0 meets ln 1: nothing is added, and 0·−inf never arises
@@ -391,5 +522,5 @@ def by_rows(work: Callable[..., Array], first: Array, *others: Array) -> Array:
             part = slice(start, start + step)
             result[part] = work(*(array[part] for array in flat))
 
-    threads.at_once([take] * threads.cores())
+    at_once([take] * cores())
     return result.reshape(first.shape)

@@ -34,7 +34,7 @@ def run_guarded(
 
     signal_handler: a block in which signals are raised; without one, the process's own stay as they are.
     """
-    from attncli.inputs.atomic import together
+    from attncli.inputs.files import together
 
     environment.machine = any(argument in ("--json", "--ndjson") for argument in arguments)
     environment.debug = environment.debug or "--debug" in arguments
@@ -199,7 +199,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
     caught: dict[int, Any] = {}
 
     def at_once(number: int, frame: FrameType | None) -> None:
-        from attncli.inputs.atomic import discard_all
+        from attncli.inputs.files import discard_all
 
         discard_all()
         if environment.stderr_is_terminal and environment.variables.get("TERM") != "dumb":

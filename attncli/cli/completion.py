@@ -71,7 +71,7 @@ def tokenizers(ctx: typer.Context, incomplete: str) -> list[str]:
 def masks(ctx: typer.Context, incomplete: str) -> list[str]:
     """The kinds of mask, with a colon where numbers follow."""
     del ctx
-    from attncli.mechanism.mask_spec import KINDS
+    from attncli.mechanism.mask import KINDS
 
     begun, bar, _ = incomplete.rpartition("|")
     return [
@@ -111,7 +111,7 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
 def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
     """The documents that have a schema."""
     del ctx, incomplete
-    from attncli.documents.declaration import SCHEMAS
+    from attncli.documents import SCHEMAS
 
     return list(SCHEMAS)
 

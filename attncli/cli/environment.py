@@ -169,7 +169,7 @@ class Environment:
     def note(self, message: str) -> None:
         """A line for the person, on standard error; never part of the answer."""
         if not self.quiet:
-            from attncli.draw.headings import note_line
+            from attncli.draw.lines import note_line
 
             self._print_lines(note_line(message, self._notices()))
 
@@ -188,7 +188,7 @@ class Environment:
             self.stderr.write(line if self._encodes(line) else f"{dumps(document)}\n")
             self.stderr.flush()
         else:
-            from attncli.draw.headings import error_lines
+            from attncli.draw.lines import error_lines
 
             parts = (("error", what), ("where", where), ("expected", expected), ("try", hint))
             self._print_lines(error_lines(parts, self._notices()))
@@ -206,7 +206,7 @@ class Environment:
         if not self._notices().color:
             self.stderr.write(lines.plain + "\n")
         else:
-            from attncli.draw.console import console
+            from attncli.draw.lines import console
 
             console(self._notices(), self.stderr, deep=False).print(lines, crop=False, soft_wrap=True)
         self.stderr.flush()

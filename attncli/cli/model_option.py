@@ -72,7 +72,7 @@ def checkpoint(
         environment, load_checkpoint(environment, name, compute, ignore=tuple(options.ignore_config or ()))
     )
     if options.global_tokens is not None:
-        from attncli.models.token_visibility import seeing_all
+        from attncli.models.config import seeing_all
 
         tokens = request.whole_numbers(options.global_tokens, "--global-tokens")
         model = replace(model, spec=seeing_all(model.spec, tokens))
@@ -87,7 +87,7 @@ def checkpoint(
     if options.source_states is not None:
         if options.source is not None:
             raise UsageError("--source and --source-states name two sources", expected="one or the other")
-        from attncli.inputs.matrix_file import read_matrix
+        from attncli.inputs.tensors import read_matrix
 
         states = read_matrix(options.source_states, "states")
         model = model.reading(states)
@@ -209,9 +209,8 @@ def file_model(
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.layouts.layout import LayoutRequest
-    from attncli.models.layouts.recognise import read_weight_file
-    from attncli.models.weight_file import model_of
+    from attncli.models.layout import LayoutRequest
+    from attncli.models.weight_file import model_of, read_weight_file
 
     weight_file = read_weight_file(path, LayoutRequest(options.d_model, options.num_heads, options.d_k, options.d_v))
     seed = request.seed_of(options, environment)[0] if options.seed is not None else weight_file.seed or 0

@@ -19,11 +19,11 @@ from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
 
 if TYPE_CHECKING:
-    from attncli.documents.declaration import Document
+    from attncli.documents import Document
     from attncli.draw.lines import Lines
-    from attncli.draw.page.contents import Page
+    from attncli.draw.page import Page
     from attncli.draw.view import View
-    from attncli.inputs.text import Text
+    from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording, RunRecord
     from attncli.models.model import Model
 
@@ -71,7 +71,7 @@ def validate_options(
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
         raise UsageError(f"--figure is {str(options.svg)!r}", expected="a file ending in .svg, .png or .pdf")
     if options.figure_style:
-        from attncli.draw.figures.figure_files import style_of
+        from attncli.draw.figures.drawing import style_of
 
         if options.svg is None:
             raise UsageError(
@@ -174,7 +174,7 @@ def write_documents(
     with ExitStack() as files:
         write: Callable[[bytes], object] = environment.write
         if options.file is not None or options.csv is not None:
-            from attncli.inputs.atomic import atomic_writer
+            from attncli.inputs.files import atomic_writer
 
             if options.csv is not None:
                 table = files.enter_context(atomic_writer(options.csv))
@@ -202,7 +202,7 @@ def _pieces(
     screen: Callable[[Any, View], Lines] | None,
 ) -> Iterable[bytes]:
     from attncli.draw import encoding as records
-    from attncli.draw.screens import screen_of
+    from attncli.draw.screen_header import screen_of
 
     if options.json:
         iterator = iter(documents)
@@ -238,7 +238,7 @@ def _plain(
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
     is, from 0. encode_rows: rows as lines."""
-    from attncli.draw.screens import screen_of
+    from attncli.draw.screen_header import screen_of
 
     rows = enumerate(screen_of(document.schema).rows(document))
     table = (("text" if index == 0 else place, *row) if several else row for index, row in rows)
@@ -249,9 +249,9 @@ def _plain(
 
 def write_figure(document: Document, options: OutputOptions) -> None:
     """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
-    from attncli.draw.figures.document_figures import figure
-    from attncli.draw.figures.figure_files import figure_bytes, style_of
-    from attncli.inputs.atomic import atomic_writer
+    from attncli.draw.figures import figure
+    from attncli.draw.figures.drawing import figure_bytes, style_of
+    from attncli.inputs.files import atomic_writer
 
     assert options.svg is not None
     style = style_of(options.figure_style)
@@ -264,7 +264,7 @@ def write_figure(document: Document, options: OutputOptions) -> None:
 
 def render_text(block: Lines, view: View, environment: Environment) -> str:
     """A screen as text, with colour if the view says so."""
-    from attncli.draw.console import console
+    from attncli.draw.lines import console
 
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit") or not environment.stdout_is_terminal
     stream = StringIO()
@@ -287,12 +287,11 @@ def write_with_figure(
     `delivery.write_documents` does."""
     if options.svg is not None:
         documents = all_documents = list(documents)
-        from attncli.draw.figures.document_figures import figure
-        from attncli.draw.figures.drawing import LIGHT
-        from attncli.draw.figures.figure_files import draw_screen, figure_bytes, style_of
+        from attncli.draw.figures import figure
+        from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
         from attncli.draw.lines import stack_spaced
-        from attncli.draw.screens import screen_of
-        from attncli.inputs.atomic import atomic_writer
+        from attncli.draw.screen_header import screen_of
+        from attncli.inputs.files import atomic_writer
 
         style = style_of(options.figure_style)
         drawing = (
@@ -380,8 +379,8 @@ def page_record(
 
 def write_page(page_options: PageOptions, page: Page) -> None:
     """Write the page to the file that `--html` names."""
-    from attncli.draw.page.writer import page_bytes
-    from attncli.inputs.atomic import atomic_writer
+    from attncli.draw.page import page_bytes
+    from attncli.inputs.files import atomic_writer
 
     assert page_options.html is not None
     with atomic_writer(page_options.html) as file:

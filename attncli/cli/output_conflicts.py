@@ -61,7 +61,7 @@ def refuse_dropped(options: OutputOptions, environment: Environment, answers: Se
 def check_files(options: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:
     """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
     written. written: files of the command's own options."""
-    from attncli.inputs.atomic import check_writable, place_of
+    from attncli.inputs.files import check_writable, place_of
 
     files = {"--output": options.file, "--figure": options.svg, "--csv": options.csv, **written}
     name_of_file: dict[str, str] = {}
@@ -90,7 +90,7 @@ def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environme
         values: What was given for each, by name.
         environment: Its settings may name a model, and are themselves a file; its standard input may be one.
     """
-    from attncli.inputs.atomic import place_of
+    from attncli.inputs.files import place_of
 
     outputs = [
         (_name(parameter), path, place_of(path))
@@ -166,7 +166,7 @@ def _places(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
 
     certain: whether it is always a file's name. folder_alone: whether it names folders only.
     """
-    from attncli.inputs.atomic import place_of
+    from attncli.inputs.files import place_of
 
     for part in (word,) if certain else dict.fromkeys((word, *(piece.strip() for piece in word.split("&")))):
         try:
@@ -180,11 +180,11 @@ def _places(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:
 
 def _places_of_scan(folder: Path) -> Iterator[str]:
     """The places of the files that a scan's plan names: its corpus and its model."""
-    from attncli.inputs.atomic import place_of
+    from attncli.inputs.files import place_of
     from attncli.scan import plan
 
     try:
-        scan_plan = plan.read(folder)
+        scan_plan = plan.read_plan(folder)
     except AttnError:  # told by who reads it
         return
     yield from (place_of(folder / file.path) for file in scan_plan.files)
@@ -194,7 +194,7 @@ def _places_of_scan(folder: Path) -> Iterator[str]:
 
 def _is_in_scan(folder: Path, place: str) -> bool:
     """Whether a place is that of a scan's own file, there or not yet."""
-    from attncli.inputs.atomic import place_of
+    from attncli.inputs.files import place_of
 
     root = Path(place_of(folder))
     return Path(place).is_relative_to(root) and Path(place).relative_to(root).as_posix().startswith(SCAN_FILES)
@@ -202,7 +202,7 @@ def _is_in_scan(folder: Path, place: str) -> bool:
 
 def _is_of_corpus(word: str, place: str) -> bool:
     """Whether a file, folder or pattern of a corpus holds the file of a place."""
-    from attncli.inputs.atomic import place_of
+    from attncli.inputs.files import place_of
     from attncli.scan.corpus import find
 
     try:

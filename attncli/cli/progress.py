@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from attncli.documents.parts import Resources
+    from attncli.documents import Resources
     from attncli.draw.view import View
     from attncli.inputs.hub import Watch
     from attncli.models.model import Model
@@ -118,7 +118,7 @@ def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
     """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from attncli.draw.console import console
+    from attncli.draw.lines import console
     from attncli.draw.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
@@ -133,7 +133,7 @@ def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
 
 def foretell_waiting(environment: Environment, file: Path | None) -> None:
     """Say that texts come from a pipe that nobody may be writing to: opening it waits for that."""
-    from attncli.inputs.file_opening import opening_waits
+    from attncli.inputs.files import opening_waits
 
     if file is not None and opening_waits(file):
         environment.note(f"{file} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting")
@@ -168,7 +168,7 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
     """
     from msgspec import UNSET
 
-    from attncli.documents.parts import Resources
+    from attncli.documents import Resources
     from attncli.models.estimate import peak_memory
 
     return Resources(
@@ -204,7 +204,7 @@ QUITTING_KEYS = ("q", "Q", "\x03", "\x04", "\x1b", "")
 
 def wait_for_key(question: str, view: View, environment: Environment) -> bool:
     """Say what is waited for, by the name of its phrase, until a key is pressed; whether it ends what is shown."""
-    from attncli.draw.headings import remark
+    from attncli.draw.lines import remark
     from attncli.language import say
 
     assert environment.keys is not None

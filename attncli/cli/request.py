@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from attncli.features.run.compute import RunRequest
-    from attncli.inputs.text import Text
-    from attncli.inputs.token import Token
+    from attncli.inputs.token import Text, Token
     from attncli.mechanism.mask import Mask
     from attncli.models.model import Model
 
@@ -35,7 +34,7 @@ def texts(environment: Environment, options: TextOptions, *, single: bool = Fals
         yield one_text(environment, options)
         return
     from attncli.cli.progress import foretell_waiting
-    from attncli.inputs.text import SAMPLE, read_texts
+    from attncli.inputs.token import SAMPLE, read_texts
 
     foretell_waiting(environment, options.file)
     for text in read_texts(
@@ -56,7 +55,7 @@ def texts(environment: Environment, options: TextOptions, *, single: bool = Fals
 
 def _offer_whitespace(environment: Environment, text: Text) -> None:
     """Says how to keep words that someone has set apart in a script that is written without spaces."""
-    from attncli.inputs.word_breaks import set_apart
+    from attncli.inputs.tokenize import set_apart
 
     if not text.text.isascii() and set_apart(text.text):
         environment.note("each character is a token; --tokenizer whitespace keeps the words that blanks set apart")
@@ -126,18 +125,17 @@ def _choice(what: str, count: int) -> str:
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     """The intersection of the masks that `--mask` names; files hold 0 or false where a key is hidden."""
-    from attncli.mechanism.mask import MatrixMask, both
-    from attncli.mechanism.mask_spec import parse
+    from attncli.mechanism.mask import MatrixMask, both, parse_mask
 
     parts: list[Mask] = []
     # documents and screens write an intersection with " & "
     for spec in (part for argument in specs or () for part in argument.split(" & ")):
         if spec.lower().endswith(MASK_FILES):
-            from attncli.inputs.matrix_file import read_matrix
+            from attncli.inputs.tensors import read_matrix
 
             parts.append(MatrixMask(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
         else:
-            parts.append(parse(spec, seed=seed))
+            parts.append(parse_mask(spec, seed=seed))
     return both(*parts)
 
 
@@ -221,7 +219,7 @@ def embeddings(options: ModelOptions) -> NDArray | None:
     """The matrix that `--embeddings` names, None without it."""
     if options.embeddings is None:
         return None
-    from attncli.inputs.matrix_file import read_matrix
+    from attncli.inputs.tensors import read_matrix
 
     return read_matrix(options.embeddings, "embeddings")
 

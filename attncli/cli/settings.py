@@ -20,7 +20,7 @@ from typing import Any
 from attncli.cli import declarations
 from attncli.cli.option import option
 from attncli.errors import UsageError
-from attncli.inputs.file_opening import opening_waits
+from attncli.inputs.files import opening_waits
 
 DECLARED: dict[str, tuple[type, Any]] = {
     "model": (str, declarations.CHECKPOINT),

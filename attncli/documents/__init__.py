@@ -1,34 +1,34 @@
-"""Every document that `attn` emits, each declared once: `features/<name>/document.py` holds `attn.<name>/1`, or
-`compute.py` beside it where the feature is small.
+"""Every document that `attn` emits, each declared once: `features/<name>/document.py` holds `attn.<name>/1`.
 
 A document is a frozen msgspec Struct. From the one declaration come its JSON and its JSON Schema (`attn schema`), the
 check of files in `attn view` and `attn compare`, what screens and `--plain` read, and what Python callers get.
 
-To add a document, say `attn.find/1`:
+To add a document, say `attn.ablate/1`:
 
-1. `features/find/document.py`: `class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True)` with a
+1. `features/ablate/document.py`: `class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True)` with a
    docstring, and a field for each member in the order of the JSON. `Header` brings text, tokens, model and attention;
    a document without a text is a `Document`. A field's type says what it holds: `Annotated[Count, describe("…")]` a
    number with its meaning, `Annotated[Numbers, axes("query", "key")]` an array with its axes,
    `Annotated[Count, index_of("token")]` a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a
    list as long as one. A member that may be absent is `… | UnsetType = UNSET`; one that may be null is `… | None`. One
    whose JSON name is no name for Python is renamed by `field(name="…")`. Parts that several documents share are in
-   `parts.py`. `lengths` tells how long the axes are, `validation_errors` what else must hold between members.
+   this file. `lengths` tells how long the axes are, `validation_errors` what else must hold between members.
 2. `NAMES` below: its name; `FOLDERS`, where another feature's folder holds it.
-3. `features/find/compute.py`: `find_document(…) -> FindDocument`, the one place where it is made.
-4. `features/find/screen.py`: `find_screen(document, view)` and `find_rows(document)`.
+3. `features/ablate/compute.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
+4. `features/ablate/screen.py`: `ablate_screen(document, view)` and `ablate_rows(document)`.
 
 A test of the house fails where one of these is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-if TYPE_CHECKING:
-    from attncli.documents.declaration import Document
+import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.json import schema_components
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
@@ -77,7 +77,7 @@ def folder_of(name: str) -> str:
 def module_of(name: str) -> str:
     """The module that declares a document: `attncli.features.run.document` for `run`."""
     if name == "error":
-        return "attncli.documents.declaration"
+        return "attncli.documents"
     return f"{folder_of(name)}.{'compute' if name in BESIDE_COMPUTE else 'document'}"
 
 
@@ -92,3 +92,343 @@ def name_of(schema: str) -> str:
 
 
 KINDS = Kinds()
+
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+"""Numbers of any shape: nested lists in JSON, null for what is not finite; read again, float64 with NaN for null."""
+MOST = 2**63 - 1
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Size = Annotated[int, Meta(ge=1, le=MOST)]
+"""Whole numbers that are counted with and drawn; a float must hold them."""
+Weight = Annotated[float, Meta(ge=0, le=1.00001, description="An attention weight, 0 to 1.")]
+"""A weight; what rounding adds is borne."""
+
+SHOWN = 160
+"""Characters of a `repr`, about: what fits two lines of a terminal."""
+
+
+Entropy = Annotated[float, Meta(ge=-0.00001, le=100, description="In nats.")]
+"""An entropy: of as many keys as any document can hold; what rounding takes from 0 is borne."""
+
+
+def describe(meaning: str) -> Meta:
+    """What a field means, in its schema's words."""
+    return Meta(description=meaning)
+
+
+def axes(*names: str, meaning: str = "") -> Meta:
+    """The axes of an array of numbers, or the axis that a list runs along; "" is an axis of any length.
+
+    One name is one length in the whole document, checked in what is read from a file.
+    """
+    shape = f"[{', '.join(name or '…' for name in names)}]"
+    return Meta(description=f"{shape}: {meaning}" if meaning else shape, extra={"axes": names})
+
+
+def index_of(axis: str, meaning: str = "") -> Meta:
+    """A position on an axis, from 0: it must be less than the axis is long."""
+    return Meta(description=meaning or None, extra={"at": axis})
+
+
+class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=True):
+    """A part of a document: an object in JSON, with exactly the declared members in their order.
+
+    Equal only to itself, as arrays have no one equality; JSON texts can be compared.
+    """
+
+    def __repr__(self) -> str:
+        """The type and its members in brief, `SHOWN` characters or little more."""
+        pieces, room = [], SHOWN
+        for name, value in members(self):
+            pieces.append(f"{name}={brief(value)}")
+            room -= len(pieces[-1]) + 2
+            if room < 0:
+                pieces.append("…")
+                break
+        return f"{type(self).__name__}({', '.join(pieces)})"
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what is wrong there."""
+        return iter(())
+
+
+class Document(Part, tag_field="schema", frozen=True, kw_only=True):
+    """What one command found: what JSON and every screen are made from. Its tag is the member `schema`."""
+
+    version: Annotated[str, describe("The version of attn that wrote the document.")]
+
+    @property
+    def schema(self) -> str:
+        """The name with which it stands in its JSON, such as `attn.run/1`."""
+        return tag_of(self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and the text beside it."""
+        from attncli.notebook import bundle
+
+        del include, exclude
+        return bundle(self)
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long
+        as they are met first."""
+        return {}
+
+
+def tag_of(part: Part) -> str:
+    """The name of a part's kind: what its tag says in JSON, such as `rope`; "" for a part without one."""
+    return str(part.__struct_config__.tag or "")
+
+
+def members(part: Part) -> Iterator[tuple[str, Any]]:
+    """The names and values that stand in the JSON, in order, without what is absent."""
+    config = part.__struct_config__
+    if config.tag is not None:
+        yield str(config.tag_field), config.tag
+    for name, field in zip(part.__struct_encode_fields__, part.__struct_fields__, strict=True):
+        value = getattr(part, field)
+        if value is not UNSET:
+            yield name, value
+
+
+def brief(value: Any) -> str:
+    """A value as a `repr` shows it: texts cut, lists by their length, arrays by their type and shape."""
+    match value:
+        case np.ndarray():
+            return f"{value.dtype}{list(value.shape)}"
+        case list() | tuple() | dict():
+            return f"<{len(value)}>" if len(value) else "[]" if isinstance(value, list | tuple) else "{}"
+        case str() if len(value) > 24:
+            return f"{value[:23]!r}…"
+        case Part():
+            return f"{type(value).__name__}(…)"
+        case _:
+            return repr(value)
+
+
+# JSON Schemas (2020-12) of every document, read from the declarations. Each is complete in itself.
+
+NUMBERS = {
+    "anyOf": [{"type": ["number", "null"]}, {"type": "array", "items": {"$ref": "#/$defs/Numbers"}}],
+    "description": "Numbers, or lists of lists of them; null for what is not finite.",
+}
+"""An array of numbers, of as many axes as its description says."""
+
+
+class Schemas(Mapping[str, dict[str, Any]]):
+    """The schemas by the name of their document, such as `attn.run/1`; each is made when it is asked for."""
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        kinds = KINDS[name]
+        roots, parts = schema_components(kinds, schema_hook=_numbers)
+        about: dict[str, Any] = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": f"urn:{name.replace('.', ':')}",
+            "title": name,
+        }
+        if len(kinds) == 1:
+            about |= {**parts.pop(kinds[0].__name__), "title": name}
+        else:
+            about |= {
+                "description": "An explanation with its numbers; `topic` tells which kind it is.",
+                "oneOf": list(roots),
+            }
+        return {**about, "$defs": {**parts, "Numbers": NUMBERS}}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KINDS)
+
+    def __len__(self) -> int:
+        return len(KINDS)
+
+
+def _numbers(kind: type) -> dict[str, Any]:
+    """The schema of an array."""
+    del kind
+    return {"type": "array", "items": {"$ref": "#/$defs/Numbers"}}
+
+
+SCHEMAS = Schemas()
+
+
+# `attn.error`: what a failure looks like in JSON mode, on standard error.
+
+
+class Failure(Part, frozen=True, kw_only=True):
+    """What went wrong."""
+
+    code: Annotated[
+        Literal[1, 2, 3, 4, 5], describe("1 failure, 2 usage, 3 bad input, 4 not supported, 5 over a limit.")
+    ]
+    message: str
+    hint: Annotated[str | None, describe("A command or option to try.")]
+
+
+class ErrorDocument(Part, frozen=True, kw_only=True):
+    """A failure in JSON mode, on standard error."""
+
+    error: Failure
+
+
+class TokenRow(Part, frozen=True, kw_only=True):
+    """A token, or a word of several."""
+
+    index: Annotated[Count, describe("Position in the text, from 0.")]
+    text: str
+    id: Annotated[int | None, describe("Id in the vocabulary; null where the tokenizer has none.")]
+    start: Annotated[Count | None, describe("First character in the text, from 0; null for a token that is not in it.")]
+    end: Annotated[Count | None, describe("Character after the last.")]
+    special: Annotated[bool, describe("Whether the tokenizer added it, such as [CLS].")]
+    unknown: (
+        Annotated[bool, describe("true where the model has no token of its own for it; absent for all others.")]
+        | UnsetType
+    ) = UNSET
+
+
+def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
+    """The tokens that do not lie in their text, as a document's validation errors. name: of the list."""
+    for number, token in enumerate(tokens):
+        if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
+            yield f"{name}[{number}]", f"characters {token.start} to {token.end} of a text of {len(text)}"
+
+
+class ModelPart(Part, frozen=True, kw_only=True):
+    """Which weights ran, and their sizes."""
+
+    source: Literal["seeded", "random", "file", "checkpoint", "tensors"]
+    name: str | None
+    family: str | None
+    seed: Annotated[int | None, describe("The seed of the weights; null when they come from elsewhere.")]
+    d_model: Annotated[Size | None, describe("Width of a token's vector; null for captured tensors.")]
+    layers: Size
+    heads: Size
+    kv_heads: Size
+    d_k: Annotated[Size, describe("Width of a query and a key.")]
+    d_v: Annotated[Size, describe("Width of a value.")]
+    digest: Annotated[str | None, describe("sha256 of the weights; null where it was not computed.")]
+
+
+class AttentionPart(Part, frozen=True, kw_only=True):
+    """The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`."""
+
+    scale: Annotated[float | None, describe("What q·k is multiplied by.")]
+    softcap: float | None
+    mask: str
+    mask_says: (
+        Annotated[str, describe("The mask in words: which keys a query sees, and what its numbers count.")] | UnsetType
+    ) = UNSET
+    position: str
+    backend: str
+    dtype: Annotated[str, describe("The type of the numbers.")]
+    compute_dtype: (
+        Annotated[
+            str,
+            describe("A wider type that they were computed in before they were rounded; absent where there was none."),
+        ]
+        | UnsetType
+    ) = UNSET
+    hashing: (
+        Annotated[str, describe("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")]
+        | UnsetType
+    ) = UNSET
+
+
+class ShapeRow(Part, frozen=True, kw_only=True):
+    """A step of the shape trace: its axes and their sizes."""
+
+    step: str
+    axes: list[str]
+    shape: list[Count]
+    formula: str
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Every axis has a size."""
+        if len(self.axes) != len(self.shape):
+            yield "shape", f"{len(self.shape)} sizes of {len(self.axes)} axes"
+
+
+ShapeRows = Annotated[
+    list[ShapeRow], describe("The shape trace: every step of one layer, with its axes and their sizes.")
+]
+
+
+class TopLink(Part, frozen=True, kw_only=True):
+    """A head's link from a query to a key."""
+
+    query: Annotated[Count, index_of("query token")]
+    key: Annotated[Count, index_of("key token")]
+    weight: Weight
+
+
+class LinkRow(Part, frozen=True, kw_only=True):
+    """A link with its layer and head."""
+
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("query token")]
+    key: Annotated[Count, index_of("key token")]
+    weight: Weight
+
+
+LinkRows = Annotated[list[LinkRow], describe("The strongest links, strongest first.")]
+
+
+class EmptyRow(Part, frozen=True, kw_only=True):
+    """A query that sees nothing in one head."""
+
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("query token")]
+
+
+EmptyRows = Annotated[list[EmptyRow], describe("Queries that see nothing: their weights and outputs are 0.")]
+
+
+class Resources(Part, frozen=True, kw_only=True):
+    """What the run took."""
+
+    bytes_read: Annotated[Count, describe("Bytes of weights read for this text; 0 for weights already in memory.")]
+    memory_estimate: Annotated[Count, describe("Bytes this run was expected to take at its peak, besides the program.")]
+    peak_memory: (
+        Annotated[
+            Count | None,
+            describe("The most bytes the process held; of checkpoints only, null where the system is silent."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+Tokens = Annotated[list[TokenRow], axes("token", meaning="The tokens in order.")]
+Pieces = Annotated[list[TokenRow], describe("With --words: the tokens that were merged; `tokens` holds the words.")]
+LeftOutKind = Literal["special", "self", "neighbours", "first", "unknown"]
+LeftOut = Annotated[
+    list[LeftOutKind], describe("Kinds of link that the strongest links leave out; absent when all count.")
+]
+
+
+LEARNED = 2
+"""Keys that a model may have learned beside those of the tokens: `bias_k`, and one of zeros."""
+
+
+def keys_of(tokens: int) -> range:
+    """How many keys a text of so many tokens may have."""
+    return range(tokens, tokens + LEARNED + 1)
+
+
+class Header(Document, frozen=True, kw_only=True):
+    """What every document about one text begins with."""
+
+    text: str
+    tokens: Tokens
+    model: ModelPart
+    attention: AttentionPart
+    pieces: Pieces | UnsetType = UNSET
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The tokens of the text, or its words; learned keys come after them."""
+        count = len(self.tokens)
+        return {"token": count, "query token": count, "key token": count, "key": keys_of(count)}
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Tokens lie in the text."""
+        yield from position_errors(self.tokens, self.text, "tokens")

@@ -10,12 +10,11 @@ from msgspec import UNSET, UnsetType
 
 from attncli import __version__
 from attncli.arrays.backend import Backend
-from attncli.documents.parts import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
+from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, unknown_notes
-from attncli.mechanism.mask import Mask, shows_all
-from attncli.mechanism.mask_spec import describe, spec_text
+from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text
 from attncli.mechanism.spec import (
     ADDED,
     Alibi,
@@ -179,7 +178,7 @@ def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
 
 def _mask_text(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     """What all layers' masks show, in words, or each mask with its layers."""
-    texts = [describe(mask) for mask in masks]
+    texts = [describe_mask(mask) for mask in masks]
     if len(set(texts)) == 1:
         return texts[0]
     places = {

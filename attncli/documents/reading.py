@@ -9,8 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 from msgspec import Meta, Struct, ValidationError, convert, field
 
-from attncli.documents import KINDS
-from attncli.documents.declaration import Document, Part
+from attncli.documents import KINDS, Document, Part
 from attncli.errors import InputError
 
 Row = list[float | None]

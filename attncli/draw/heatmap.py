@@ -8,13 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from attncli.documents.declaration import Numbers
-from attncli.draw.headings import FAINT, localize, remark
-from attncli.draw.lines import BLANK, Line, Lines, Piece, beside, fit_to_view, line, stack
+from attncli.documents import Numbers
+from attncli.draw.lines import (
+    BLANK,
+    FAINT,
+    Line,
+    Lines,
+    Piece,
+    beside,
+    fit_to_view,
+    line,
+    localize,
+    remark,
+    show,
+    stack,
+)
 from attncli.draw.numbers import writer
-from attncli.draw.palette import LEVELS, Palette, diverging, normalise, sequential, shade, sign
 from attncli.draw.safe import cells, cut, label, pad, spell
-from attncli.draw.shaded_matrix import as_matrix
+from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, diverging, normalise, sequential, shade, sign
 from attncli.draw.view import View
 
 NDArray = np.ndarray[Any, Any]
@@ -154,8 +165,6 @@ def _half(above: float, below: float, palette: Palette) -> Piece:
 
 
 if __name__ == "__main__":
-    from attncli.draw.lines import show
-
     show(
         heatmap(
             np.cos(np.add.outer(np.arange(30.0), np.arange(30.0)) / 7) ** 2,
@@ -317,8 +326,6 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
 
 
 if __name__ == "__main__":
-    from attncli.draw.lines import show
-
     ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
     show(
         side_by_side(

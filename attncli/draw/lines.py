@@ -1,7 +1,7 @@
-"""`Lines`: text with styles, laid out to the cell. What every renderer returns; Rich can print it.
+"""`Lines`: text with styles, laid out to the cell; titles, remarks and notes; the Rich console that prints them.
 
-Styles are Rich style strings ("bold", "black on #fde725"), so nothing here imports Rich until
-something is printed.
+Every renderer returns `Lines`. Styles are Rich style strings ("bold", "black on #fde725"), so nothing here imports Rich
+until something is printed.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import IO, TYPE_CHECKING
 
-from attncli.draw.safe import cells, clusters, cut
+from attncli.draw.safe import CUT, CUT_ASCII, cells, clusters, cut, safe, spell
 from attncli.draw.view import View
+from attncli.language import say, translate
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.measure import Measurement
     from rich.segment import Segment
-
 
 Piece = tuple[str, str]
 """Safe text and its style ("" for none)."""
@@ -226,3 +227,175 @@ def _pieces(text: str) -> list[str]:
         else:
             out.append(piece)
     return out
+
+
+FAINT = "bright_black"
+
+
+def localize(text: str, view: View) -> str:
+    """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
+    if view.lang != "en" and not view.ascii:
+        from attncli.language import translate
+
+        return spell(translate(text, view.lang), ascii=False)
+    return spell(text, ascii=view.ascii)
+
+
+def heading(title: str, note: str, view: View) -> Lines:
+    """A part's title and what it shows; the note goes below when there is no room beside. Nothing without a title."""
+    if not title:
+        return Lines()
+    name = localize(title, view)
+    note_text = localize(note, view)
+    if cells(name) + 2 + cells(note_text) <= view.width and note_text:
+        return line((name, "bold"), ("  " + note_text, FAINT))
+    return stack(
+        (
+            flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii),
+            remark(note, view),
+        )
+    )
+
+
+def sentences(texts: Iterable[str], view: View) -> Lines:
+    """Sentences of an answer, each on a line of its own, not set back; "" is none."""
+    return stack(remark(text, view, style="") for text in texts)
+
+
+def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
+    """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
+    rows = wrap(localize(text, view), view.width, ascii=view.ascii)
+    return stack(line((row, style)) for row in rows)
+
+
+# Errors and notes as a person reads them: in colour at a terminal, in the language asked for.
+
+STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_black", "try": "bold cyan"}
+RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
+VALUE = r"[\w.:/*=-]*[\w*]"
+VALUES = re.compile(rf"{VALUE}((, or |, | or ){VALUE})*")
+
+
+def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
+    """An error's lines: `error`, `where`, `expected`, `try`, each with what it says; those that say nothing are left
+    out."""
+    rows = []
+    for name, value in fields:
+        if value:
+            text = value if name == "where" else _translate_value(value, view)
+            rows.append(
+                ((say(view, f"notice.{name}"), STYLES[name] if view.color else ""), (safe(text, ascii=view.ascii), ""))
+            )
+    return Lines(tuple(rows))
+
+
+def _translate_value(text: str, view: View) -> str:
+    """What an error says; values to type and the ends of a range stay as they are, only what joins them is told."""
+    if view.lang == "en":
+        return text
+    if (ends := RANGE.fullmatch(text)) is not None:
+        return say(view, "range.above" if ends[1] else "range", ends[2], ends[3])
+    if VALUES.fullmatch(text):
+        return re.sub(r",? or ", say(view, "list.or"), text).replace(", ", say(view, "list"))
+    return translate(text, view.lang)
+
+
+def note_line(message: str, view: View) -> Lines:
+    """A note, set back, broken at blanks to the view's width; one with a path longer than that stays whole."""
+    text = safe(translate(message, view.lang), ascii=view.ascii)
+    is_unbreakable = max(map(cells, text.split()), default=0) > view.width
+    rows = [text] if is_unbreakable else wrap(text, view.width, ascii=view.ascii)
+    return stack(line((row, "bright_black" if view.color else "")) for row in rows)
+
+
+if __name__ == "__main__":
+    from attncli.draw.lines import show
+
+    show(error_lines([("error", "no token 'x' in the text"), ("try", "attn tokens lists them")], View(color=True)))
+
+
+FIXED_BLANK = "\ue000"
+"""A blank that Rich does not strip; a private character, which no safe text holds."""
+
+
+def console(view: View, stream: IO[str], *, deep: bool = True) -> Console:
+    """A console on a stream, as wide as the view; it reads no markup, guesses no colours and adds no links.
+
+    deep: whether the terminal has 24-bit colour, else 256 colours. Without colour in the view no escape is written.
+    """
+    from rich.console import Console
+
+    return Console(
+        file=stream,
+        force_terminal=view.color,
+        color_system=("truecolor" if deep else "256") if view.color else None,
+        width=view.width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+
+
+@cache
+def _measuring_console(width: int) -> Console:
+    """A console that prints nowhere: it knows widths and styles."""
+    from io import StringIO
+
+    return console(View(width=width, color=True), StringIO())
+
+
+def lay_out(renderable: RenderableType, view: View) -> Lines:
+    """What Rich draws in the view's width, as lines that can be stacked, set beside others and compared.
+
+    Texts in it must be safe. Where Rich cut one, ASCII shows its own mark.
+    """
+    measuring_console = _measuring_console(view.width)
+    rows: list[Line] = []
+    for segments in measuring_console.render_lines(renderable, measuring_console.options, pad=False):
+        row: list[Piece] = []
+        for segment in segments:
+            text = segment.text.replace(FIXED_BLANK, " ")
+            text = text.replace(CUT, CUT_ASCII) if view.ascii else text
+            style = str(segment.style) if view.color and segment.style else ""
+            row.append((text, "" if style == "none" else style))
+        while row and not row[-1][0].strip(" ") and not row[-1][1]:
+            row.pop()
+        rows.append(tuple(row))
+    return Lines(tuple(rows))
+
+
+# Our own Markdown pages as screens, drawn by Rich. Only pages of the package come here, never text from elsewhere.
+
+WIDEST = 100
+"""Cells beyond which prose is tiring to read."""
+FENCE = "```"
+MARGIN = 2
+"""Cells before a line of code, where an answer 80 cells wide still fits."""
+
+
+def markdown(text: str, view: View) -> Lines:
+    """A page in the view's width. Blocks of code stay as they are, so that what is copied from them runs."""
+    from dataclasses import replace
+
+    from rich.markdown import Markdown
+
+    narrow = replace(view, width=min(view.width, WIDEST))
+    blocks: list[Lines] = []
+    for index, part in enumerate(text.split(f"\n{FENCE}")):
+        if index % 2:
+            blocks.append(_code(part.partition("\n")[2], view))
+        elif part.strip():
+            lines = lay_out(Markdown(part, hyperlinks=False), narrow)
+            blocks.append(lines)
+    return stack(blocks)
+
+
+def _code(text: str, view: View) -> Lines:
+    rows = [line("")]
+    margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)
+    for row in text.split("\n"):
+        text_line = spell(row, ascii=view.ascii)
+        rows.append(line((f"{margin}{text_line}", "bold" if text_line.startswith("$ ") else "bright_black")))
+    return stack([*rows, line("")])

@@ -1,14 +1,19 @@
-"""How a number is written on a screen: one style for a whole array, and as many digits as sums need."""
+"""Numbers on a screen: one style for a whole array, as many digits as sums need; and as bars and curves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from itertools import pairwise
 
 import numpy as np
 
-from attncli.documents.declaration import Numbers
+from attncli.documents import Numbers
+from attncli.draw.lines import FAINT, Line, Lines, Piece, flow, show, stack, strip_styles
+from attncli.draw.safe import pad, spell
+from attncli.draw.view import View
 
 Write = Callable[[float], str]
 
@@ -117,3 +122,133 @@ def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -
             last, ROUND_HALF_EVEN
         )
     return total_of_terms == Decimal(f"{total:.{precision}f}")
+
+
+# Bars: a number between 0 and 1 as a length on its track. Rich has progress bars, in halves of a cell; these have
+
+ACCENT = "cyan"
+FULL, TRACK, EIGHTHS = "▇", "╌", " ▏▎▍▌▋▊▉"
+FULL_ASCII, TRACK_ASCII = "#", "."
+
+
+def bar(fraction: float, width: int, *, ascii: bool) -> str:
+    """`fraction` (clipped to [0, 1]) of `width` cells, to an eighth of a cell, then the track; `#` and `.` in ASCII.
+
+    "" for a width of 0 or less. Anything above 0 shows at least an eighth.
+    """
+    if width <= 0:
+        return ""
+    share = min(max(fraction, 0.0), 1.0)
+    if ascii:
+        size = round(share * width)
+        return FULL_ASCII * size + TRACK_ASCII * (width - size)
+    whole, part = divmod(max(round(share * width * 8), 1 if share > 0 else 0), 8)
+    return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - whole - (part > 0))
+
+
+def bar_pieces(text: str) -> list[Piece]:
+    """A bar in two pieces: its length in colour, its track set back."""
+    length = len(text.rstrip(TRACK + TRACK_ASCII))
+    return [(text[:length], ACCENT), (text[length:], FAINT)]
+
+
+if __name__ == "__main__":
+    show(Lines(tuple(tuple(bar_pieces(bar(index / 9, 20, ascii=False))) for index in range(10))))
+
+
+MARKS = "●▲■◆○△□◇"
+MARKS_ASCII = "oxs*+#@%"
+STYLES = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white", "bright_black")
+AXIS = 8
+"""Cells of the numbers at the left."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named curve: points (x, y), both above 0; others are left out."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def curves(
+    series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked_x: float | None = None
+) -> Lines:
+    """The series on logarithmic axes in the view's width, with a legend below.
+
+    Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is.
+    marked_x: an x to draw a vertical line at. No points: no lines.
+    """
+    points = [point for line_series in series for point in line_series.points if min(point) > 0]
+    if not points:
+        return Lines()
+    width = max(min(view.width - AXIS - 2, 72), 10)
+    (x_low, x_high), (y_low, y_high) = (_range([point[axis] for point in points]) for axis in (0, 1))
+    grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]
+
+    def column(x: float) -> int:
+        return round((math.log(x) - x_low) / (x_high - x_low) * (width - 1))
+
+    if marked_x is not None and x_low <= math.log(marked_x) <= x_high:
+        for row in grid:
+            row[column(marked_x)] = (":" if view.ascii else "┊", FAINT)
+    marks = MARKS_ASCII if view.ascii else MARKS
+    for index in reversed(range(len(series))):
+        points_above = [point for point in series[index].points if min(point) > 0]
+        for (x0, y0), (x1, y1) in pairwise(points_above):
+            for place in range(column(x0), column(x1) + 1):
+                part = (place - column(x0)) / max(column(x1) - column(x0), 1)
+                y = math.log(y0) + part * (math.log(y1) - math.log(y0))
+                line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
+                ends = place in (column(x0), column(x1))
+                grid[line][place] = (
+                    marks[index % len(marks)] if ends else ("." if view.ascii else "·"),
+                    STYLES[index % len(STYLES)],
+                )
+    block = stack(
+        (_frame(grid, (y_low, y_high), view), _x_axis((x_low, x_high), width, x_name, view), _legend(series, view))
+    )
+    return block if view.color else strip_styles(block)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = math.log(min(values)), math.log(max(values))
+    return (low, high) if high > low else (low - 1, high + 1)
+
+
+def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
+    side = "|" if view.ascii else "│"
+    rows: list[Line] = []
+    for index, row in enumerate(grid):
+        has_number = index % 5 == 0 or index == len(grid) - 1
+        value = math.exp(y[1] - (y[1] - y[0]) * index / (len(grid) - 1))
+        rows.append(((pad(f"{value:.0e}" if has_number else "", AXIS, "right"), FAINT), (side, FAINT), *row))
+    return Lines(tuple(rows))
+
+
+def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
+    corner, dash = ("+", "-") if view.ascii else ("└", "─")
+    ends = (f"{math.exp(x[0]):,.0f}", f"{math.exp(x[1]):,.0f}")
+    middle = spell(name, ascii=view.ascii)
+    gap = max(width - sum(map(len, ends)), 1)
+    numbers = " " * (AXIS + 1) + ends[0] + pad(middle, gap, "center") + ends[1]
+    return Lines(((((" " * AXIS) + corner + dash * width, FAINT),), ((numbers, FAINT),)))
+
+
+def _legend(series: Sequence[Series], view: View) -> Lines:
+    marks = MARKS_ASCII if view.ascii else MARKS
+    pieces = [
+        (f"{marks[index % len(marks)]} {spell(line_series.name, ascii=view.ascii)}", STYLES[index % len(STYLES)])
+        for index, line_series in enumerate(series)
+    ]
+    return flow(pieces, width=view.width, indent=AXIS + 1, gap="   ")
+
+
+if __name__ == "__main__":
+    lengths = [2**index for index in range(4, 14)]
+    show(
+        curves(
+            [Series("n²", tuple((n, n * n) for n in lengths)), Series("n", tuple((n, 64 * n) for n in lengths))],
+            View(color=True),
+        )
+    )

@@ -1,22 +1,36 @@
-"""What exactly ran, and on which tokens: the top of every screen about a text, and its number among several."""
+"""What exactly ran, and on which tokens: the top of every screen about a text; and the screen of every document.
+
+`screen.py` in the folder of a feature draws `attn.<name>/1`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.declaration import Document
-from attncli.draw.headings import FAINT, heading, localize, remark
-from attncli.draw.lines import Line, Lines, Piece, fit_to_view, flow, line, stack, wrap
+from attncli.documents import AttentionPart, Document, ModelPart, TokenRow, folder_of, name_of
+from attncli.draw.lines import (
+    FAINT,
+    Line,
+    Lines,
+    Piece,
+    fit_to_view,
+    flow,
+    heading,
+    line,
+    localize,
+    remark,
+    stack,
+    wrap,
+)
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.token_names import mark_unknown_words, unknown_words_note
 from attncli.draw.view import View
 from attncli.language import say
-
-if TYPE_CHECKING:
-    from attncli.documents.parts import AttentionPart, ModelPart, TokenRow
 
 
 class TextTokens(Protocol):
@@ -234,3 +248,27 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
     room = max(view.width - cells(number) - 2, 8)
     text = cut(safe(str(getattr(document, "text", "")), ascii=view.ascii), room, ascii=view.ascii)
     return line((number, "bold"), ("  " + text, ""))
+
+
+class Screen(NamedTuple):
+    """How a document is shown: its screen, and its table for `--plain`, which begins with the names of the columns."""
+
+    screen: Callable[[Any, View], Lines]
+    rows: Callable[[Any], Iterable[Sequence[object]]]
+
+
+def screen_of(schema: str) -> Screen:
+    """The screen of a document, such as that of `attn.run/1`; words that its model does not know are marked, and
+    counted below it."""
+    name = name_of(schema)
+    module = import_module(f"{folder_of(name)}.screen")
+    draw = getattr(module, f"{name}_screen")
+
+    def screen(document: Any, view: View) -> Lines:
+        marked_document = mark_unknown_words(document)
+        if marked_document is document:
+            lines: Lines = draw(document, view)
+            return lines
+        return fit_to_view(stack((draw(marked_document, view), unknown_words_note(document, view))), view)
+
+    return Screen(screen, getattr(module, f"{name}_rows"))

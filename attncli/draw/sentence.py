@@ -1,4 +1,7 @@
-"""The sentence itself, each word tinted by how much it is looked at: the shortest answer there is."""
+"""The sentence, each word tinted by how much it is looked at, and what that says in one or two sentences.
+
+Each sentence has its rule; none says more than the numbers of the document hold.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import UNSET
 
-from attncli.draw.headings import FAINT, remark
-from attncli.draw.lines import Line, Lines, Piece, fit_to_view, stack
-from attncli.draw.palette import tint
+from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, sentences, show, stack
+from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, clusters, cut, label, safe, spell
-from attncli.draw.shaded_matrix import as_matrix
-from attncli.draw.token_names import MARK
+from attncli.draw.shaded_matrix import as_matrix, tint
+from attncli.draw.token_names import MARK, quoted_ends, quoted_token
 from attncli.draw.view import View
+from attncli.features.compare.document import CompareDocument
+from attncli.features.run.document import RunDocument
 from attncli.language import say
 
 if TYPE_CHECKING:
-    from attncli.documents.parts import TokenRow
-    from attncli.features.compare.document import ComparedHead, CompareDocument
+    from attncli.documents import ModelPart, TokenRow
+    from attncli.features.compare.document import ComparedHead
     from attncli.features.cross.document import CrossDocument
+    from attncli.features.find.document import FindDocument
+    from attncli.features.run.document import RunHead
     from attncli.inputs.token import Token
-
 
 LEAST = 0.05
 """The smallest share that is tinted; below it a word is left as it is."""
@@ -182,8 +188,6 @@ def scale(view: View) -> Lines:
 
 
 if __name__ == "__main__":
-    from attncli.draw.lines import show
-
     text = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
     shares = (0, 0.65, 0, 0.02, 0, 0.12, 0.05, 0, 0, 0, 0.3)
     sample = [Word(word, share, word == "it") for word, share in zip(text, shares, strict=True)]
@@ -232,3 +236,239 @@ def shaded_comparison(document: CompareDocument, head: ComparedHead, query: int,
     differences = np.zeros(len(document.a.tokens))
     differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[: len(places)]
     return shaded_sentence(document.a.text, document.a.tokens, differences, view, query=query, tint="answer.tint.moved")
+
+
+SECOND = 0.5
+"""A second key is named where its weight is at least this share of the first one's."""
+EVEN = 1.5
+"""A row whose largest weight is below this many even shares (1 / visible keys) is called even."""
+
+
+@dataclass(frozen=True)
+class HeadLink:
+    """One head's link from a query to a key: positions, weight, and which head."""
+
+    query: int
+    key: int
+    weight: float
+    layer: int
+    head: int
+
+
+def run_answer(document: RunDocument, view: View) -> Lines:
+    """The answer of an `attn.run/1` document: about its query, or the strongest link of all; then whether the weights
+    are learned."""
+    tokens = document.tokens
+    queries = document.queries
+    head_links = strongest(document)
+    answer_sentences: list[str] = []
+    if queries:
+        shares, chosen_indices = _from_query(document, queries[0], head_links), frozenset(queries)
+        answer_sentences += _query_sentences(document, queries[0], head_links, view)
+    else:
+        link = _link_of_choice(document, head_links)
+        shares, chosen_indices = (
+            _received_shares(document, head_links),
+            frozenset(() if link is None else (link.query,)),
+        )
+        answer_sentences += [] if link is None else [_link_sentence(document, link, view)]
+        answer_sentences += (
+            [say(view, "answer.link.choice")] if link is not None and link.weight < head_links[0].weight else []
+        )
+    none = "answer.links.none.unknown" if "unknown" in (document.links_leave_out or ()) else "answer.links.none"
+    answer_sentences += [say(view, none)] if tokens and not answer_sentences and left_out_note(document) else []
+    answer_sentences += [not_learned_note(document.model, view)]
+    return stack(
+        (
+            sentence(words(document.text, tokens, shares, chosen_indices), view),
+            remark(say(view, _tint_phrase_name(document)), view) if any(shares) else Lines(),
+            sentences(answer_sentences, view),
+        )
+    )
+
+
+def _tint_phrase_name(document: RunDocument) -> str:
+    """The name of the phrase that says what the tint shows."""
+    heads = _heads(document)
+    kinds = document.links_leave_out or ()
+    links = f"answer.tint.links.{'unknown' if 'unknown' in kinds else 'some'}" if kinds else "answer.tint.links"
+    if document.queries:
+        return "answer.tint.row" if len(heads) == 1 else links
+    return "answer.tint" if heads else links
+
+
+def strongest(document: RunDocument) -> list[HeadLink]:
+    """The strongest link of every head, strongest first: from the overview, or from the links."""
+    entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
+    head_links = [HeadLink(link.query, link.key, link.weight, entry.layer, entry.head) for entry, link in entries]
+    head_links += [HeadLink(link.query, link.key, link.weight, link.layer, link.head) for link in document.links]
+    return sorted(
+        dict.fromkeys(head_links),
+        key=lambda head_link: (-head_link.weight, head_link.layer, head_link.head, head_link.query, head_link.key),
+    )
+
+
+def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> HeadLink | None:
+    """The strongest link of a query that sees several keys: one that sees a single key has no choice. Else the
+    strongest of all."""
+    scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
+    if scores is None or not head_links:
+        return next(iter(head_links), None)
+    free = np.isfinite(as_matrix(scores)).sum(axis=1) > 1
+    free_links = [link for link in head_links if free[link.query]][:1]
+    for layer in [] if free_links else document.layers:
+        for head in layer.heads:
+            if head.weights is not UNSET and free.any():
+                weights = np.where(free[:, None], np.nan_to_num(as_matrix(head.weights)), 0.0)
+                query, key = np.unravel_index(int(weights.argmax()), weights.shape)
+                free_links.append(HeadLink(int(query), int(key), float(weights.max()), layer.layer, head.head))
+    return max(free_links, key=lambda link: link.weight, default=head_links[0])
+
+
+def _heads(document: RunDocument) -> list[RunHead]:
+    return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
+
+
+def _from_query(document: RunDocument, query: int, head_links: Sequence[HeadLink]) -> list[float | None]:
+    """What each key gets from the query: the weights of the only head, or the strongest link to it of any head."""
+    count = len(document.tokens)
+    head_rows = [rows[0, :count] for rows in (as_matrix(head.weights) for head in _heads(document)) if len(rows)]
+    if len(head_rows) == 1:
+        return [float(value) for value in np.nan_to_num(head_rows[0])]
+    return _largest_shares([link for link in head_links if link.query == query], count)
+
+
+def _received_shares(document: RunDocument, head_links: Sequence[HeadLink]) -> list[float | None]:
+    """What each key gets of all queries, in the head that gives it most: how far above an even share, the largest
+    being 1."""
+    count = len(document.tokens)
+    mean_weights = [np.nan_to_num(as_matrix(head.weights))[:, :count].mean(axis=0) for head in _heads(document)]
+    if not mean_weights:
+        return _largest_shares(head_links, count)
+    shares = np.max(mean_weights, axis=0) - 1 / max(count, 1)
+    greatest = float(shares.max(initial=0.0))
+    return [float(value) / greatest if greatest > 0 else 0.0 for value in shares]
+
+
+def _largest_shares(head_links: Sequence[HeadLink], count: int) -> list[float | None]:
+    shares: list[float | None] = [0.0] * count
+    for link in reversed(head_links):
+        if link.key < count:
+            shares[link.key] = link.weight
+    return shares
+
+
+def _query_sentences(document: RunDocument, query: int, head_links: Sequence[HeadLink], view: View) -> list[str]:
+    """What the query looks at most, and where most of its weight rests over all heads."""
+    several = len({(link.layer, link.head) for link in head_links}) > 1 or len(document.overview or ()) > 1
+    query_links = [link for link in head_links if link.query == query]
+    average = document.average
+    query_text = quoted_token(document.tokens, query, view, beside=[link.key for link in query_links[:2]])
+    if not query_links:
+        blind = any(row.query == query for row in document.empty_rows)
+        return [say(view, "answer.blind", query_text)] if blind else []
+    first = query_links[0]
+    visible_count = _visible(document, query)
+    if first.weight < EVEN / max(visible_count, 1):
+        return [
+            say(
+                view,
+                "answer.even",
+                query_text,
+                format_number(first.weight, view),
+                format_number(1 / visible_count, view),
+            )
+        ]
+    second = next(
+        (link for link in query_links if link.key != first.key and link.weight >= SECOND * first.weight), None
+    )
+    answer_sentences = [_looks_sentence(document, query_text, first, second, several, view)]
+    if several and average is not UNSET:
+        top = int(np.argmax(average))
+        if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
+            key = quoted_token(document.tokens, top, view, beside=(query, first.key))
+            answer_sentences.append(say(view, "answer.rests", key, format_number(average[top], view)))
+    return answer_sentences
+
+
+def _looks_sentence(
+    document: RunDocument, query_text: str, first: HeadLink, second: HeadLink | None, several: bool, view: View
+) -> str:
+    def place(link: HeadLink) -> tuple[object, ...]:
+        where = (link.layer, link.head) if several else ()
+        number = format_number(link.weight, view) if several else percent(link.weight)
+        beside = (link.query, *(end_link.key for end_link in (first, second) if end_link is not None))
+        return (quoted_token(document.tokens, link.key, view, beside=beside), number, *where)
+
+    kind = "heads" if several else "one"
+    if second is None:
+        return say(view, f"answer.looks.{kind}", query_text, *place(first))
+    return say(view, f"answer.looks.{kind}.two", query_text, *place(first), *place(second))
+
+
+def _link_sentence(document: RunDocument, link: HeadLink, view: View) -> str:
+    several = len(document.overview or _heads(document)) > 1
+    ends = quoted_ends(document.tokens, document.tokens, link, view)
+    place = (link.layer, link.head) if several else ()
+    return say(view, f"answer.link.{'heads' if several else 'one'}", *ends, percent(link.weight), *place)
+
+
+def _visible(document: RunDocument, query: int) -> int:
+    """Keys that the query sees, by the scores where there are any, else all."""
+    for head in _heads(document):
+        rows = document.queries or range(len(document.tokens))
+        if head.scores is not UNSET and query in rows:
+            row = as_matrix(head.scores)[list(rows).index(query)]
+            return int(np.isfinite(row).sum())
+    return len(document.tokens)
+
+
+def not_learned_note(model: ModelPart, view: View) -> str:
+    """That weights are not learned, for those that are not; else ""."""
+    match model.source:
+        case "seeded":
+            return say(view, "answer.seeded", model.seed)
+        case "random":
+            return say(view, "answer.random", model.seed)
+        case _:
+            return ""
+
+
+def format_number(value: float, view: View) -> str:
+    """A number with the view's digits."""
+    return f"{value:.{view.precision}f}"
+
+
+def find_answer(document: FindDocument, view: View) -> Lines:
+    """The answer of an `attn.find/1` document: which heads send the one token to the other."""
+    heads = document.heads
+    ends = (document.query, document.key)
+    query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
+    visible = [head for head in heads if head.rank is not None]
+    if not visible:
+        return remark(say(view, "answer.find.hidden", query_text, key) if heads else "", view, style="")
+    first, *other_heads = sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
+    shares: list[float | None] = [0.0] * len(document.tokens)
+    shares[document.key] = first.weight
+    place = (first.layer, first.head, percent(first.weight))
+    heads_sentence = say(
+        view,
+        "answer.find" if other_heads else "answer.find.one",
+        *((query_text, key, *place) if other_heads else (query_text, key, place[2])),
+    )
+    count = sum(head.rank == 1 for head in visible)
+    rank = say(view, "answer.find.first", count, len(heads), key, query_text) if other_heads else ""
+    tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
+    answer_sentences = (heads_sentence, rank, not_learned_note(document.model, view))
+    tint = remark(say(view, "answer.tint.link", say(view, "effect.head", *place[:2])), view)
+    return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
+
+
+def left_out_note(document: RunDocument | CompareDocument) -> str:
+    """What kinds of link are left out, in words; "" if none are."""
+    names: Sequence[str] = document.links_leave_out or ()
+    words = {
+        "special": "special tokens", "self": "self", "neighbours": "neighbours", "first": "the first token",
+        "unknown": "unknown words",
+    }  # fmt: skip
+    return f"left out: {', '.join(words[name] for name in names)} (--all-links)" if names else ""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from attncli.draw.headings import sentences
-from attncli.draw.lines import Lines
+from attncli.draw.lines import Lines, sentences
 from attncli.draw.safe import cut, label
 from attncli.draw.view import View
 from attncli.language import say
@@ -20,8 +19,7 @@ from attncli.language import say
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
-    from attncli.documents.declaration import Numbers
-    from attncli.documents.parts import TokenRow
+    from attncli.documents import Numbers, TokenRow
 
 
 MARK = "?"

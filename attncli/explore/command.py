@@ -27,7 +27,7 @@ from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.explore.source import Source
+    from attncli.explore.loaded_run import Source
     from attncli.models.model import Model
 
 FILES = (".json", ".safetensors", ".npz")
@@ -116,7 +116,7 @@ def _open_source(
     query: str | None,
 ) -> tuple[Source, int | None]:
     """What is explored, and the word that it begins with, if that was said."""
-    from attncli.explore.source import LiveSource
+    from attncli.explore.loaded_run import LiveSource
     from attncli.features.run.compute import RunRequest
     from attncli.models.run import rows_for
 
@@ -147,7 +147,7 @@ def _open_source(
 
 def _saved_source(file: Path) -> Source:
     """A saved document, or tensors, as `attn view` opens them."""
-    from attncli.explore.source import SavedSource
+    from attncli.explore.loaded_run import SavedSource
     from attncli.features.run.document import RunDocument
     from attncli.features.view.command import TENSOR_FILES, open_document, record_of
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from attncli.draw.lines import Line, Lines, Piece, clip_lines, line_width
-from attncli.draw.palette import Palette, diverging, sequential, shade, sign
+from attncli.draw.shaded_matrix import Palette, diverging, sequential, shade, sign
 from attncli.draw.view import View
 
 NDArray = np.ndarray[Any, Any]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncli.draw.headings import FAINT, remark
-from attncli.draw.lines import Line, Lines, line, stack
-from attncli.draw.plot import bar, bar_pieces
+from attncli.draw.lines import FAINT, Line, Lines, line, remark, stack
+from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.token_names import word_name
 from attncli.draw.view import View

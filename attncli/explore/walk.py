@@ -10,14 +10,13 @@ from typing import Literal, Protocol
 from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.frame import Notice
-from attncli.explore.loaded_run import LoadedRun, strongest_place
+from attncli.explore.loaded_run import LoadedRun, Source, strongest_place
 from attncli.explore.panels import STEPS, HeadEffects, step_title
 from attncli.explore.panels import effect_rows as heads_ranked
 from attncli.explore.panels import search_rows as heads_found
-from attncli.explore.source import Source
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
-from attncli.inputs.text import SAMPLE
+from attncli.inputs.token import SAMPLE
 from attncli.language import say
 from attncli.models.model import Model
 

@@ -1,25 +1,265 @@
-"""`Checkpoint`: a folder in Hugging Face layout, its tensors read when needed, into memory that is used again."""
+"""`Checkpoint`: a folder in Hugging Face layout, its tensors read when needed, into memory that is used again.
+
+It holds `model.safetensors`, or several shards named by `model.safetensors.index.json`. An index is data from
+elsewhere: it may name only files beside it. Checkpoints of before safetensors are pickles. torch's restricted
+unpickler (`weights_only=True`) rebuilds tensors and plain containers and calls nothing that a file names. Files of
+torch's zip format are mapped into memory and read as their tensors are asked for; a mapped file that shrinks meanwhile
+ends the process. Older files are read whole.
+"""
 
 from __future__ import annotations
 
 import mmap
+import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
+from itertools import accumulate
 from math import prod
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays import backend as arrays
-from attncli.arrays import threads
+from attncli.arrays import numpy_backend
+from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.dtypes import all_finite, convert, dtype_of_name
-from attncli.inputs.file_opening import PositionedFile, is_there, read_object
+from attncli.extras import install_command
+from attncli.inputs.files import LARGEST_FILE, PositionedFile, is_there, open_regular, read_object
 from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, Stretch, multiply_pieces, worth_it
-from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded_path, no_tensor
+from attncli.inputs.safetensors_file import (
+    DTYPES,
+    SafetensorsHeader,
+    all_finite,
+    convert,
+    dtype_of_name,
+    read_header,
+    unsupported_dtype,
+)
+from attncli.inputs.tensors import check_torch_zip
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+INDEX_LIMIT = 64 * 2**20
+CONVERT = (
+    "python -c \"from transformers import AutoModel as M; M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
+)
+OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
+EXPECTED = f"{SINGLE} or {INDEX}"
+PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.safetensors", re.ASCII)
+"""What an index may name."""
+QUANTISED = {
+    "qweight": "GPTQ or AWQ", "qzeros": "GPTQ or AWQ", "absmax": "bitsandbytes", "SCB": "bitsandbytes",
+    "weight_packed": "compressed-tensors", "weight_scale": "scaled integers or float8", "weight_scale_inv": "float8",
+}  # fmt: skip
+"""The last words of names that only quantised weights have, and what wrote them."""
+
+
+class TensorInfo(Struct, frozen=True):
+    """Where a tensor lies. dtype: NumPy's word ("bfloat16"). start, stop: bytes from the beginning of `file`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    start: int
+    stop: int
+
+    @property
+    def bytes(self) -> int:
+        """The size of its data."""
+        return self.stop - self.start
+
+
+def guarded_path(folder: Path, name: str) -> Path:
+    """The file `name` of a folder with its symbolic links followed; it need not exist.
+
+    folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
+    (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
+    """
+    try:
+        target = (folder / name).resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise InputError("this link leads nowhere", where=str(folder / name)) from error
+    roots = [folder]
+    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(("models--", "datasets--")):
+        repository = folder.parent.parent
+        # the repository's own blobs, and the store that repositories of one cache share
+        roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
+    if not any(target.is_relative_to(root) for root in roots):
+        raise InputError(
+            f"{name!r} is a link that leaves its folder",
+            where=str(folder),
+            expected="a file",
+            hint="give the folder that holds the files",
+        )
+    return target
+
+
+def local_header(path: Path) -> SafetensorsHeader | None:
+    """The header of a weight file, None where there is no such file. Raises as `open_regular` and `read_header`."""
+    if not is_there(path):
+        return None
+    stream, size = open_regular(path, what="a .safetensors file", limit=LARGEST_FILE)
+    with stream:
+        return read_header(stream, size, str(path))
+
+
+def find_tensors(
+    folder: Path, header: Callable[[Path], SafetensorsHeader | None] = local_header
+) -> dict[str, TensorInfo]:
+    """Every tensor of a checkpoint by name, in file order; headers are read, no data.
+
+    header: gives the header of a weight file, None where there is no such file.
+    Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format,
+    for quantised ones and for data types such as float8.
+    """
+    single = header(guarded_path(folder, SINGLE))
+    if single is not None:
+        return _tensors(single, guarded_path(folder, SINGLE))
+    if is_there(guarded_path(folder, INDEX)):
+        return _tensors_of_shards(folder, header)
+    raise _nothing(folder)
+
+
+def shard_names(index: Path) -> list[str]:
+    """The files that a shard index names, each once, by name. Raises InputError for an index that is malformed or
+    leads elsewhere."""
+    return _shards(_places(index), index)
+
+
+def _places(index: Path) -> dict[str, object]:
+    """The name of each tensor's file, by the tensor's name, as the index has it."""
+    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise InputError(
+            "this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file"
+        )
+    return places
+
+
+def _shards(places: Mapping[str, object], index: Path) -> list[str]:
+    return sorted({_plain_name(place, index) for place in places.values()})
+
+
+def _tensors_of_shards(folder: Path, header: Callable[[Path], SafetensorsHeader | None]) -> dict[str, TensorInfo]:
+    index = guarded_path(folder, INDEX)
+    places = _places(index)
+    tensors: dict[str, TensorInfo] = {}
+    for shard in _shards(places, index):
+        path = guarded_path(folder, shard)
+        shard_header = header(path)
+        if shard_header is None:
+            count = sum(place == shard for place in places.values())
+            raise InputError(
+                f"the shard {shard!r} is missing; {count} tensors lie in it",
+                where=str(folder),
+                expected=f"every file of {INDEX}",
+            )
+        for name, info in _tensors(shard_header, path).items():
+            if name in tensors:
+                raise InputError(
+                    f"tensor {name!r} is in two shards",
+                    where=f"{tensors[name].file} and {path}",
+                    expected="each tensor once",
+                )
+            if places.get(name) != shard:
+                statement = "does not list it" if name not in places else f"says {places[name]!r}"
+                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {statement}", where=str(index))
+            tensors[name] = info
+    missing = [name for name in places if name not in tensors]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(
+            f"tensor {missing[0]!r}{more} is not in {places[missing[0]]!r}, where the index puts it", where=str(index)
+        )
+    return tensors
+
+
+def _plain_name(place: object, index: Path) -> str:
+    if not isinstance(place, str) or not PLAIN_NAME.fullmatch(place):
+        raise InputError(
+            f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it"
+        )
+    return place
+
+
+def _tensors(header: SafetensorsHeader, path: Path) -> dict[str, TensorInfo]:
+    for entry in header.entries.values():
+        if entry.dtype not in DTYPES:
+            raise unsupported_dtype(entry.name, entry.dtype, str(path))
+        method = QUANTISED.get(entry.name.rpartition(".")[2])
+        if method is not None:
+            raise UnsupportedError(
+                f"these weights are quantised ({method}): tensor {entry.name!r}",
+                where=str(path),
+                expected="float weights",
+            )
+    return {
+        name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end)
+        for name, entry in header.entries.items()
+    }
+
+
+def _nothing(folder: Path) -> InputError | UnsupportedError:
+    others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
+    if others:
+        return UnsupportedError(
+            f"the weights are in {others[0]!r}, which is not safetensors",
+            where=str(folder),
+            expected=EXPECTED,
+            hint=CONVERT,
+        )
+    tensors = sorted(path.name for path in folder.glob("*.safetensors"))
+    if "adapter_model.safetensors" in tensors:
+        return UnsupportedError(
+            "this folder holds an adapter, not a model",
+            where=str(folder),
+            hint="merge it into its base model and save that",
+        )
+    if tensors:
+        return InputError(f"found {', '.join(map(repr, tensors[:3]))}", where=str(folder), expected=EXPECTED)
+    return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
+
+
+def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputError:
+    """The error about a tensor that is not there, with the nearest names."""
+    close = get_close_matches(name, names, 3, 0.6)
+    return InputError(
+        f"there is no tensor {name!r}",
+        where=str(folder),
+        expected=", ".join(close) if close else f"one of its {len(names)} tensors",
+    )
+
+
+# Files that hold a checkpoint's weights as torch pickled them: `pytorch_model.bin`, or several named by an index.
+
+PICKLED_SINGLE = "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
+PLAIN_PICKLED_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
+"""What an index may name."""
+
+
+def pickled_shards(index: Path) -> list[str]:
+    """The files that an index names, each once, by name. Raises InputError for one that is malformed or leads
+    elsewhere."""
+    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
+    names = set(places.values()) if isinstance(places, dict) and all(map(_plain, places.values())) else set()
+    if not names:
+        raise InputError(
+            "this index does not say which files hold the tensors",
+            where=str(index),
+            expected="a weight_map: tensor names, each with the plain name of a .bin file beside it",
+        )
+    return sorted(names)
+
+
+def _plain(name: object) -> bool:
+    return isinstance(name, str) and PLAIN_PICKLED_NAME.fullmatch(name) is not None
+
 
 # Memory that large arrays leave behind, given to the next ones.
 #
@@ -96,11 +336,9 @@ class Checkpoint:
         neither safetensors nor torch's own files.
         """
         checkpoint = cls.describe(folder)
-        if tensors is None and not any(is_there(guarded_path(checkpoint.folder, name)) for name in (SINGLE, INDEX)):
-            from attncli.inputs.torch_checkpoint import is_pickled, open_pickled
-
-            if is_pickled(checkpoint.folder):
-                return open_pickled(checkpoint.folder, checkpoint.config)
+        native = tensors is not None or any(is_there(guarded_path(checkpoint.folder, name)) for name in (SINGLE, INDEX))
+        if not native and is_pickled(checkpoint.folder):
+            return open_pickled(checkpoint.folder, checkpoint.config)
         checkpoint._tensors = find_tensors(checkpoint.folder) if tensors is None else dict(tensors)
         return checkpoint
 
@@ -313,7 +551,7 @@ def _convert_pieces(pieces: Pieces, stored_dtype: np.dtype[Any], target: Array) 
             part, start = piece.view(stored_dtype), first // stored_dtype.itemsize
             finite.append(convert(part, target[start : start + part.size]))
 
-    threads.at_once([take] if target.nbytes < WORTH_HELP else [take, take])
+    numpy_backend.at_once([take] if target.nbytes < WORTH_HELP else [take, take])
     return all(finite)
 
 
@@ -323,3 +561,98 @@ def _method(settings: object) -> str:
             return method
         case _:
             return "method not named"
+
+
+NOTE = (
+    "the weights are pickled (pytorch_model.bin): torch reads them with weights_only, which makes tensors and plain "
+    "containers and runs nothing that the file names"
+)
+
+
+class TorchCheckpoint(Checkpoint):
+    """A `Checkpoint` whose tensors torch has mapped; they are in no order that reading ahead could use."""
+
+    def __init__(
+        self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo], arrays: dict[str, Array]
+    ) -> None:
+        super().__init__(folder, config, tensors)
+        self.notes = (NOTE,)
+        self._arrays = arrays
+
+    def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
+        """As `Checkpoint.part`."""
+        arrays = {new: self._arrays[old] for new, old in names.items()}
+        return TorchCheckpoint(self.folder, config, {new: self.info(old) for new, old in names.items()}, arrays)
+
+    def read(self, name: str, dtype: str | None = None) -> Array:
+        """As `Checkpoint.read`."""
+        return self._copy(name, self.info(name), self._arrays[name], dtype)
+
+    def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
+        """As `Checkpoint.read_rows`."""
+        info = self.info(name)
+        for row in rows:
+            self._check_rows(name, info, row, row + 1)
+        return self._copy(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
+
+    def ahead(self, names: Sequence[str]) -> None:
+        """Nothing to prepare: the system reads what is looked at."""
+
+    def _copy(self, name: str, info: TensorInfo, source: Array, dtype: str | None) -> Array:
+        copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
+        if not convert(source.reshape(-1), copy.reshape(-1)):
+            raise InputError(
+                f"tensor {name!r} holds numbers that are not finite in {copy.dtype.name}",
+                where=str(info.file),
+                expected="finite weights",
+            )
+        self.bytes_read += source.nbytes
+        return copy
+
+
+def is_pickled(folder: Path) -> bool:
+    """Whether a folder's weights are pickled files of torch."""
+    return any(is_there(guarded_path(folder, name)) for name in (PICKLED_SINGLE, PICKLED_INDEX))
+
+
+def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
+    """The checkpoint of a folder for which `is_pickled` holds; no tensor is read yet, but of files of the older format.
+
+    Raises InputError for a missing shard, a tensor in two, or content that is no plain state_dict; UnsupportedError
+    without torch.
+    """
+    if not torch_is_installed():
+        raise UnsupportedError(
+            f"{PICKLED_SINGLE} is read with torch, which is not installed",
+            where=str(folder),
+            hint=install_command("torch"),
+        )
+    from attncli.arrays.torch_backend import map_state_dict
+
+    tensors: dict[str, TensorInfo] = {}
+    arrays: dict[str, Array] = {}
+    for path in _files(folder):
+        stream, _ = open_regular(path, what="a torch file", limit=LARGEST_FILE)
+        with stream:
+            check_torch_zip(stream, str(path), LARGEST_FILE)
+        file_arrays = map_state_dict(str(path))
+        ends = list(accumulate((array.nbytes for array in file_arrays.values()), initial=0))
+        for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
+            if name in tensors:
+                raise InputError(f"tensor {name!r} is in two shards", where=str(folder), expected="each tensor once")
+            tensors[name] = TensorInfo(array.dtype.name, array.shape, path, start, stop)
+            arrays[name] = array
+    return TorchCheckpoint(folder, config, tensors, arrays)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if is_there(guarded_path(folder, PICKLED_SINGLE)):
+        yield guarded_path(folder, PICKLED_SINGLE)
+        return
+    for name in pickled_shards(guarded_path(folder, PICKLED_INDEX)):
+        path = guarded_path(folder, name)
+        if not is_there(path):
+            raise InputError(
+                f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {PICKLED_INDEX}"
+            )
+        yield path

@@ -1,20 +1,111 @@
-"""From the name of a model to a folder that holds it: a folder, the hub's local cache, or a fetch from the hub."""
+"""From the name of a model to a folder that holds it: a folder, the hub's local cache, or a fetch from the hub.
+
+Only the files that `attn` reads are fetched. Files that must be certain ones are held against their sha256, and those
+that are good are remembered until they change.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from io import StringIO
+from inspect import signature
+from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, assert_never
 
 from msgspec import Struct
 
-from attncli.errors import AttnError, InputError
-from attncli.inputs import shards as pickled_files
-from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, shard_names
+from attncli.arrays.backend import torch_is_installed
+from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.inputs import checkpoint
+from attncli.inputs.checkpoint import (
+    CONVERT,
+    INDEX,
+    PICKLED_INDEX,
+    PICKLED_SINGLE,
+    SINGLE,
+    TensorInfo,
+    find_tensors,
+    local_header,
+    pickled_shards,
+    shard_names,
+)
+from attncli.inputs.files import atomic_writer, open_regular, read_object
+from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, read_header
+
+MEMORY = "verified.json"
+MOST_REMEMBERED = 200
+
+
+def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapping[str, str], hint: str) -> None:
+    """Check files of a folder. expected: sha256 in hexadecimal by file name. hint: what to try where one differs.
+
+    A file that was found good before, and has kept its place, size and times, is not read again; that is remembered
+    in the user's cache folder, or not at all where that cannot be written. Raises InputError for a file that is
+    missing or differs, with both digests.
+    """
+    memory = own_cache_folder(variables) / MEMORY
+    memory_entries = _read_memory(memory)
+    new_entries = {}
+    for name, expected_digest in expected.items():
+        path = (folder / name).resolve()
+        stamp = _stamp(path)
+        if stamp is not None and memory_entries.get(str(path)) == [expected_digest, *stamp]:
+            continue
+        file_digest = digest(path)
+        if file_digest != expected_digest:
+            raise InputError(
+                f"{name!r} has the sha256 {file_digest}", where=str(folder), expected=expected_digest, hint=hint
+            )
+        if stamp is not None and stamp == _stamp(path):
+            new_entries[str(path)] = [expected_digest, *stamp]
+    if new_entries:
+        entries = {path: entry for path, entry in memory_entries.items() if path not in new_entries} | new_entries
+        _remember(memory, dict(list(entries.items())[-MOST_REMEMBERED:]))
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file in hexadecimal. Raises as `open_regular`."""
+    import hashlib  # loads OpenSSL, which files that are remembered do without
+
+    stream, _ = open_regular(path, what="a file")
+    with stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # open_regular gives a buffered reader
+
+
+def own_cache_folder(variables: Mapping[str, str]) -> Path:
+    """Where `attn` may keep what it can find out again: XDG_CACHE_HOME/attn or ~/.cache/attn."""
+    return Path(variables.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "attn"  # noqa: PTH111 - never raises
+
+
+def _stamp(path: Path) -> list[int] | None:
+    """What changes when a file does. The time of change (ctime) cannot be set back by whoever writes the file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+
+
+def _read_memory(memory: Path) -> dict[str, object]:
+    try:
+        return read_object(memory, what="a list of files")
+    except AttnError:  # there is none yet, or it is not worth keeping
+        return {}
+
+
+def _remember(memory: Path, entries: Mapping[str, object]) -> None:
+    with suppress(OSError, AttnError):
+        memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with atomic_writer(memory, alone=True) as stream:
+            stream.write(json.dumps(entries).encode())
+
 
 # How much of a file the hub's library has fetched, told to someone else than its own progress bars.
 
@@ -180,7 +271,7 @@ def _weights(folder: Path) -> list[str]:
     """The names of the weight files that a model needs, safetensors before what torch pickled."""
     for whole, index, shards in (
         (SINGLE, INDEX, shard_names),
-        (pickled_files.PICKLED_SINGLE, pickled_files.PICKLED_INDEX, pickled_files.pickled_shards),
+        (PICKLED_SINGLE, PICKLED_INDEX, pickled_shards),
     ):
         if (folder / whole).exists():
             return [whole]
@@ -243,7 +334,6 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
         expected, hint = "a model in the cache, or a folder that exists", "unset HF_HUB_OFFLINE, or --model FOLDER"
         what = f"the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it"
         raise InputError(what, where=str(cache), expected=expected, hint=hint)
-    from attncli.inputs.download import download
 
     try:
         folder_in_cache, tensors = download(hub_id, cache, variables, fetch)
@@ -258,3 +348,265 @@ def is_offline(variables: Mapping[str, str]) -> bool:
     """Whether the person forbids using the network, as the hub's own library reads it."""
     setting = variables.get("HF_HUB_OFFLINE") or variables.get("TRANSFORMERS_OFFLINE") or ""
     return setting.upper() in ("1", "ON", "YES", "TRUE")
+
+
+# `Remote`: one model on the Hugging Face hub, asked through the hub's own library, whose errors are told in our
+# words.
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+PATIENCE = 10.0
+"""Seconds until a server that says nothing counts as out of reach."""
+BEGINNING = 100_000
+"""Bytes of a weight file that are asked for at first: nearly every header is shorter."""
+NETWORK_LIBRARIES = ("httpx", "httpx2", "httpcore", "requests", "urllib3", "ssl", "socket")
+
+T = TypeVar("T")
+
+
+class Remote:
+    """One model on the hub. hub_id: which. endpoint: the hub's address. watch: told how much of a file is there.
+
+    Every method raises InputError where the hub cannot be reached, has no such model or revision, or wants a token.
+    """
+
+    def __init__(self, hub_id: HubId, cache: Path, variables: Mapping[str, str], *, watch: Watch | None = None) -> None:
+        self.hub_id = hub_id
+        self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
+        self._cache, self._watch = cache, watch
+        self._token = variables.get("HF_TOKEN") or None
+
+    def probe(self, name: str) -> None:
+        """Ask for a file once, without the retries of a download: a person offline should not wait for them."""
+        import huggingface_hub
+
+        url = self._url(name, self.hub_id.revision)
+        self._ask(
+            lambda: huggingface_hub.get_hf_file_metadata(url, token=self._token, timeout=PATIENCE), self._unreachable()
+        )
+
+    def file(self, name: str, revision: str) -> Path | None:
+        """The file, fetched into the cache unless it is there; None where the model has none of that name."""
+        import huggingface_hub
+
+        bars: dict[str, Any] = {}
+        # older versions of the library draw their own
+        if self._watch is not None and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters:
+            bars["tqdm_class"] = bar_class(self._watch, name)
+
+        def fetch() -> Path:
+            return Path(
+                huggingface_hub.hf_hub_download(
+                    self.hub_id.name,
+                    name,
+                    revision=revision,
+                    cache_dir=self._cache,
+                    endpoint=self.endpoint,
+                    token=self._token,
+                    **bars,
+                )
+            )
+
+        return self._ask(fetch, self._broken_off(name))
+
+    def header(self, name: str, revision: str) -> SafetensorsHeader | None:
+        """The header of a safetensors file, none of its data; None where the model has none of that name. Raises as
+        `read_header`."""
+        beginning = self._ask(lambda: self._part(name, revision, 0, BEGINNING), self._broken_off(name))
+        if beginning is None:
+            return None
+        raw, size = beginning
+        header_size = 8 + int.from_bytes(raw[:8], "little")
+        if len(raw) < header_size <= min(size, 8 + HEADER_LIMIT):
+            rest = self._ask(lambda: self._part(name, revision, len(raw), header_size), self._broken_off(name))
+            raw += b"" if rest is None else rest[0]
+        return read_header(BytesIO(raw), size, f"{self.endpoint}/{self.hub_id} {name}")
+
+    def _part(self, name: str, revision: str, start: int, stop: int) -> tuple[bytes, int]:
+        """Bytes of a file, and its size."""
+        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+        headers = {**build_hf_headers(token=self._token), "Range": f"bytes={start}-{stop - 1}"}
+        response = get_session().get(self._url(name, revision), headers=headers, timeout=PATIENCE)
+        hf_raise_for_status(response)
+        byte_range = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("Content-Range", ""))
+        if byte_range is None:  # the whole file was sent
+            return response.content[start:stop], len(response.content)
+        return response.content, int(byte_range[2])
+
+    def _url(self, name: str, revision: str) -> str:
+        import huggingface_hub
+
+        return huggingface_hub.hf_hub_url(self.hub_id.name, name, revision=revision, endpoint=self.endpoint)
+
+    def _ask(self, question: Callable[[], T], network_error: AttnError) -> T | None:
+        """What the hub answers, None where it has no such file. network_error: raised where the network fails."""
+        from huggingface_hub import errors
+
+        try:
+            return question()
+        except errors.LocalEntryNotFoundError as error:
+            raise network_error from error
+        except errors.EntryNotFoundError:
+            return None
+        except Exception as error:
+            raise self._translate_error(error, errors, network_error) from error
+
+    def _translate_error(self, error: Exception, errors: Any, network_error: AttnError) -> AttnError:
+        hub_id, endpoint = self.hub_id, self.endpoint
+        match error:
+            case AttnError():
+                return error
+            case errors.GatedRepoError():
+                hint = f"accept its terms at {endpoint}/{hub_id.name}, then set HF_TOKEN"
+                return InputError(
+                    f"{hub_id.name} is gated: its owner wants its terms accepted", where=endpoint, hint=hint
+                )
+            case errors.RepositoryNotFoundError():
+                what = f"there is no model {hub_id.name!r}, or it is private"
+                return InputError(
+                    what,
+                    where=endpoint,
+                    expected="owner/name",
+                    hint="attn models list; for a private model set HF_TOKEN",
+                )
+            case errors.RevisionNotFoundError():
+                return InputError(
+                    f"{hub_id.name} has no revision {hub_id.revision!r}",
+                    where=endpoint,
+                    expected="a branch, tag or commit",
+                )
+            case errors.HfHubHTTPError(response=response) if response is not None:
+                return InputError(
+                    f"fetching {hub_id} failed: the server answered {response.status_code}", where=endpoint
+                )
+            case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(
+                error, ConnectionError | TimeoutError
+            ):
+                return network_error
+            case OSError():
+                return AttnError(
+                    f"fetching {hub_id} failed: {error.strerror or error}", where=error.filename or str(self._cache)
+                )
+            case _:
+                return InputError(f"fetching {hub_id} failed: {error}", where=endpoint)
+
+    def _unreachable(self) -> InputError:
+        what = f"{self.hub_id} is not in the local cache, and the hub cannot be reached"
+        expected, hint = (
+            "a network, a model in the cache, or a folder that exists",
+            "attn models list, or --model FOLDER",
+        )
+        return InputError(what, where=self.endpoint, expected=expected, hint=hint)
+
+    def _broken_off(self, name: str) -> InputError:
+        what = f"the connection broke off while {name} of {self.hub_id} was fetched"
+        return InputError(what, where=self.endpoint, hint="the same command again; files that are complete are kept")
+
+
+def download(
+    hub_id: HubId, cache: Path, variables: Mapping[str, str], fetch: Fetch
+) -> tuple[Path, Mapping[str, TensorInfo] | None]:
+    """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where its tensors would
+    lie.
+
+    Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
+    goes to `fetch.watch`, else to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
+    Raises InputError where the hub cannot be reached, has no such model or revision, or wants a token;
+    UnsupportedError where the model has neither safetensors nor, with torch to read them, pickled weights; what
+    `fetch.accept` raises.
+    """
+    hub = Remote(hub_id, cache, variables, watch=fetch.watch)
+    with _quiet(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):
+        if fetch.note is not None:
+            fetch.note(f"fetching {hub_id} from {hub.endpoint}")
+        hub.probe("config.json")
+        config = hub.file("config.json", hub_id.revision)
+        if config is None:
+            raise UnsupportedError(f"{hub_id} has no config.json", where=hub.endpoint, expected="a transformers model")
+        folder = config.parent
+        fetch.accept(folder)
+        commit = folder.name  # everything else comes from the same version, even if the branch moves on
+        hub.file(TOKENIZER, commit)
+        match fetch.parts:
+            case Parts.WHOLE:
+                hub.file(GENERATION, commit)
+                _fetch_weights(hub, commit)
+            case Parts.HEADERS:
+                return folder, _tensors(hub, folder, commit)
+            case Parts.TOKENIZER:
+                pass
+            case _:
+                assert_never(fetch.parts)
+        return folder, None
+
+
+def _fetch_weights(hub: Remote, commit: str) -> None:
+    """Fetch the weights: safetensors, or else what torch pickled, where torch is there to read it."""
+    if hub.file(SINGLE, commit) is not None:
+        return
+    index = hub.file(INDEX, commit)
+    if index is not None:
+        _shards(hub, commit, shard_names(index))
+        return
+    if not torch_is_installed():
+        raise _no_weights(hub)
+    index = hub.file(checkpoint.PICKLED_INDEX, commit)
+    if index is not None:
+        _shards(hub, commit, checkpoint.pickled_shards(index))
+    elif hub.file(checkpoint.PICKLED_SINGLE, commit) is None:
+        raise _no_weights(hub)
+
+
+def _shards(hub: Remote, commit: str, names: Sequence[str]) -> None:
+    for shard in names:
+        if hub.file(shard, commit) is None:
+            raise InputError(
+                f"the shard {shard!r} of {hub.hub_id} is missing",
+                where=hub.endpoint,
+                expected="every file that its index names",
+            )
+
+
+def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
+    """Where the tensors would lie, from the headers of the files, a few kilobytes in place of gigabytes."""
+    single = hub.header(SINGLE, commit)
+    if single is None and hub.file(INDEX, commit) is None:
+        raise UnsupportedError(
+            f"{hub.hub_id} has no {SINGLE}",
+            where=hub.endpoint,
+            expected="safetensors, whose headers tell what is in them; pickled weights tell it when they are here",
+            hint=f"attn run --model {hub.hub_id}",
+        )
+
+    def header(path: Path) -> SafetensorsHeader | None:
+        return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
+
+    return find_tensors(folder.resolve(), header)
+
+
+def _no_weights(hub: Remote) -> UnsupportedError:
+    return UnsupportedError(
+        f"{hub.hub_id} has no {SINGLE}",
+        where=hub.endpoint,
+        expected=f"weights as safetensors, or as {checkpoint.PICKLED_SINGLE} with torch to read it",
+        hint=CONVERT,
+    )
+
+
+@contextmanager
+def _quiet(*, bars: bool) -> Iterator[None]:
+    """Silence of the hub's library, except for its progress bars; what it would say is said by our errors."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.logging import set_verbosity_error
+
+    set_verbosity_error()
+    hides = not bars and not are_progress_bars_disabled()
+    if hides:
+        disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if hides:
+            enable_progress_bars()

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from attncli.arrays import numpy_backend, threads
+from attncli.arrays import numpy_backend
 from attncli.arrays.backend import ITEM, Backend
 from attncli.arrays.backend import Array as AnyArray
 from attncli.errors import InputError
-from attncli.inputs.dtypes import STEP, all_finite
-from attncli.inputs.file_opening import PositionedFile
+from attncli.inputs.files import PositionedFile
+from attncli.inputs.safetensors_file import STEP, all_finite
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**21
@@ -220,8 +220,8 @@ def _by_library(
                 or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
             )
 
-    with backend.shared_out(threads.MANY) as count:
-        threads.at_once([take] * count)
+    with backend.shared_out(numpy_backend.MANY) as count:
+        numpy_backend.at_once([take] * count)
     return result, all(finite)
 
 
@@ -247,7 +247,7 @@ def _by_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int],
                 result[:, above + row : above + row + len(here)] = product
                 finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
 
-    threads.at_once([take] * min(threads.cores(), 2, pieces.count))
+    numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
     return result, all(finite)
 
 
@@ -273,6 +273,6 @@ def _by_turned_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequenc
                 sums += product
             parts[first] = sums
 
-    threads.at_once([take] * min(threads.cores(), 2, pieces.count))
+    numpy_backend.at_once([take] * min(numpy_backend.cores(), 2, pieces.count))
     with np.errstate(over="ignore", invalid="ignore"):
         return sum((parts[first] for first in sorted(parts)[1:]), start=parts[min(parts)]), all(finite)

@@ -1,11 +1,21 @@
-"""Tokenizers by name or file: those that need no vocabulary, and those of checkpoints."""
+"""Tokenizers by name or file, those that need no vocabulary; and words as a reader sees them, in every script.
+
+A word is a run of letters, digits and marks (`GPT2`, `हिन्दी`, `한국어`). Scripts that are written without spaces
+(Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) do not say where a word ends: each character that a reader sees is
+a word of its own (`我 爱 你`), and whoever knows the words sets them apart (`--tokenizer whitespace`).
+An apostrophe between letters stays inside (`didn't`, `l’eau`, `צה״ל`), as does a point or comma between digits
+(`3.14`, `1,000`). Everything else that is not whitespace is a token by itself: each punctuation mark, hyphen,
+symbol, control character, and each emoji with all that is joined to it. Zero-width spaces separate, like spaces.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, auto
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +25,189 @@ from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
 from attncli.inputs.token import TokenMatch as TokenMatch
 from attncli.inputs.token import find_token as find_token
-from attncli.inputs.word_breaks import clusters, words
+
+# Characters as a reader sees them: extended grapheme clusters, from the standard library alone.
+#
+# Follows Unicode Standard Annex 29 in what texts need: combining marks, variation selectors, joiners, emoji
+# modifiers and tags stay with their base; emoji joined by U+200D are one; two regional indicators are one flag;
+# Hangul jamo form syllables; CR LF is one. It leaves out the rules for prepended marks and Indic conjuncts,
+# and a mark with no base (at the start, after a control character or whitespace) is a cluster of its own.
+
+ZWJ = "\u200d"
+ZWNJ = "\u200c"
+MARKS = frozenset(("Mn", "Mc", "Me"))
+CONTROLS = frozenset(("Cc", "Zl", "Zp", "Zs", "Cs"))
+# Letters and signs by category that extend what they follow: Thai and Lao AM, halfwidth kana voicing, emoji skin tones.
+EXTENDING = frozenset("\u0e33\u0eb3\uff9e\uff9f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff" + ZWJ + ZWNJ)
+
+
+def clusters(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end (exclusive) of every cluster, in order and without gaps; linear in the text. No text gives none.
+
+    Source: Unicode Standard Annex 29, extended grapheme clusters (the departures are listed above).
+    """
+    if text.isascii():
+        yield from _ascii(text)
+        return
+    start = 0
+    flags = 0
+    for place, char in enumerate(text):
+        if place > start or place == 0:
+            flags = flags + 1 if _is_flag_half(char) else 0
+        if place and not _is_joined(text, start, place, flags):
+            yield start, place
+            start = place
+            flags = int(_is_flag_half(char))
+    if text:
+        yield start, len(text)
+
+
+def _ascii(text: str) -> Iterator[tuple[int, int]]:
+    place = 0
+    while place < len(text):
+        end = place + (2 if text.startswith("\r\n", place) else 1)
+        yield place, end
+        place = end
+
+
+def _is_joined(text: str, start: int, place: int, flags: int) -> bool:
+    """Whether the character at `place` belongs to the cluster from `start`; `flags`: regional indicators in it, this
+    one counted."""
+    before, char = text[place - 1], text[place]
+    if before == "\r" and char == "\n":
+        return True
+    if _stands_alone(before):
+        return False
+    if extends(char) or flags == 2:
+        return True
+    return (before == ZWJ and _is_pictograph(text[start]) and _is_pictograph(char)) or _is_syllable(before, char)
+
+
+def _stands_alone(char: str) -> bool:
+    kind = unicodedata.category(char)
+    return kind in CONTROLS or (kind == "Cf" and not extends(char))
+
+
+def extends(char: str) -> bool:
+    """Whether a character belongs to the one before it."""
+    return not char.isascii() and (
+        char in EXTENDING or unicodedata.category(char) in MARKS or "\U000e0020" <= char <= "\U000e007f"
+    )
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _is_pictograph(char: str) -> bool:
+    # Unicode data of older Pythons leaves newer emoji unassigned, hence the block; arrows are signs of mathematics by
+    # category.
+    if _is_flag_half(char):
+        return False
+    return unicodedata.category(char) == "So" or "\U0001f000" <= char <= "\U0001faff" or "\u2190" <= char <= "\u21ff"
+
+
+def _is_syllable(before: str, char: str) -> bool:
+    if "\u1100" <= before <= "\u115f" or "\ua960" <= before <= "\ua97c":
+        return "\u1100" <= char <= "\u11a7" or "\ua960" <= char <= "\ua97c" or "\uac00" <= char <= "\ud7a3"
+    open_syllable = "\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0
+    if open_syllable or "\u1160" <= before <= "\u11a7" or "\ud7b0" <= before <= "\ud7c6":
+        return "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
+    closed_syllable = "\uac00" <= before <= "\ud7a3" or "\u11a8" <= before <= "\u11ff" or "\ud7cb" <= before <= "\ud7fb"
+    return closed_syllable and ("\u11a8" <= char <= "\u11ff" or "\ud7cb" <= char <= "\ud7fb")
+
+
+UNSPACED = (
+    *(("\u0e01", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"), ("\u19e0", "\u19ff"), ("\ua9e0", "\ua9ff")),
+    *(("\uaa60", "\uaa7f"), ("\u2e80", "\u2fdf"), ("\u3005", "\u3007"), ("\u3021", "\u3029"), ("\u3031", "\u3035")),
+    *(("\u3038", "\u303b"), ("\u3041", "\u30ff"), ("\u31f0", "\u31ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff")),
+    *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U0001aff0", "\U0001b16f"), ("\U00020000", "\U000323af")),
+)
+"""First and last code points of scripts written without spaces. Source: Unicode's blocks and Scripts.txt."""
+BETWEEN_LETTERS = frozenset("'’‘＇·\u05f3\u05f4")
+BETWEEN_DIGITS = frozenset(".,．，\u066b\u066c")
+ZERO_WIDTH_SPACE = "\u200b"
+# An emoji presentation selector or keycap makes a sign of any character, even of a digit.
+SIGN_MAKERS = frozenset("\ufe0f\u20e3")
+
+
+# The same rules for text that is all ASCII, some thirty times as fast.
+ASCII = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])'(?=[A-Za-z])|(?<=[0-9])[.,](?=[0-9]))[A-Za-z0-9_]+)*|\S")
+
+
+class Kind(Enum):
+    """What a cluster of characters is to the cutting of words."""
+
+    SPACE = auto()
+    WORD = auto()
+    ALONE = auto()
+    SIGN = auto()
+
+
+def words(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end (exclusive) of every word and sign, in order; linear in the text. Blank text gives none."""
+    if text.isascii():
+        yield from (match.span() for match in ASCII.finditer(text))
+        return
+    start: int | None = None
+    for begin, end in clusters(text):
+        kind = _kind(text, begin, end)
+        if kind is Kind.WORD:
+            start = begin if start is None else start
+            continue
+        if start is not None and kind is Kind.SIGN and _is_inside(text, begin, end):
+            continue
+        if start is not None:
+            yield start, begin
+            start = None
+        if kind in (Kind.SIGN, Kind.ALONE):
+            yield begin, end
+    if start is not None:
+        yield start, len(text)
+
+
+def _kind(text: str, begin: int, end: int) -> Kind:
+    char = text[begin]
+    if end - begin > 1 and any(maker in text[begin:end] for maker in SIGN_MAKERS):
+        return Kind.SIGN
+    if char.isspace() or char == ZERO_WIDTH_SPACE:
+        return Kind.SPACE
+    if (
+        char.isalnum()
+        or char == "_"
+        or (extends(char) and char not in (ZWJ, ZWNJ))
+        or unicodedata.category(char)[0] in "LNM"
+    ):
+        return Kind.ALONE if is_unspaced(char) else Kind.WORD
+    return Kind.SIGN
+
+
+def is_unspaced(char: str) -> bool:
+    """Whether a character is of a script that is written without spaces."""
+    return char >= UNSPACED[0][0] and any(first <= char <= last for first, last in UNSPACED)
+
+
+def set_apart(text: str) -> bool:
+    """Whether blanks stand between characters of scripts that need none: someone has said where the words end."""
+    parts = text.split()
+    return any(is_unspaced(a[-1]) and is_unspaced(b[0]) for a, b in pairwise(parts)) and any(
+        len(part) > 1 and any(map(is_unspaced, part)) for part in parts
+    )
+
+
+def _is_inside(text: str, begin: int, end: int) -> bool:
+    """Whether a sign stands inside a word: an apostrophe between letters, a point or comma between digits."""
+    if end - begin != 1 or begin == 0 or end == len(text):
+        return False
+    before, char, after = text[begin - 1], text[begin], text[end]
+    if char in BETWEEN_DIGITS:
+        return before.isdigit() and after.isdigit()
+    return char in BETWEEN_LETTERS and _is_letter(before) and _is_letter(after)
+
+
+def _is_letter(char: str) -> bool:
+    return char.isalpha() or extends(char)
+
 
 # The tokenizers that need no vocabulary: words, whitespace, characters, bytes.
 
@@ -23,7 +215,7 @@ LAST_CODE_POINT = 0x10FFFF
 
 
 class WordTokenizer:
-    """Words as a reader sees them, punctuation apart; `attncli.inputs.word_breaks` says what a word is. Tokens have no
+    """Words as a reader sees them, punctuation apart; `attncli.inputs.tokenize` says what a word is. Tokens have no
     ids."""
 
     name = "word"
@@ -54,7 +246,7 @@ class WhitespaceTokenizer:
 
 
 class CharTokenizer:
-    """Characters as a reader sees them (`attncli.inputs.word_breaks`), spaces included. A character of one code point
+    """Characters as a reader sees them (`attncli.inputs.tokenize`), spaces included. A character of one code point
     has it as its id; one of several (a base with combining marks, an emoji sequence) has none."""
 
     name = "char"
@@ -125,9 +317,6 @@ def _no_ids(name: str) -> UsageError:
         hint="--tokenizer byte",
     )
 
-
-if TYPE_CHECKING:
-    pass
 
 BUILTIN: dict[str, type[WordTokenizer | WhitespaceTokenizer | CharTokenizer | ByteTokenizer]] = {
     "word": WordTokenizer,

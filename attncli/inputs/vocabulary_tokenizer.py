@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import tokenizers
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.file_opening import is_there, read_regular
+from attncli.inputs.files import is_there, read_regular
 from attncli.inputs.token import Token
 
 # The alphabet in which byte-level vocabularies write bytes: every byte as a printable character (`Ġ` is the space).

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.inputs.token import Token
-from attncli.inputs.word_breaks import words
+from attncli.inputs.tokenize import words
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]

@@ -14,7 +14,7 @@ How to write a sentence:
 - What is in a place is left as it is, unless it is itself a message: then it is translated as well.
 - A message is its finished English (a `str`), so a document, JSON and Python show that. What is done to it afterwards
   (`+`, `.strip()`, an f-string) gives plain text that no language knows: put it in a place of another message.
-- `localize` (`attncli.draw.headings`) and the border that shows errors and notes translate: by the template, before
+- `localize` (`attncli.draw.lines`) and the border that shows errors and notes translate: by the template, before
   the values are put in. Nothing is recognised from finished English.
 - Then `python tests/catalogues.py` (it needs Babel) adds the sentence to every catalogue, `attncli/language/zh.po`;
   write its translation there, by hand or with Poedit, and run it again: it compiles the `.mo`. A test holds that none

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import numpy_backend
-from attncli.documents.declaration import Numbers
+from attncli.documents import Numbers
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 from attncli.models.one_layer import OneLayerStore

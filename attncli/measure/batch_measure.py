@@ -13,10 +13,8 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
-from attncli.measure.head_measure import metric_of, uniform_rows
-from attncli.measure.metric import Metric, PerRow
-from attncli.measure.row_facts import TokenFacts, WeightRows
-from attncli.measure.visible_keys import Bools, Floats, Ints, Sight, find_sight, of_mask
+from attncli.measure.metric import Metric, PerRow, metric_of, uniform_rows
+from attncli.measure.row_facts import Bools, Floats, Ints, Sight, TokenFacts, WeightRows, find_sight, of_mask
 from attncli.mechanism.mask import Mask, visible
 
 # Metrics as linear forms: the coefficients that a metric's own formula gives to each weight.

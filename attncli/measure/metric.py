@@ -3,20 +3,33 @@
 `attncli.metrics.entropy(weights, visible)` gives one number per head. Where the literature has
 several conventions, the declaration's `note` names them. A is one head's weights, i a query's
 and j a key's position, K_i the visible keys of query i and m_i their number. Empty and padded
-query rows are left out; every number goes with the rows it was taken over.
+query rows are left out; every number goes with the rows it was taken over. Metrics are measured from blocks of query
+rows; `UniformRows` are the rows of uniform attention that they are held against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence, Sized
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct
 
-from attncli.arrays.backend import Array
-from attncli.measure.row_facts import NEARBY, AttentionRows
-from attncli.measure.visible_keys import Bools, Floats
+from attncli.arrays.backend import Array, Backend, backend_of
+from attncli.errors import InputError, UsageError
+from attncli.measure.row_facts import (
+    NEARBY,
+    AttentionRows,
+    Bools,
+    Floats,
+    Ints,
+    Sight,
+    TokenFacts,
+    TokenPairs,
+    WeightRows,
+    find_sight,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -79,7 +92,6 @@ class Metric(Struct, frozen=True):
         padding. tokens: one id or name per key. special, punctuation: booleans [key]. offset: position of
         query 0. Raises InputError for shapes that do not fit.
         """
-        from attncli.measure.head_measure import measure
 
         results = measure(
             weights,
@@ -250,3 +262,273 @@ OFFSETS: dict[str, Metric] = {
 
 DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sink")
 """The metrics that fit beside each other on a narrow screen."""
+
+
+# The rows of uniform attention in closed form: what every metric is held against.
+
+
+class UniformRows:
+    """`AttentionRows` of uniform attention over gapless sight, in closed form; a row costs the same at any length."""
+
+    def __init__(self, i: Ints, sight: Sight, about: TokenFacts) -> None:
+        if sight.visibility is not None:
+            raise ValueError("closed forms need sight without gaps")
+        self.i, self.sight, self.about = i, sight, about
+        self.share = np.where(sight.empty, 0.0, 1.0 / np.maximum(sight.count, 1))
+
+    @property
+    def heads(self) -> int:
+        return self.sight.count.shape[0]
+
+    @cached_property
+    def total(self) -> Floats:
+        return (~self.sight.empty).astype(np.float64)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        logs: Floats = np.log(np.maximum(self.sight.count, 1).astype(np.float64))
+        return logs
+
+    @cached_property
+    def peak(self) -> Floats:
+        return self.share
+
+    @cached_property
+    def peak_beyond_first(self) -> Floats:
+        return np.where(self.sight.last >= np.maximum(self.sight.first, 1), self.share, 0.0)
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        back, ahead = self.i - self.sight.first, self.sight.last - self.i
+        signed_distance = np.where(self.sight.empty, 0.0, (self.sight.first + self.sight.last) / 2 - self.i)
+        # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
+        sums = np.sign(back) * _triangle(np.abs(back) - (back < 0)) + np.sign(ahead) * _triangle(
+            np.abs(ahead) - (ahead < 0)
+        )
+        return np.where(self.sight.empty, 0.0, sums * self.share), signed_distance
+
+    @cached_property
+    def rest(self) -> Floats:
+        apart = self.sight.has_key(np.zeros_like(self.i)) & (self.i > 0)
+        counts: Floats = (self.sight.count - self.sight.has_key(self.i) - apart).astype(np.float64)
+        return counts * self.share
+
+    def at_offset(self, offset: int) -> Floats:
+        return np.where(self.sight.has_key(self.i + offset), self.share, 0.0)
+
+    def key(self, k: int) -> Floats:
+        return np.where(self.sight.has_key(np.full_like(self.i, k)), self.share, 0.0)
+
+    def mass(self, key_mask: Bools) -> Floats:
+        up_to = np.concatenate([[0], np.cumsum(key_mask)])
+        return np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first]) * self.share
+
+    def same(self, after: int) -> Floats:
+        assert self.about.pairs is not None
+        rows, keys = self.about.pairs.of(self.i, after)
+        inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
+        counts: Floats = np.stack([np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]).astype(
+            np.float64
+        )
+        return counts * self.share
+
+
+def _triangle(n: Any) -> Any:
+    return n * (n + 1) / 2
+
+
+Lengthy = TypeVar("Lengthy", bound=Sized)
+
+BLOCK = 1 << 20
+"""How many weights a dense matrix is cut into at a time."""
+
+
+class Measured(Struct, frozen=True, eq=False):
+    """A metric of each head. value: float64 [...], NaN where no row could be used. rows: how many were used.
+
+    baseline: the metric of uniform attention over the same visible keys and the same rows.
+    """
+
+    metric: Metric
+    value: Floats
+    rows: Ints
+    baseline: Floats
+
+
+class Tally:
+    """Adds up metrics over blocks of query rows of `heads` heads; memory does not grow with the text.
+
+    metrics: names out of `METRICS`. about: what is known of the keys' tokens. Metrics that
+    need what is not known give NaN over 0 rows. Raises UsageError for an unknown name.
+    """
+
+    def __init__(self, heads: int, metrics: Sequence[str], about: TokenFacts) -> None:
+        self._metrics = [metric_of(name) for name in metrics]
+        self.about = about
+        self._sums = np.zeros((2, len(metrics), heads))
+        self._norms = np.zeros((2, len(metrics), heads))
+        self._rows = np.zeros((len(metrics), heads), np.int64)
+        self._even: tuple[Sight, Floats, Floats] | None = None  # the baseline of the rows last added
+
+    def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
+        """Add the rows of heads first_head, first_head + 1, …
+
+        real: booleans [row] or [head, row], False for padding, which is left out.
+        """
+        heads = slice(first_head, first_head + rows.weights.shape[0])
+        sums, norms, row_counts = self._sum_rows(rows, real)
+        self._sums[0, :, heads] += sums
+        self._norms[0, :, heads] += norms
+        self._rows[:, heads] += row_counts
+        if self._even is None or self._even[0] is not rows.sight or real is not None:
+            even = self._sum_rows(uniform_rows(rows.i, rows.sight, rows.about), real)
+            self._even = (rows.sight, even[0], even[1])
+        self._sums[1, :, heads] += self._even[1]
+        self._norms[1, :, heads] += self._even[2]
+
+    def _sum_rows(self, rows: AttentionRows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
+        """Σ value, Σ weight and the number of rows used of each metric, [metric, head or 1]."""
+        heads = rows.heads
+        sums, norms = np.zeros((2, len(self._metrics), heads))
+        counts = np.zeros((len(self._metrics), heads), np.int64)
+        for index, metric in enumerate(self._metrics):
+            if not _answerable(metric, self.about):
+                continue
+            per_row = metric.of(rows)
+            used_rows = per_row.used_rows if real is None else per_row.used_rows & real
+            counts[index] = used_rows.sum(-1)
+            sums[index] = _sum(per_row.value, used_rows)
+            norms[index] = counts[index] if per_row.weight is None else _sum(per_row.weight, used_rows)
+        return sums, norms, counts
+
+    def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
+        """What has been added up: value and norm [head, metric], rows used [head, metric], and the baseline's value /
+        norm [head, metric]."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            baseline = np.where(self._norms[1] > 0, self._sums[1] / self._norms[1], np.nan)
+        return self._sums[0].T, self._norms[0].T, self._rows.T, baseline.T
+
+    def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
+        """The metrics by name. shape: of the heads, None for one axis."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
+        value, baseline = means.reshape((2, len(self._metrics), *(shape if shape is not None else (-1,))))
+        rows = self._rows.reshape(value.shape)
+        return {
+            metric.name: Measured(metric, value[index], rows[index], baseline[index])
+            for index, metric in enumerate(self._metrics)
+        }
+
+
+def _sum(values: Floats, used_rows: Bools) -> Floats:
+    return (values if used_rows.all() else np.where(used_rows, values, 0.0)).sum(-1)
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of that name. Raises UsageError, with the nearest name."""
+    if name in OFFSETS:
+        return OFFSETS[name]
+    if name not in METRICS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, METRICS, 1, 0.5)
+        raise UsageError(
+            f"there is no metric {name!r}", expected=", ".join(METRICS), hint=f"--metric {near[0]}" if near else ""
+        )
+    return METRICS[name]
+
+
+def _answerable(metric: Metric, about: TokenFacts) -> bool:
+    if metric.aligned and not about.aligned:
+        return False
+    is_available = {
+        "": True,
+        "tokens": about.pairs is not None,
+        "special": about.special is not None,
+        "punctuation": about.punctuation is not None,
+    }
+    return is_available[metric.needs]
+
+
+def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
+    """The rows of uniform attention over the same visible keys; [head or 1, row] answers."""
+    if sight.visibility is None:
+        return UniformRows(i, sight, about)
+    from attncli.arrays.backend import numpy_backend
+
+    return WeightRows(numpy_backend("float64"), sight.spread(), i, sight.low, sight, about)
+
+
+def measure(
+    weights: Array | ArrayLike,
+    visible: Array | ArrayLike | None = None,
+    *,
+    metrics: Sequence[str] = DEFAULT,
+    queries: Array | ArrayLike | None = None,
+    tokens: Sequence[Hashable] | None = None,
+    special: Sequence[bool] | Bools | None = None,
+    punctuation: Sequence[bool] | Bools | None = None,
+    offset: int = 0,
+    aligned: bool = True,
+) -> dict[str, Measured]:
+    """Metrics of weights [..., query, key], NumPy or torch; each value has the leading axes.
+
+    visible: booleans that broadcast to the weights, True where the query sees the key; None
+    for everywhere. queries: booleans [..., query], False for padded queries, which are left
+    out as empty rows are. tokens: one id or name per key, for the token patterns. special, punctuation:
+    booleans [key]. offset: position of query 0. aligned: False where queries are another text
+    than keys (cross-attention), which has no distances.
+    The arrays are never written to. Raises InputError for shapes that do not fit.
+    """
+    array = _as_array(weights)
+    if array.ndim < 2:
+        raise InputError(f"weights have {array.ndim} axes", expected="[..., query, key]")
+    backend = backend_of(array)
+    lead, (count, keys) = tuple(array.shape[:-2]), array.shape[-2:]
+    about = TokenFacts(
+        None if tokens is None else TokenPairs(_lengthy(tokens, keys, "tokens")),
+        None if special is None else np.asarray(_lengthy(special, keys, "special")) != 0,
+        None if punctuation is None else np.asarray(_lengthy(punctuation, keys, "punctuation")) != 0,
+        aligned,
+    )
+    flat = array.reshape((-1, count, keys))
+    visibility = None if visible is None else _spread(visible, (*lead, count, keys), "visible")
+    real = None if queries is None else _spread(queries, (*lead, count), "queries")
+    tally = Tally(flat.shape[0], metrics, about)
+    step = max(BLOCK // max(keys, 1), 1)
+    for head in range(flat.shape[0]):
+        for start in range(0, count, step):
+            stop = min(start + step, count)
+            row_visibility = None if visibility is None else visibility[head, start:stop]
+            rows = _block(backend, flat[head : head + 1, start:stop], row_visibility, start + offset, about)
+            tally.add(rows, first_head=head, real=None if real is None else real[head, start:stop])
+    return tally.result(lead)
+
+
+def _block(backend: Backend, weights: Array, visibility: Bools | None, first: int, about: TokenFacts) -> WeightRows:
+    rows, keys = weights.shape[-2:]
+    return WeightRows(backend, weights, np.arange(first, first + rows), 0, find_sight(visibility, rows, 0, keys), about)
+
+
+def _as_array(values: Array | ArrayLike) -> Array:
+    """An array of the library that the values are of, NumPy's for lists."""
+    return cast("Array", values) if type(values).__module__.startswith("torch") else np.asarray(values)
+
+
+def _lengthy(values: Lengthy, keys: int, name: str) -> Lengthy:
+    if len(values) != keys:
+        raise InputError(f"{name} has {len(values)} entries, the weights have {keys} keys", expected="one per key")
+    return values
+
+
+def _spread(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
+    array = _as_array(values)
+    numbers = backend_of(array).numpy(array)
+    try:
+        spread = np.broadcast_to(numbers != 0, shape)
+    except ValueError as error:
+        raise InputError(
+            f"{name} has shape {list(numbers.shape)}", expected=f"a shape that broadcasts to {list(shape)}"
+        ) from error
+    tail = 2 if name == "visible" else 1
+    return spread.reshape((-1, *shape[len(shape) - tail :]))

@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
+from attncli.documents import AttentionPart, ModelPart
 from attncli.documents.header import attention_part, model_part, notes
-from attncli.documents.parts import AttentionPart, ModelPart
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, merged_words, unknown_notes_of_two
-from attncli.measure.head_links import kinds_left_out
 from attncli.measure.head_record import Arithmetic, HeadRecord, LayerRecords, Sides
+from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.attend import RowBlock, attend
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import Context

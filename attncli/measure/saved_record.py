@@ -11,9 +11,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.arrays.backend import choose
-from attncli.documents.declaration import Document
+from attncli.documents import Document, ModelPart
 from attncli.documents.header import identities_of, tokens_of
-from attncli.documents.parts import ModelPart
 from attncli.features.compare.document import CompareDocument
 from attncli.features.cross.document import CrossDocument
 from attncli.features.effects.document import AblateDocument, EffectRow, LogitsDocument, PatchDocument
@@ -21,11 +20,19 @@ from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.tensors.document import TensorsDocument
-from attncli.measure.head_links import kinds_left_out
-from attncli.measure.head_record import HIDDEN, METRICS, HeadRecord, LayerRecords, Sides, numbered_tokens
-from attncli.measure.recipe import Absent, Floats
+from attncli.measure.head_record import (
+    HIDDEN,
+    METRICS,
+    Absent,
+    Floats,
+    HeadRecord,
+    LayerRecords,
+    Sides,
+    numbered_tokens,
+)
+from attncli.measure.row_facts import Bools
+from attncli.measure.row_stream import kinds_left_out
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
-from attncli.measure.visible_keys import Bools
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 EffectDocuments = AblateDocument | PatchDocument | LogitsDocument

@@ -12,8 +12,7 @@ from attncli.arrays.backend import numpy_backend
 from attncli.errors import LimitError
 from attncli.features.mask.document import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.mechanism.attend import span
-from attncli.mechanism.mask import Mask, shows_all, visible
-from attncli.mechanism.mask_spec import describe, spec_text
+from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text, visible
 from attncli.mechanism.random_streams import normal
 
 MAP = 64
@@ -126,7 +125,7 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
     return MaskPart(
         spec=spec_text(mask),
-        words=MaskWords(en=describe(mask), zh=describe(mask, lang="zh")),
+        words=MaskWords(en=describe_mask(mask), zh=describe_mask(mask, lang="zh")),
         everything=shows_all(mask),
         pairs=pairs,
         share=pairs / (queries * keys),

@@ -8,9 +8,9 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.attend import compute_attention, ignore_block
+from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions
 from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any
-from attncli.mechanism.intervention import KnockOut, apply_interventions
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
@@ -20,7 +20,6 @@ from attncli.mechanism.spec import (
     Convolution,
     Place,
 )
-from attncli.mechanism.streaming import compute_attention, ignore_block
 from attncli.mechanism.trace import Later, LayerTrace
 
 

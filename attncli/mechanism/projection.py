@@ -11,9 +11,8 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import Apart, PositionBias, Rule
-from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.context import Context, Weights, visible_links
 from attncli.mechanism.feed_forward import Role, linear
-from attncli.mechanism.intervention import visible_links
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.position import (
     Floats,

@@ -20,7 +20,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.mechanism.attend import Rule, attend_rows, softmax
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
-from attncli.mechanism.mask.by_content import buckets_of, directions
+from attncli.mechanism.mask.pattern import buckets_of, directions
 
 ITSELF = -1e5
 """Added to a token's score with itself: it wins only where nothing else is visible."""

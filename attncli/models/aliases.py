@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.extras import install_command
-from attncli.inputs.digests import verify
-from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, resolve
+from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, resolve, verify_digests
 
 
 class Alias(Struct, frozen=True):
@@ -130,7 +129,7 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
             if package_path
             else f"delete {location.folder} and try again"
         )
-        verify(location.folder, expected, variables=variables, hint=hint)
+        verify_digests(location.folder, expected, variables=variables, hint=hint)
     return location
 
 

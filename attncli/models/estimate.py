@@ -17,7 +17,7 @@ from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.bind import layer_roles
 
 if TYPE_CHECKING:
-    from attncli.inputs.shards import TensorInfo
+    from attncli.inputs.checkpoint import TensorInfo
     from attncli.models.bind import Binding, TensorBinding
 
 

@@ -15,8 +15,7 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
-from attncli.mechanism.context import Context
-from attncli.mechanism.intervention import NOTHING, Interventions
+from attncli.mechanism.context import NOTHING, Context, Interventions
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run

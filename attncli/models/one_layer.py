@@ -18,9 +18,9 @@ from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
+from attncli.models.layout import Vocabulary
 from attncli.models.model import Identity, Model, Source
 from attncli.models.run import with_positions
-from attncli.models.vocabulary import Vocabulary
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 

@@ -1,4 +1,4 @@
-"""Families without a file here, run by transformers: its model, our attention.
+"""Families without a file here, run by transformers: its model, our attention; short runs show how the model attends.
 
 The model computes everything but attention itself. In its place stands a function registered with
 transformers' attention interface: it takes the queries, keys, mask and scale that the model made,
@@ -8,11 +8,14 @@ keep their number and are named; an encoder-decoder comes as its encoder, `decod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
@@ -20,17 +23,307 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
-from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
-from attncli.mechanism.context import Weights
-from attncli.mechanism.intervention import NOTHING, Interventions, apply_interventions, visible_links
-from attncli.mechanism.spec import Spec
-from attncli.mechanism.streaming import compute_attention, ignore_block
+from attncli.mechanism.context import NOTHING, Interventions, Weights, apply_interventions, visible_links
+from attncli.mechanism.mask import Causal, Everywhere, Mask
+from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Position, RelativeBuckets, Rope, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Identity, Model
-from attncli.models.transformers_calls import ENGINE, Call, forward, register
-from attncli.models.transformers_model import Passage, Passages, build
-from attncli.models.transformers_probe import ProbeResult, has_table, probe_model
+from attncli.models.transformers_model import (
+    ENGINE,
+    Call,
+    Passage,
+    Passages,
+    beside,
+    build,
+    forward,
+    members,
+    own_attention,
+    register,
+)
+
+# Where a model of transformers' own takes positions from, measured on a text of one token said several times.
+#
+# Whatever differs from token to token in such a text is position: in the vectors that enter the first layer, in queries
+# and keys where the values do not differ, in what is added to the scores.
+
+Floats = np.ndarray[Any, Any]
+
+SAME = 1e-4
+"""Vectors whose largest difference is below this share of their largest number are the same, but for rounding."""
+
+
+def varies(rows: Floats) -> bool:
+    """Whether vectors [..., token, width] differ from token to token."""
+    return bool(np.abs(rows - rows[..., :1, :]).max(initial=0) > SAME * max(np.abs(rows).max(initial=0), 1e-30))
+
+
+def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinusoidal"] | None:
+    """How positions are added to the embedding, by the vectors that enter the first layer [token, width]."""
+    if not varies(entering):
+        return None
+    modules = [(name.rsplit(".", 1)[-1].lower(), module) for name, module in hf_model.named_modules()]
+    tables = [module for name, module in modules if "pos" in name or name == "wpe"]
+    learned_tables = [module for module in tables if "sinusoid" not in type(module).__name__.lower()]
+    return (
+        "learned" if any(True for module in learned_tables for _ in module.parameters(recurse=False)) else "sinusoidal"
+    )
+
+
+def position_encoding(
+    config: Any, layer: int, q: Floats, v: Floats, bias: Floats | None, *, rotating: bool
+) -> Position:
+    """The position encoding of one attention: q, v [head, token, dim]; bias [head, query, key] or None.
+
+    rotating: whether the module was handed angles; counts where the values differ by token, as after a recurrence.
+    """
+    if bias is not None:
+        finite_bias = np.where(np.isfinite(bias), bias, 0.0)
+        if np.abs(finite_bias).max(initial=0) > 0:
+            return Alibi() if _linear(bias) else RelativeBuckets(0, 0, bidirectional=False)
+    if rotating if varies(v) else varies(q):
+        return Rope(q.shape[-1], _theta(config, layer))
+    return None
+
+
+def _linear(bias: Floats) -> bool:
+    """Whether what is added grows evenly with the distance wherever it is finite, as ALiBi's does."""
+    last = bias[..., -1, :]
+    steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
+    return steps.shape[-1] > 1 and bool(np.abs(np.diff(steps, axis=-1)).max() < SAME * max(np.abs(steps).max(), 1e-30))
+
+
+def _theta(config: Any, layer: int) -> float:
+    """The base of the angles as the library settled it; 10000 where it says nothing."""
+    rope_parameters = getattr(config, "rope_parameters", None) or {}
+    kinds = getattr(config, "layer_types", None) or ()
+    if layer < len(kinds) and isinstance(rope_parameters.get(kinds[layer]), dict):
+        rope_parameters = rope_parameters[kinds[layer]]
+    base = rope_parameters.get("rope_theta")
+    return float(base) if isinstance(base, (int, float)) else 10000.0
+
+
+PROBE = 7
+"""Tokens of the short run; all the same, so that only positions differ."""
+
+
+COMPARED = (24, 256)
+"""Tokens of the text that is compared with the library's own attention; up to so many where a model has windows."""
+REACHES = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+"""How configs call the width of windows."""
+APART = {"float64": 1e-4, "float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
+"""How far apart, relative to the largest number, what is computed here and by the library may be; it computes softmax
+in float32 also in a model of float64."""
+
+
+class ProbeResult(Struct, frozen=True):
+    """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]. streams: how many
+    vectors a token has between layers. before_sinks: whether the library shows weights before sinks take their
+    share."""
+
+    spec: Spec
+    layers: tuple[Any, ...]
+    attending: tuple[Any, ...]
+    gave: Array
+    streams: int
+    before_sinks: bool = False
+
+
+def has_table(hf_model: Any) -> bool:
+    """Whether token ids are rows of a table of vectors, [token, width]."""
+    try:
+        return len(hf_model.get_input_embeddings().weight.shape) == 2
+    except (AttributeError, NotImplementedError):
+        return False
+
+
+def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> ProbeResult:
+    """Run a few tokens, all the same, and describe what ran."""
+    calls: list[Call] = []
+
+    def note(call: Call) -> Array:
+        calls.append(call)
+        return _attended(backend, call).mixed
+
+    vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
+    config = hf_model.config.get_text_config()
+    probe = [Token(index, "", _codes(hf_model)[0], None, None) for index in range(PROBE)]
+    ran, gave = forward(hf_model, (members(hf_model), ()), family, probe, note, backend.device, memory)
+    passages = ran.passages
+    if not calls:
+        raise UnsupportedError(
+            f"no attention of this {family!r} model goes through transformers' interface",
+            where=where,
+            expected="layers that attend, whose attention the library lets others compute",
+        )
+    by_layer = [[call for call in calls if call.layer == layer] for layer in range(len(passages))]
+    modules = beside(
+        hf_model, [passage.module for passage, own_calls in zip(passages, by_layer, strict=True) if own_calls]
+    )
+    layer_calls = [
+        (passage, own_calls) for passage, own_calls in zip(passages, by_layer, strict=True) if passage.module in modules
+    ]
+    odd = [len(own_calls) for _, own_calls in layer_calls if len(own_calls) not in (0, 1 if memory is None else 2)]
+    if odd:
+        raise UnsupportedError(
+            f"{family!r} calls transformers' attention {odd[0]} times in one layer",
+            where=where,
+            expected="once a layer" if memory is None else "once for the text, once for what it reads",
+        )
+    before_sinks = agreed(hf_model, (modules, tuple(ran.attending)), family, backend, where, memory)
+    entering = layer_calls[0][0].entering
+    positions = None if entering is None else added_positions(hf_model, backend.numpy(entering))
+    attending = next(own_calls for _, own_calls in layer_calls if own_calls)
+    blocks = tuple(
+        _block(own_calls or attending, config, layer, backend, instead="" if own_calls else _kind(hf_model, passage))
+        for layer, (passage, own_calls) in enumerate(layer_calls)
+    )
+    inner = width if entering is None else int(entering.shape[-1])
+    embedding = Embedding(width=None if inner == width else width, positions=positions)
+    return ProbeResult(
+        Spec(family, inner, vocabulary, blocks, embedding),
+        modules,
+        tuple(ran.attending),
+        gave,
+        layer_calls[0][0].streams,
+        before_sinks,
+    )
+
+
+def agreed(
+    theirs: Any,
+    looked_at: tuple[Sequence[Any], Sequence[Any]],
+    family: str,
+    backend: Backend,
+    where: str,
+    memory: Array | None = None,
+) -> bool:
+    """Compare each attention of a short text with the library's own, given the same queries, keys, values and mask.
+
+    The text is longer than the model's windows, if they are short. Returns whether the library tells weights before
+    sinks take their share of them. Raises UnsupportedError for another mask, other values or other weights.
+    """
+    tokens = _different_tokens(theirs)
+    visible: list[Array | None] = []
+    before_sinks = False
+
+    def note(call: Call) -> Array:
+        visible.append(call.visibility)
+        return _attended(backend, call).mixed
+
+    def beside(call: Call, mixed: Array, weights: Array | None) -> None:
+        nonlocal before_sinks
+        number = next(calls)
+        if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
+            raise UnsupportedError(
+                f"transformers masks layer {call.layer} of this {family!r} model in a way that attn does not know",
+                where=where,
+            )
+        ours = _attended(backend, call)
+        apart = _apart(backend, ours.mixed, mixed)
+        if weights is not None:
+            own = ours.stages["weights"]
+            if call.sinks is not None and _apart(backend, own, weights) > limit:
+                own, before_sinks = own / backend.sum(own, -1), True
+            apart = max(apart, _apart(backend, own, weights))
+        if not apart <= limit:
+            raise UnsupportedError(
+                f"the attention of layer {call.layer} of this {family!r} model differs from transformers' own by "
+                f"{apart:.1g}",
+                where=where,
+                expected=f"at most {limit:g}, relative to the largest number",
+            )
+
+    calls, limit = count(), APART[backend.dtype]
+    forward(theirs, looked_at, family, tokens, note, backend.device, memory)
+    own_attention(theirs, looked_at, family, tokens, beside, backend.device, memory)
+    return before_sinks
+
+
+def _attended(backend: Backend, call: Call) -> RowBlock:
+    rule = Rule(scale=call.scale, softcap=call.softcap, visibility=call.visibility, bias=call.bias, sinks=call.sinks)
+    return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
+
+
+def _codes(theirs: Any) -> list[int]:
+    """Some ids of tokens, the last first, without the one that fills up texts."""
+    vocabulary = int(theirs.get_input_embeddings().weight.shape[0])
+    padding = getattr(theirs.config.get_text_config(), "pad_token_id", None)
+    return [code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding] or [0]
+
+
+def _different_tokens(theirs: Any) -> list[Token]:
+    """A text of various tokens, longer than the model's windows where these are short."""
+    config, codes = theirs.config.get_text_config(), _codes(theirs)
+    sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
+    longest = getattr(config, "max_position_embeddings", None)
+    reach = max((size for size in sizes if size < COMPARED[1]), default=0)
+    length = max(COMPARED[0], reach + PROBE)
+    length = min(length, longest - PROBE) if isinstance(longest, int) and longest > 2 * PROBE else length
+    return [Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)]
+
+
+def _same_mask(first: Array | None, second: Array | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return first.shape == second.shape and bool((first == second).all())
+
+
+def _apart(backend: Backend, ours: Array, theirs: Array) -> float:
+    """The largest difference, relative to the largest of the library's numbers."""
+    mine, reference = backend.numpy(ours), backend.numpy(theirs)
+    return float(np.abs(mine - reference).max() / max(np.abs(reference).max(), 1e-30))
+
+
+def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
+    """A layer as its calls show it; one that makes none is given another's attention, and what it does instead."""
+    attentions = [_attention(call, config, layer, backend) for call in calls]
+    return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None, instead=instead)
+
+
+def _kind(hf_model: Any, passage: Passage) -> str:
+    """What a layer that attends to nothing does: its part that mixes tokens, else its first that is no norm, by the
+    name of its class without the model's."""
+    model = type(hf_model).__name__.removesuffix("Model").removesuffix("Text")
+    parts = [name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)]
+    mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
+    class_name = next(iter((*mixing, *parts)), type(passage.module).__name__)
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", " ", class_name if class_name == f"{model}Mixer" else class_name.removeprefix(model)
+    ).lower()
+
+
+def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
+    bias = None if call.bias is None else backend.numpy(call.bias)
+    rotating = call.rotating and call.nth == 0
+    return Attention(
+        heads=int(call.q.shape[0]),
+        kv_heads=int(call.k.shape[0]),
+        head_dim=int(call.q.shape[-1]),
+        v_dim=int(call.v.shape[-1]),
+        scale=call.scale,
+        softcap=call.softcap,
+        mask=_visibility_mask(call, backend),
+        position=position_encoding(
+            config, layer, backend.numpy(call.q), backend.numpy(call.v), bias, rotating=rotating
+        ),
+        sinks=call.sinks is not None,
+    )
+
+
+def _visibility_mask(call: Call, backend: Backend) -> Mask:
+    """Causal if no probed query sees what follows it; else nothing is claimed, and the model's own mask decides
+    alone."""
+    if call.visibility is None:
+        return Everywhere()
+    visibility = backend.numpy(call.visibility)[0]
+    return (
+        Causal()
+        if visibility.shape[0] > 1 and not any(visibility[i, i + 1 :].any() for i in range(len(visibility)))
+        else Everywhere()
+    )
+
 
 WARNING = (
     "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "

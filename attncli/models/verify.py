@@ -3,11 +3,20 @@
 In float64 both must agree to 1e-10, relative to the largest number of each array. In float32 the
 two round differently; there the root mean square distance from the float64 reference may be at
 most twice that of transformers' own float32.
+
+The reference imports transformers and torch, when called and only then. In float64 it is float64 throughout, but
+for the angles of rotary embeddings: transformers computes norms, softmax and positions in float32
+whatever the model's type. Here those casts keep float64; rotary frequencies are computed in
+float64 and rounded to float32 once, angles are their float32 products with the positions, and
+cos and sin are taken in float64. That is what `attncli.mechanism.position.rotation` does, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,13 +24,331 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.errors import InputError, UnsupportedError
+from attncli.arrays.backend import choose
+from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
+from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors
+from attncli.inputs.files import LARGEST_FILE, read_regular
 from attncli.inputs.token import Token
 from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace
+from attncli.models import transformers_model as library
 from attncli.models.load import load
 from attncli.models.model import Model
-from attncli.models.transformers_reference import ReferenceSide, reference
+
+Floats = np.ndarray[Any, Any]
+
+
+class ReferenceSide(Struct, frozen=True, eq=False):
+    """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the final norm,
+    [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for decoders that have it."""
+
+    hidden: tuple[Floats, ...]
+    weights: tuple[Floats, ...]
+    cross: tuple[Floats, ...] = ()
+
+
+def reference(
+    folder: Path,
+    ids: Sequence[int],
+    *,
+    target: Sequence[int] | None = None,
+    dtype: str = "float64",
+    everywhere: Sequence[int] | None = None,
+    states: Floats | None = None,
+) -> tuple[ReferenceSide, ...]:
+    """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
+
+    dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
+    transformers, InputError where transformers cannot load the folder. everywhere: positions of the global tokens of a
+    model that knows such; None for those that the class that saved it has. states: what an encoder made, [token,
+    width], for a decoder that reads it; then `ids` are the decoder's, and its side alone is given.
+    """
+    with running(folder, both=target is not None or states is not None, dtype=dtype) as model:
+        return sides(model, ids, target, everywhere) if states is None else (over(model, ids, states),)
+
+
+@contextmanager
+def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any]:
+    """transformers' own model of the checkpoint, ready to run; within, float64 is float64 throughout.
+
+    both: whether an encoder-decoder runs with its decoder. Raises as `reference`.
+    """
+    torch, transformers = library.import_torch(), library.import_transformers()
+    wide = dtype == "float64"
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        # of an encoder-decoder's family, what a file with the encoder alone needs; for others the same class
+        encoder = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING if encoder else transformers.MODEL_MAPPING
+        model = kinds[type(config)].from_pretrained(
+            None,
+            config=config,
+            state_dict=_read_tensors(folder),
+            attn_implementation="eager",
+            experts_implementation="eager",
+            dtype=getattr(torch, dtype),
+        )
+    except (AttnError, MemoryError):
+        raise
+    except Exception as error:  # safetensors and torch raise errors of their own
+        raise InputError(
+            f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)
+        ) from error
+    if wide or hasattr(model, "relative_positional_encoding"):
+        for weight in model.parameters():
+            weight.data = weight.data.to(getattr(torch, dtype))  # XLNet makes some of float32 whatever is asked for
+    _alibi_once(torch, model.eval())
+    with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
+        yield model
+
+
+def sides(
+    model: Any, ids: Sequence[int], target: Sequence[int] | None = None, everywhere: Sequence[int] | None = None
+) -> tuple[ReferenceSide, ...]:
+    """What the model makes of these tokens. everywhere: as for `reference`."""
+    torch = import_module("torch")
+    inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
+    if target is not None:
+        inputs["decoder_input_ids"] = torch.tensor([list(target)])
+    whole_if_short(model, len(ids))
+    if by_distance(model):
+        everywhere = usual_globals(model) if everywhere is None else sorted(everywhere)
+        inputs["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
+    else:
+        inputs["use_cache"] = False
+    out = model(**inputs, output_attentions=True, output_hidden_states=True)
+    if target is not None:
+        first = ReferenceSide(_arrays(out.encoder_hidden_states), _weights(model, out, "encoder_", everywhere))
+        return first, ReferenceSide(
+            _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
+        )
+    if by_blocks(model):
+        hidden = tuple(layer[: len(ids)] for layer in _arrays(out.hidden_states))
+        return (
+            ReferenceSide(hidden, tuple(whole_weights(model, layer, len(ids)) for layer in _arrays(out.attentions))),
+        )
+    return (ReferenceSide(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
+
+
+def over(model: Any, ids: Sequence[int], states: Floats) -> ReferenceSide:
+    """What the decoder makes of these tokens over what an encoder made, [token, width]."""
+    torch = import_module("torch")
+    encoder_states = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
+    inputs = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (encoder_states,), "use_cache": False}
+    out = model(**inputs, output_attentions=True, output_hidden_states=True)
+    return ReferenceSide(
+        _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
+    )
+
+
+def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
+    """Each layer's weights by query and key."""
+    near = _arrays(out[f"{side}attentions"])
+    if not by_distance(model):
+        return near
+    apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
+    return tuple(
+        by_key(window_weights, everywhere or (), global_weights)
+        for window_weights, global_weights in zip(near, apart, strict=True)
+    )
+
+
+def _read_tensors(folder: Path) -> dict[str, Any]:
+    """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the
+    process. Pickled ones are read as runs read them."""
+    checkpoint = Checkpoint.open(folder)
+    if isinstance(checkpoint, TorchCheckpoint):
+        backend = choose("torch", device="cpu", dtype="float32")
+        return {name: backend.keep(checkpoint.read(name)) for name in checkpoint.names()}
+    reader: Any = import_module("safetensors.torch")
+    tensors: dict[str, Any] = {}
+    for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):
+        tensors |= reader.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
+    return tensors
+
+
+def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
+    return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
+
+
+def _alibi_once(torch: Any, model: Any) -> None:
+    """Falcon's eager attention adds ALiBi to scores whose mask holds it already, its other attentions do not: count it
+    once."""
+
+    def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        mask, alibi = kwargs.get("attention_mask"), kwargs.get("alibi")
+        if (
+            alibi is not None
+            and mask is not None
+            and bool(((mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)).any())
+        ):
+            kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
+        return args, kwargs
+
+    for module in model.modules():
+        if hasattr(module, "inv_norm_factor"):
+            module.register_forward_pre_hook(leave_out, with_kwargs=True)
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
+    single, double = torch.float32, torch.float64
+    functions = {torch.sqrt, torch.log1p, torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
+
+    class Widening(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        """Casts to float32 stay float64: of float64 tensors, or of everything where `everything` is set."""
+
+        def __init__(self, *, everything: bool) -> None:
+            super().__init__()
+            self.everything = everything
+
+        def __torch_function__(
+            self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = dict(kwargs or {})
+            tensors = [item for item in args if torch.is_tensor(item)]
+            if self.everything or any(tensor.dtype == double for tensor in tensors):
+                args = tuple(double if item is single else item for item in args)
+                kwargs = {name: double if value is single else value for name, value in kwargs.items()}
+                function = torch.Tensor.double if function is torch.Tensor.float else function
+            if function in functions:
+                args = (args[0].double(), *args[1:])
+            if function is torch.polar:
+                args = tuple(item.double() for item in args)
+            return function(*args, **kwargs)
+
+    def exact(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def compute_rounded(*args: Any, **kwargs: Any) -> Any:
+            usual = torch.get_default_dtype()
+            torch.set_default_dtype(double)
+            try:
+                with Widening(everything=True):
+                    result = compute(*args, **kwargs)
+            finally:
+                torch.set_default_dtype(usual)
+            # through NumPy, since a cast to float32 within the context stays float64
+            return (
+                (torch.from_numpy(result[0].numpy().astype(np.float32)), *result[1:])
+                if isinstance(result, tuple)
+                else result
+            )
+
+        return compute_rounded
+
+    rotary: Any = import_module("transformers.modeling_rope_utils")
+    bloom: Any = import_module("transformers.models.bloom.modeling_bloom")
+    formulas, slopes = dict(rotary.ROPE_INIT_FUNCTIONS), bloom.build_alibi_tensor
+    try:
+        rotary.ROPE_INIT_FUNCTIONS.update({name: exact(compute) for name, compute in formulas.items()})
+        bloom.build_alibi_tensor = exact(slopes)
+        for module in model.modules():
+            _exact_frequencies(torch, module, Widening)
+        with Widening(everything=False):
+            yield
+    finally:
+        rotary.ROPE_INIT_FUNCTIONS.update(formulas)
+        bloom.build_alibi_tensor = slopes
+
+
+def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
+    """Replace a module's rotary frequencies, or GPT-J's table of sines, by ones computed in float64 and rounded
+    once."""
+    buffers = dict(module.named_buffers(recurse=False))
+    if any(name.endswith("inv_freq") for name in buffers):
+        with widening(everything=True):
+            fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
+        for name in buffers:
+            setattr(module, name, fresh[name].float())
+    if hasattr(module, "relative_positional_encoding"):  # XLNet's sinusoids of distances
+        sinusoids = module.relative_positional_encoding
+
+        def exactly(*args: Any, **kwargs: Any) -> Any:
+            with widening(everything=True):
+                return sinusoids(*args, **kwargs)
+
+        module.relative_positional_encoding = exactly
+    if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
+
+        def table(count: int, width: int, padding: int | None = None) -> None:  # again for a text that is longer
+            half = width // 2
+            frequencies = (10000.0 ** (-np.arange(half) / (half - 1))).astype(np.float32)
+            angles = (np.arange(count, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
+            sines = np.concatenate((np.sin(angles), np.cos(angles), np.zeros((count, width % 2))), axis=1)
+            sines[[] if padding is None else padding] = 0.0
+            module.weights = torch.from_numpy(sines.astype(np.float32))
+
+        module.make_weights = table
+        table(len(buffers["weights"]), buffers["weights"].shape[1], module.padding_idx)
+    if "embed_positions" in buffers and hasattr(module, "rotary_dim"):
+        count, dims = buffers["embed_positions"].shape
+        frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()
+        angles = (torch.arange(count).float()[:, None] * frequencies).double()
+        module.embed_positions = torch.cat((torch.sin(angles), torch.cos(angles)), dim=1)
+
+
+# Weights that transformers gives by distance, as for windows, or by blocks, brought into rows and columns.
+
+
+def by_distance(model: Any) -> bool:
+    """Whether a model of transformers gives its weights so, and takes global tokens."""
+    return "global_attention_mask" in signature(model.forward).parameters
+
+
+def usual_globals(model: Any) -> Sequence[int]:
+    """The global tokens of a model by the class that saved it: a classifier's first."""
+    architectures = getattr(model.config, "architectures", None) or ()
+    return (0,) if any(name.endswith("ForSequenceClassification") for name in architectures) else ()
+
+
+def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
+    """The weights [head, query, key] of a layer of windows with global tokens.
+
+    near: [head, query, global + window]: of the global tokens first, then by j − i, whose middle is the query itself;
+    rows of global tokens are 0. tokens: their positions, ascending. apart: [head, key, global], their own rows; None
+    without any.
+    """
+    heads, count, columns = near.shape
+    first = len(tokens)
+    reach = (columns - first) // 2
+    weights = np.zeros((heads, count, count), near.dtype)
+    for query in range(count):
+        low, high = max(query - reach, 0), min(query + reach + 1, count)
+        weights[:, query, low:high] = near[:, query, first + low - query + reach : first + high - query + reach]
+        weights[:, query, list(tokens)] = near[:, query, :first]
+    if apart is not None:
+        weights[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
+    return weights
+
+
+def by_blocks(model: Any) -> bool:
+    """Whether a model of transformers has just run by blocks of a text that it lengthened to whole ones."""
+    return getattr(model, "attention_type", "") == "block_sparse"
+
+
+def whole_if_short(model: Any, count: int) -> None:
+    """Have a model of blocks run a text of `count` tokens whole where it would, which it notices too late to give its
+    weights."""
+    if by_blocks(model) and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size:
+        model.set_attention_type("original_full")
+
+
+def whole_weights(model: Any, weights: Floats, count: int) -> Floats:
+    """The weights [head, query, key] of a layer that ran by blocks, with all that a key was given.
+
+    weights: of the lengthened text; a key of the first block that stood in the softmax several times has what it was
+    given once.
+    """
+    size, again = model.config.block_size, model.config.num_random_blocks
+    last = (weights.shape[1] // size - 1) * size
+    result = weights.copy()
+    result[:, size:last, :size] *= 1 + again
+    return result[:, :count, :count]
+
 
 LIMIT = 1e-10
 """Largest relative difference in float64."""
@@ -31,8 +358,6 @@ RATIO = 2.0
 
 READ = 40
 """How many random states a decoder without its encoder reads."""
-
-Floats = np.ndarray[Any, Any]
 
 
 SideName = Literal["self", "encoder", "decoder"]

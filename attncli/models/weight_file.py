@@ -1,25 +1,320 @@
-"""Weight files: a one-layer model with a file's own weights and sizes, and writing such files."""
+"""Weight files: recognised by their tensors' names, run as a one-layer model, and written in any layout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Backend
-from attncli.errors import UsageError
-from attncli.inputs.tensors import write_tensors
+from attncli.errors import InputError, UsageError
+from attncli.inputs.tensors import tensor_file, write_tensors
 from attncli.inputs.token import Tokenizer
 from attncli.mechanism.random_streams import embedding
-from attncli.models.layouts.layout import LayoutRequest, LayoutSizes
-from attncli.models.layouts.recognise import ORIENTATION, SCALE, WeightFile, read_weight_file
-from attncli.models.layouts.writing import layout_tensors
+from attncli.models.layout import (
+    COMMON,
+    EMPTY_REQUEST,
+    TABLE,
+    TOKENS,
+    Array,
+    Layout,
+    LayoutRequest,
+    LayoutSizes,
+    OwnScale,
+    Tensors,
+    Vocabulary,
+    facts_of,
+    listing,
+    plain,
+    tokens_text,
+    vocabulary_of,
+)
 from attncli.models.model import Identity, Model
 from attncli.models.one_layer import OneLayerStore, Settings, digest, seeded_weights, spec_of
-from attncli.models.vocabulary import TABLE, TOKENS, tokens_text
+from attncli.models.spellings import class_layouts, fused_layouts, separate_layouts
+
+BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))
+"""Tensors that say nothing about how the projections are spelled."""
+
+
+SCALE = "scale"
+"""The metadata entry for a scale that is not 1/√d_k, as `--scale` spells it."""
+
+ORIENTATION = "orientation"
+"""The metadata entry that says how matrices are stored, where their names leave it open."""
+
+COMPARED = 40
+"""Names of a file that are looked at for a likely slip; one with more is no attention with a slip in it."""
+
+DIGITS = 18
+"""The longest seed that is believed."""
+
+
+class WeightFile(Struct, frozen=True, eq=False):
+    """A weight file that was understood.
+
+    layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the sizes.
+    scale: the class's own, None for the usual one. notes: what to tell the user.
+    vocabulary: the embeddings that stand in the file, or None. seed: of embeddings the file does not hold.
+    roles: what each tensor of the file is used as, by its name there; "" for one that is not used.
+    """
+
+    layout: str
+    weights: dict[str, Array]
+    facts: LayoutSizes
+    scale: OwnScale | None
+    notes: tuple[str, ...]
+    vocabulary: Vocabulary | None
+    seed: int | None
+    roles: dict[str, str]
+
+    @property
+    def canonical(self) -> bool:
+        """Whether every tensor already has its canonical name."""
+        return all(name == role for name, role in self.roles.items())
+
+
+def read_weight_file(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> WeightFile:
+    """The weights in a .safetensors, .npz, .pt or .pth file; see `recognise`. Raises also as `read_tensors`."""
+    file = tensor_file(path)
+    return recognise(file.tensors(), file.metadata, str(path), request)
+
+
+def recognise(
+    arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, request: LayoutRequest = EMPTY_REQUEST
+) -> WeightFile:
+    """Tensors by name as the weights of one attention. where: the file, for messages.
+
+    Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
+    and what was expected; UsageError where the asker contradicts the file.
+    """
+    tensors = plain(arrays, where, request.prefix)
+    has_orientation = request.orientation is not None
+    match metadata.get(ORIENTATION):
+        case "in-out" | "out-in" as orientation if request.orientation is None:
+            request = replace(request, orientation=orientation)
+        case _:
+            pass
+    layout = _fitting(tensors)
+    layout_weights = layout.read(tensors, request)
+    if has_orientation and not layout_weights.either_way:
+        raise UsageError(
+            f"how these matrices are stored is certain: {layout.description}", where=where, expected="no --orientation"
+        )
+    weights = dict(layout_weights.weights)
+    weights |= {name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors}
+    weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
+    file_names = {
+        role: tensors.file_names[name] for name, role in reversed(layout.knows.items()) if name in tensors and role
+    }
+    facts, notes = facts_of(weights, file_names, metadata, where, layout_weights.heads, request)
+    vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where) if TABLE in tensors else None
+    seed = metadata.get("seed", "")[:DIGITS]
+    roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
+    return WeightFile(
+        layout.description, weights, facts, layout_weights.scale or _stored_scale(metadata, where),
+        layout_weights.notes + notes, vocabulary,
+        int(seed) if seed.isdecimal() else None, roles,
+    )  # fmt: skip
+
+
+def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
+    """The scale that `attn weights convert` noted down for weights whose class has its own."""
+    spelling = metadata.get(SCALE, "sqrt-dk")
+    if spelling not in ("sqrt-dk", "sqrt-dmodel"):
+        raise InputError(
+            f"the file's metadata give the scale {spelling[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel"
+        )
+    return (
+        None
+        if spelling == "sqrt-dk"
+        else OwnScale(spelling, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
+    )
+
+
+def _fitting(tensors: Tensors) -> Layout:
+    """The layout that has a place for every tensor and misses none. Raises InputError against the nearest one."""
+    present = set(tensors.arrays)
+    layouts = [*separate_layouts(), *fused_layouts(), *class_layouts(present)]
+    for layout in layouts:
+        if layout.needs.keys() <= present <= layout.knows.keys():
+            return layout
+    nearest = max(
+        layouts, key=lambda layout: (len(_projections(layout) & present), -len(layout.needs.keys() - present))
+    )
+    if not _projections(nearest) & present:
+        raise InputError(
+            f"these tensors are no attention that attn knows: {listing(tensors.file_names.values())}",
+            where=tensors.where,
+            expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
+            "c_attn, …",
+            hint=_similar(present, {name for layout in layouts for name in layout.knows}),
+        )
+    missing = [name for name in nearest.needs if name not in present]
+    unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
+    faults = [f"lacks {listing(missing)}"] if missing else []
+    faults += (
+        [f"has the unknown {listing(tensors.file_names[name] for name in unknown_names)}"] if unknown_names else []
+    )
+    optional, needs_text = [name for name, role in nearest.may.items() if role], listing(nearest.needs)
+    raise InputError(
+        f"this file {' and '.join(faults)}; it holds {listing(tensors.file_names.values())}",
+        where=tensors.where,
+        expected=f"{needs_text}, and optionally {listing(optional)}" if optional else needs_text,
+        hint=_similar(unknown_names, missing or optional) or _part_of_more(tensors, nearest, unknown_names),
+    )
+
+
+def _part_of_more(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> str:
+    """The command that takes a whole attention out of a file that holds more; "" if none would."""
+    stems = {tensors.file_names[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
+    stem = stems.pop() if len(stems) == 1 else ""
+    if not stem or any(tensors.file_names[name].startswith(stem) for name in unknown_names):
+        return ""
+    return f"attn weights convert --prefix {stem} FILE one.safetensors"
+
+
+def _projections(layout: Layout) -> set[str]:
+    return layout.knows.keys() - BESIDE
+
+
+def _similar(names: Iterable[str], known_names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    choices = list(known_names)
+    for name in islice(names, COMPARED):
+        close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
+        if close:
+            return f"did you mean {close[0]} where the file has {name[:80]}?"
+    return ""
+
+
+LAYOUTS = {
+    "canonical": "q.weight k.weight v.weight o.weight, [out, in]",
+    "torch": "torch.nn.MultiheadAttention: in_proj_weight out_proj.weight",
+    "single": "a single head's class: WQ WK WV",
+    "heads": "a class with a list of heads: heads.0.WQ … and linear",
+    "matrices": "matrices of X·W: W_Q W_K W_V W_O, [in, out]",
+    "fused": "c_attn and c_proj, [in, out]",
+}
+"""The layouts that can be written, with what they hold."""
+
+
+def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str) -> dict[str, Array]:
+    """Canonical weights by the names of another layout. Norms and embeddings keep their names.
+
+    layout: a key of `LAYOUTS`. Raises UsageError for an unknown one, and where the sizes do not fit it.
+    """
+    beside = {name: array for name, array in weights.items() if name in COMMON}
+    projections = {name: array for name, array in weights.items() if name not in COMMON}
+    match layout:
+        case "canonical":
+            return dict(weights)
+        case "torch":
+            _needs(facts, layout, square=True, output=True)
+            return _torch(projections) | beside
+        case "single":
+            _needs(facts, layout, heads=1)
+            return _rename(projections, {"q": "WQ", "k": "WK", "v": "WV", "o": "WO"}) | beside
+        case "heads":
+            _needs(facts, layout)
+            return _list_of_heads(projections, facts) | beside
+        case "matrices":
+            return {_matrix_name(name): np.ascontiguousarray(array.T) for name, array in projections.items()} | beside
+        case "fused":
+            _needs(facts, layout, square=True)
+            return _fuse(projections) | beside
+        case _:
+            from difflib import get_close_matches
+
+            close = get_close_matches(layout, LAYOUTS, 1)
+            hint = f"--layout {close[0]}" if close else ""
+            raise UsageError(f"no layout is called {layout!r}", expected=", ".join(LAYOUTS), hint=hint)
+
+
+def _needs(
+    facts: LayoutSizes, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False
+) -> None:
+    if facts.kv_heads != facts.heads:
+        raise UsageError(
+            f"layout {layout} has no shared heads, these are {facts.heads} on {facts.kv_heads}",
+            expected="--layout canonical",
+        )
+    if heads is not None and facts.heads != heads:
+        raise UsageError(
+            f"layout {layout} holds one head, there are {facts.heads}", expected="--layout heads or canonical"
+        )
+    widths = (facts.heads * facts.d_k, facts.heads * facts.d_v)
+    if square and widths != (facts.d_model, facts.d_model):
+        raise UsageError(
+            f"layout {layout} has projections from d_model to d_model ({facts.d_model}), these lead to {widths[0]} "
+            f"and {widths[1]}",
+            expected="heads × d_k = heads × d_v = d_model, or --layout canonical",
+        )
+    if output and not facts.output_projection:
+        raise UsageError(
+            f"layout {layout} has an output projection, these weights have none",
+            expected="one",
+            hint="--output-projection",
+        )
+
+
+def _rename(weights: Mapping[str, Array], names: Mapping[str, str]) -> dict[str, Array]:
+    return {f"{names[name[0]]}{name[1:]}": array for name, array in weights.items()}
+
+
+def _matrix_name(name: str) -> str:
+    role, _, kind = name.partition(".")
+    return f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"
+
+
+def _join(weights: Mapping[str, Array], kind: str) -> Array | None:
+    """q, k and v one below the other; a bias that is missing beside others is 0. None without any."""
+    parts = [weights.get(f"{role}.{kind}") for role in "qkv"]
+    if all(part is None for part in parts):
+        return None
+    rows = [weights[f"{role}.weight"] for role in "qkv"]
+    return np.concatenate(
+        [np.zeros(row.shape[0], row.dtype) if part is None else part for part, row in zip(parts, rows, strict=True)]
+    )
+
+
+def _torch(weights: Mapping[str, Array]) -> dict[str, Array]:
+    bias = _join(weights, "bias")
+    output = weights["o.weight"]
+    tensors = {"in_proj_weight": _join(weights, "weight"), "in_proj_bias": bias, "out_proj.weight": output}
+    if bias is not None or "o.bias" in weights:  # the module has both biases or neither
+        zeros = np.zeros(output.shape[0], output.dtype)
+        tensors["in_proj_bias"] = np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
+        tensors["out_proj.bias"] = weights.get("o.bias", zeros)
+    return {name: array for name, array in tensors.items() if array is not None}
+
+
+def _fuse(weights: Mapping[str, Array]) -> dict[str, Array]:
+    weight, bias = _join(weights, "weight"), _join(weights, "bias")
+    assert weight is not None
+    tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
+    tensors |= {} if bias is None else {"c_attn.bias": bias}
+    tensors |= {"c_proj.weight": np.ascontiguousarray(weights["o.weight"].T)} if "o.weight" in weights else {}
+    return tensors | ({"c_proj.bias": weights["o.bias"]} if "o.bias" in weights else {})
+
+
+def _list_of_heads(weights: Mapping[str, Array], facts: LayoutSizes) -> dict[str, Array]:
+    tensors = {}
+    for name, array in weights.items():
+        role, _, kind = name.partition(".")
+        if role == "o":
+            tensors[f"linear.{kind}"] = array
+        else:
+            for head, part in enumerate(np.split(array, facts.heads)):
+                tensors[f"heads.{head}.W{role.upper()}.{kind}"] = np.ascontiguousarray(part)
+    return tensors
+
 
 PLAIN = Settings()
 

@@ -26,15 +26,14 @@ from attncli.cli.options import (
 from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
-from attncli.inputs.atomic import atomic_writer
+from attncli.inputs.files import atomic_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attncli.scan.document import ScanDocument
-    from attncli.scan.engines.engine import Engine, ShardOutcome
-    from attncli.scan.plan import ScanPlan
-    from attncli.scan.plan_making import ScanRequest
+    from attncli.scan.engines import Engine, ShardOutcome
+    from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.report import Shading
     from attncli.scan.shard_run import Outcome
 
@@ -144,7 +143,7 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     """Where shards are computed, as the options say. Raises UsageError for an engine that there is not."""
     name, _, address = options.engine.partition(":")
     if name == "ray":
-        from attncli.scan.engines.ray_cluster import RayCluster
+        from attncli.scan.engines import RayCluster
 
         return RayCluster(address or "auto", options.workers, environment.note)
     if options.engine != "here":
@@ -152,7 +151,7 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     import sys
     from os import cpu_count, sched_getaffinity
 
-    from attncli.scan.engines.here import LocalWorkers
+    from attncli.scan.engines import LocalWorkers
 
     usable = len(sched_getaffinity(0)) if sys.platform == "linux" else cpu_count() or 1
     if options.workers > usable:
@@ -207,7 +206,8 @@ def start(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "scan")
     from attncli.cli.model_option import load_checkpoint
-    from attncli.scan import plan, plan_making, report
+    from attncli.scan import plan, report
+    from attncli.scan import plan as plan_making
     from attncli.scan.shard_run import ScanPart, missing, parse_part, run
     from attncli.scan.totals import total
 
@@ -219,7 +219,8 @@ def start(
     )
     scan_request = _request(texts, corpus, measure)
     scan_plan = plan.write(
-        plan_making.make(scan_request, loaded_model, model, out, stdin=environment.stdin, note=environment.notes), out
+        plan_making.make_plan(scan_request, loaded_model, model, out, stdin=environment.stdin, note=environment.notes),
+        out,
     )
     del loaded_model
     from attncli.cli.progress import progress
@@ -292,8 +293,8 @@ def _check(measure: StatisticsOptions) -> None:
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
     from attncli.measure.metric import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
-    from attncli.scan.layers import check_effects
-    from attncli.scan.plan_making import ScanRequest
+    from attncli.scan.plan import ScanRequest
+    from attncli.scan.worker import check_effects
 
     names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
     metrics = tuple(METRICS) if names == ["all"] else tuple(names) or (*DEFAULT, "special", "normalised_entropy")
@@ -337,8 +338,8 @@ def show(
     from functools import partial
 
     from attncli.scan import plan, report
-    from attncli.scan.conditions import parse_heads
     from attncli.scan.screen import scan_screen
+    from attncli.scan.shard_files import parse_heads
     from attncli.scan.totals import EFFECT, total
 
     view = validate_options(output, environment, "scan", files={"--html": html})
@@ -349,8 +350,8 @@ def show(
             f"--{'metric' if head is None else 'head'} is about the screen", expected="no --json and no --plain"
         )
     head_place = None if head is None else parse_heads(head)[0]
-    scan_plan = plan.read(out)
-    document = report.read(out) if (out / report.NAME).exists() else None
+    scan_plan = plan.read_plan(out)
+    document = report.read_report(out) if (out / report.NAME).exists() else None
     if document is None or document.done.shards[0] < len(scan_plan.shards):
         document = report.scan_document(total(scan_plan, out), report.failures(out))
     metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
@@ -374,7 +375,7 @@ def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> 
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    from attncli.scan.comparison import compare_document
+    from attncli.scan.report import compare_document
 
     document = compare_document(a, b)
     write_documents([document], output, environment, view)
@@ -397,13 +398,12 @@ def verify(
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     from attncli.cli.model_option import load_checkpoint
-    from attncli.scan.engines.process import on_one_thread
-    from attncli.scan.plan import read
-    from attncli.scan.plan_making import locate_files
+    from attncli.scan.plan import locate_files, read_plan
     from attncli.scan.shard_run import verify_document
     from attncli.scan.worker import Worker
+    from attncli.scan.worker_process import on_one_thread
 
-    scan_plan = read(out)
+    scan_plan = read_plan(out)
     if texts:
         scan_plan = locate_files(scan_plan, texts, out)
     on_one_thread()
@@ -452,11 +452,11 @@ def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -
     from attncli.cli.model_option import load_checkpoint
     from attncli.cli.options import ComputeOptions
     from attncli.draw.page.corpus_page import examples_of
-    from attncli.scan.plan_making import check, digest_of
+    from attncli.scan.plan import check_model, digest_of
     from attncli.scan.report import shading
 
     loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
-    check(loaded_model)
+    check_model(loaded_model)
     if digest_of(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)
     examples = {

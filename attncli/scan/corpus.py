@@ -15,7 +15,7 @@ from typing import Any
 
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.file_opening import is_there
+from attncli.inputs.files import is_there
 
 TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
-from attncli.documents.declaration import Count, Document, Part, Size, describe
+from attncli.documents import Count, Document, Part, Size, describe
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 LEAST_TEXTS = 30

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attncli.draw.headings import heading, remark, sentences
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, label, safe, spell
 from attncli.draw.shaded_matrix import draw_grid, head_grid
-from attncli.draw.text_tables import GAP, table
+from attncli.draw.tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
 from attncli.language import say, say_each
 from attncli.language.head_labels import label_name

@@ -12,11 +12,11 @@ from attncli import __version__
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.random_streams import integers
 from attncli.scan.document import ScanVerifyDocument, VerifiedShard
-from attncli.scan.engines.engine import Engine, Job, ShardOutcome
-from attncli.scan.fixed_point import UNIT
+from attncli.scan.engines import Engine, Job, ShardOutcome
 from attncli.scan.plan import ScanPlan
 from attncli.scan.report import failures
 from attncli.scan.shard_files import ShardState, give_up, is_done, path_of, remove
+from attncli.scan.statistics import UNIT
 from attncli.scan.totals import Totals, read_committed, total
 from attncli.scan.worker import Worker, machine
 

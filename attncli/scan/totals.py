@@ -15,14 +15,13 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
-from attncli.measure.head_measure import metric_of
 from attncli.measure.labels import LABELS, decide
-from attncli.measure.metric import OFFSETS
-from attncli.measure.visible_keys import Floats, Ints
-from attncli.scan.duplicates import REPLICATES, counts
-from attncli.scan.fixed_point import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
+from attncli.measure.metric import OFFSETS, metric_of
+from attncli.measure.row_facts import Floats, Ints
+from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
+from attncli.scan.statistics import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
 
 # The strongest examples of each head and metric: the texts with the largest values, the same in any order.
 

@@ -22,7 +22,7 @@ from attncli.features.heads.across_heads import (
     random_composition,
     residual,
 )
-from attncli.measure.similarity import distances, jensen_shannon, order, tree
+from attncli.measure.labels import distances, jensen_shannon, order, tree
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))

@@ -9,8 +9,7 @@ import pytest
 
 from attncli.arrays.backend import choose
 from attncli.measure.batch_measure import FormRows, LengthTally, LinearForm, TextBatch, coefficients, sight_of
-from attncli.measure.head_measure import measure, metric_of
-from attncli.measure.metric import METRICS, OFFSETS, Metric, PerRow
+from attncli.measure.metric import METRICS, OFFSETS, Metric, PerRow, measure, metric_of
 from attncli.measure.row_facts import TokenFacts, TokenPairs
 from attncli.mechanism.mask import AllOf, Blocks, Causal, Dilated, Everywhere, Window
 

@@ -17,7 +17,7 @@ from attncli.features.compare.document import CompareDocument
 from attncli.features.run.compute import RunRequest, run_document
 from attncli.features.run.document import RunDocument
 from attncli.inputs.tokenize import tokenizer
-from attncli.measure.similarity import row_divergences
+from attncli.measure.labels import row_divergences
 from attncli.mechanism.mask import Everywhere, Mask, Window
 from attncli.models.one_layer import Settings, seeded_model
 

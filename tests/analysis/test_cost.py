@@ -9,7 +9,7 @@ from attncli.errors import LimitError, UsageError
 from attncli.features.cost.compute import Sizes, cost_document, growth, lengths, measure, reach, variants
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.attend import span
-from attncli.mechanism.mask_spec import parse
+from attncli.mechanism.mask import parse_mask
 from attncli.models.one_layer import Settings, seeded_model
 
 cost_document = telling(cost_document)
@@ -17,7 +17,7 @@ variants = telling(variants)
 growth = telling(growth)
 measure = telling(measure)
 
-SIZES = Sizes(n=23, d_model=21, heads=3, d_k=7, d_v=5, window=4, chunk=4, rows=5, masks=(parse("dilated:6,2"),))
+SIZES = Sizes(n=23, d_model=21, heads=3, d_k=7, d_v=5, window=4, chunk=4, rows=5, masks=(parse_mask("dilated:6,2"),))
 
 
 def by_name(sizes: Sizes) -> dict[str, dict[str, object]]:
@@ -55,7 +55,7 @@ def test_memory_at_once_and_by_rows() -> None:
 )
 def test_the_reach_of_very_many_blocks_is_that_of_all(spec: str) -> None:
     """Only some blocks are looked at; no query row of any other sees more."""
-    mask, n, rows = parse(spec), 4801, 3
+    mask, n, rows = parse_mask(spec), 4801, 3
     every = [span(mask, start, min(start + rows, n) - 1, n) for start in range(0, n, rows)]
     assert reach(mask, n, rows) == max(high - low for low, high in every)
     looked: list[int] = []
@@ -91,7 +91,7 @@ def test_growth_is_quadratic_for_full_and_linear_for_the_rest() -> None:
 
 def test_a_models_layers_and_total() -> None:
     model = seeded_model(
-        Settings(d_model=24, heads=4, mask=parse("window:3")),
+        Settings(d_model=24, heads=4, mask=parse_mask("window:3")),
         0,
         "seeded",
         tokenizer("word"),

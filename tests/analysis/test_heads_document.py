@@ -16,9 +16,8 @@ from attncli.errors import UsageError
 from attncli.features.heads.compute import HeadsRequest, heads_document, value_sizes
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
-from attncli.measure.exclusion import exclusion, is_punctuation, parse
-from attncli.measure.head_measure import measure
-from attncli.measure.metric import METRICS
+from attncli.measure.metric import METRICS, measure
+from attncli.measure.row_facts import exclusion, is_punctuation, parse_exclusion
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.models.one_layer import Settings, seeded_model
 
@@ -60,10 +59,10 @@ def test_what_each_exclusion_leaves_out() -> None:
 
 
 def test_parsing_exclusions() -> None:
-    assert parse("self, first") == ("first", "self")
+    assert parse_exclusion("self, first") == ("first", "self")
     for wrong in ("", "sink", "first,speciall"):
         with pytest.raises(UsageError):
-            parse(wrong)
+            parse_exclusion(wrong)
 
 
 @pytest.mark.parametrize("renormalise", [False, True])

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import attncli
 from attncli.errors import InputError, UsageError
-from attncli.measure.head_measure import measure
-from attncli.measure.metric import DEFAULT, METRICS
+from attncli.measure.metric import DEFAULT, METRICS, measure
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))

@@ -15,7 +15,7 @@ from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.measure.metric import METRICS
 from attncli.models.aliases import locate
 from attncli.models.model import Model
-from attncli.models.transformers_reference import reference
+from attncli.models.verify import reference
 
 heads_document = telling(heads_document)
 

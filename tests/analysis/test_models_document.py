@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from attncli.documents.declaration import Part
+from attncli.documents import Part
 from attncli.features.models import compute as told
 from attncli.features.models.compute import AttentionRow, LayerGroup, ModelSide, side_of
 from attncli.mechanism import spec

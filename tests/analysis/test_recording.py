@@ -16,8 +16,7 @@ from attncli.features.find.compute import SearchRequest, find_document
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.features.run.compute import RunRequest, run_document
 from attncli.inputs.tokenize import tokenizer
-from attncli.measure.head_record import HeadRecord
-from attncli.measure.recipe import STEPS, to_fixed_point
+from attncli.measure.head_record import STEPS, HeadRecord, to_fixed_point
 from attncli.measure.run_record import Recording, recorded_run, run_record
 from attncli.mechanism.mask import Window
 from attncli.models.model import Model

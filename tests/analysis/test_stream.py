@@ -11,15 +11,12 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
-from attncli.measure.head_links import TopLinks
-from attncli.measure.head_measure import Tally, measure
-from attncli.measure.metric import METRICS
+from attncli.measure.metric import METRICS, Tally, measure
 from attncli.measure.row_facts import TokenFacts, TokenPairs
-from attncli.measure.row_stream import Consumer, PooledMaps, RowFeeder, share
-from attncli.mechanism.attend import RowBlock, Rule, attend
+from attncli.measure.row_stream import Consumer, PooledMaps, RowFeeder, TopLinks, share
+from attncli.mechanism.attend import BLOCK, RowBlock, Rule, attend, rows_within, stream
 from attncli.mechanism.mask import AllOf, Causal, Everywhere, Global, Hashed, Mask, MatrixMask, Window
 from attncli.mechanism.position import alibi
-from attncli.mechanism.streaming import BLOCK, rows_within, stream
 
 N, HEADS, KV, DIM = 37, 6, 3, 5
 RNG = np.random.default_rng(11)

@@ -7,11 +7,9 @@ import pytest
 
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.token import Token
-from attncli.measure import head_links
-from attncli.measure.exclusion import Exclusion
-from attncli.measure.head_links import LEFT_OUT, LinkCollector, TopLinks
-from attncli.measure.row_facts import TokenFacts, WeightRows
-from attncli.measure.visible_keys import find_sight
+from attncli.measure import row_stream
+from attncli.measure.row_facts import Exclusion, TokenFacts, WeightRows, find_sight
+from attncli.measure.row_stream import LEFT_OUT, LinkCollector, TopLinks
 
 HEADS, N, TOP = 3, 13, 7
 
@@ -19,7 +17,7 @@ HEADS, N, TOP = 3, 13, 7
 @pytest.mark.parametrize("at_once", [1, 29, 10**6])
 @pytest.mark.parametrize("block", [1, 5, N])
 def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_links, "AT_ONCE", at_once)
+    monkeypatch.setattr(row_stream, "AT_ONCE", at_once)
     # few different values, so that ties must be broken
     weights = np.random.default_rng(3).integers(0, 9, (HEADS, N, N)) / 9
     keys, queries = np.arange(N) == 4, np.arange(N) == 6

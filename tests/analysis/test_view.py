@@ -11,9 +11,9 @@ import pytest
 from asking import ask
 from validity import checker, validate
 
-from attncli.documents.declaration import SCHEMAS
+from attncli.documents import SCHEMAS
 from attncli.documents.reading import document_of
-from attncli.draw.screens import screen_of
+from attncli.draw.screen_header import screen_of
 from attncli.errors import InputError
 from attncli.features.view.compute import heads_of_run
 from attncli.measure.saved_record import document_record

@@ -11,8 +11,7 @@ from attncli.errors import InputError, LimitError
 from attncli.features.mask.compute import gallery_document, mask_document, named_bias
 from attncli.measure import visibility
 from attncli.measure.visibility import bound, count, mask_part, pairs_of, visible_rows
-from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask, Window
-from attncli.mechanism.mask_spec import KINDS, parse
+from attncli.mechanism.mask import KINDS, AllOf, Causal, Mask, MatrixMask, Window, parse_mask
 
 mask_part = telling(mask_part)
 mask_document = telling(mask_document)
@@ -42,10 +41,10 @@ SIZES = (1, 2, 5, 11, 13)
 @pytest.mark.parametrize("spec", SEES)
 @pytest.mark.parametrize("n", SIZES)
 def test_counts_agree_with_loops(spec: str, n: int) -> None:
-    part = mask_part(parse(spec), n, n, 0)
+    part = mask_part(parse_mask(spec), n, n, 0)
     seen = [[SEES[spec](i, j) for j in range(n)] for i in range(n)]
     rows = [sum(row) for row in seen]
-    assert part["pairs"] == sum(rows) == pairs_of(parse(spec), n)
+    assert part["pairs"] == sum(rows) == pairs_of(parse_mask(spec), n)
     assert part["share"] == pytest.approx(sum(rows) / n**2)
     assert part["keys_per_query"] == {"least": min(rows), "mean": pytest.approx(sum(rows) / n), "most": max(rows)}
     assert part["empty_rows"] == [i for i in range(n) if not any(seen[i])]
@@ -67,9 +66,9 @@ def test_pooled_maps_hold_the_share_of_every_cell(spec: str, cells: int, monkeyp
     """Also where blocks of rows begin in the middle of a cell."""
     monkeypatch.setattr(visibility, "CELLS", cells)
     n = 67
-    found = count(bound(parse(spec), n, n, 0), n, n, most=10)
+    found = count(bound(parse_mask(spec), n, n, 0), n, n, most=10)
     seen = np.zeros((n, n))
-    for start, low, high, rows in visible_rows(parse(spec), n, n):
+    for start, low, high, rows in visible_rows(parse_mask(spec), n, n):
         seen[start : start + len(rows), low:high] = rows
     assert found.block == 7
     for row in range(10):
@@ -78,22 +77,22 @@ def test_pooled_maps_hold_the_share_of_every_cell(spec: str, cells: int, monkeyp
 
 
 def test_a_pooled_share_counts_only_pairs_that_exist() -> None:
-    assert np.all(mask_part(parse("none"), 67, 67, 0)["map"]["share"] == 1.0)
+    assert np.all(mask_part(parse_mask("none"), 67, 67, 0)["map"]["share"] == 1.0)
 
 
 def test_hashed_masks_are_seeded_and_show_themselves() -> None:
-    first, again, other = (mask_part(parse("lsh:4,2", seed=seed), 23, 23, seed) for seed in (0, 0, 1))
+    first, again, other = (mask_part(parse_mask("lsh:4,2", seed=seed), 23, 23, seed) for seed in (0, 0, 1))
     assert first["pairs"] == again["pairs"]
     assert not np.array_equal(first["map"]["share"], other["map"]["share"])
     assert np.all(np.diag(first["map"]["share"]) == 1)
 
 
 def test_intersections_are_told_apart_and_together() -> None:
-    document = mask_document([parse("causal"), parse("window:2,2")], 7)
+    document = mask_document([parse_mask("causal"), parse_mask("window:2,2")], 7)
     seen = [[oracles.causal(i, j) and oracles.window(2, 2)(i, j) for j in range(7)] for i in range(7)]
     assert document["combined"]["pairs"] == sum(map(sum, seen))
     assert [part["spec"] for part in document["masks"]] == ["causal", "window:2,2"]
-    assert mask_document([parse("causal")], 7)["combined"] is None
+    assert mask_document([parse_mask("causal")], 7)["combined"] is None
 
 
 def test_a_file_must_fit() -> None:
@@ -105,8 +104,8 @@ def test_a_file_must_fit() -> None:
 
 def test_too_many_pairs_are_refused_before_the_work() -> None:
     with pytest.raises(LimitError):
-        mask_part(parse("none"), 10**6, 10**6, 0)
-    assert pairs_of(parse("causal"), 10**9) == 10**9 * (10**9 + 1) // 2
+        mask_part(parse_mask("none"), 10**6, 10**6, 0)
+    assert pairs_of(parse_mask("causal"), 10**9) == 10**9 * (10**9 + 1) // 2
 
 
 def test_the_gallery_has_every_kind() -> None:
@@ -125,7 +124,7 @@ def test_alibi_by_distance(name: str, value: object) -> None:
 
 
 def test_a_bias_before_and_after_the_mask() -> None:
-    document = mask_document([parse("causal")], 5, bias=named_bias("alibi", 0, 8, 4))["bias"]
+    document = mask_document([parse_mask("causal")], 5, bias=named_bias("alibi", 0, 8, 4))["bias"]
     for i in range(5):
         assert document["before"][i] == pytest.approx([0.5 * (j - i) for j in range(5)])
         assert document["weights_after"][i, : i + 1] == pytest.approx(

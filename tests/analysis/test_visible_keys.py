@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.measure.head_measure import UniformRows
-from attncli.measure.row_facts import TokenFacts, TokenPairs, WeightRows
-from attncli.measure.visible_keys import Sight, find_sight, of_mask
-from attncli.mechanism.mask_spec import parse
+from attncli.measure.metric import UniformRows
+from attncli.measure.row_facts import Sight, TokenFacts, TokenPairs, WeightRows, find_sight, of_mask
+from attncli.mechanism.mask import parse_mask
 
 LOW, HIGH, ROWS = 3, 10, 5
 
@@ -86,7 +85,7 @@ def test_weights_at_a_distance_and_on_a_key() -> None:
 
 @pytest.mark.parametrize("spec", ["none", "causal", "window:3,1", "prefix:3", "chunk:3", "padding:2", "padding:9"])
 def test_uniform_rows_in_closed_form(spec: str) -> None:
-    mask, n = parse(spec), 8
+    mask, n = parse_mask(spec), 8
     i, chosen = np.arange(n), np.random.default_rng(4).random(n) < 0.5
     about = TokenFacts(TokenPairs("abcaabcc"), chosen, ~chosen)
     see = of_mask(mask, i, n)

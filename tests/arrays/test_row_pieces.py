@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from attncli.arrays import numpy_backend, threads
+from attncli.arrays import numpy_backend
 from attncli.arrays.numpy_backend import by_rows
 
 
@@ -15,7 +15,7 @@ from attncli.arrays.numpy_backend import by_rows
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_backend, "PIECE", 12)
     monkeypatch.setattr(numpy_backend, "LARGE_ARRAY", 1)
-    monkeypatch.setattr(threads, "cores", lambda: 3)
+    monkeypatch.setattr(numpy_backend, "cores", lambda: 3)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (8, 4), (3, 7, 5), (2, 40), (0, 4)])

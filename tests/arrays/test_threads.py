@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from attncli.arrays import threads
+from attncli.arrays import numpy_backend
 from attncli.arrays.numpy_backend import NumpyBackend
 
 
 @pytest.fixture
 def three_cores(monkeypatch):
-    monkeypatch.setattr(threads, "cores", lambda: 3)
-    monkeypatch.setattr(threads, "LARGE_PRODUCT", 1)
+    monkeypatch.setattr(numpy_backend, "cores", lambda: 3)
+    monkeypatch.setattr(numpy_backend, "LARGE_PRODUCT", 1)
 
 
 @pytest.mark.parametrize("shape", [(1, 7), (5, 7), (5, 2), (2, 5, 7), (17, 301)])
@@ -33,7 +33,7 @@ def test_a_product_in_parts_is_the_product(three_cores, shape, dtype):
 def test_the_parts_cover_everything_once(three_cores):
     for count in (0, 1, 2, 3, 10):
         seen: list[int] = []
-        threads.in_parts(count, lambda part, seen=seen: seen.extend(range(part.start, part.stop)))
+        numpy_backend.in_parts(count, lambda part, seen=seen: seen.extend(range(part.start, part.stop)))
         assert sorted(seen) == list(range(count))
 
 
@@ -45,16 +45,16 @@ def test_an_error_in_any_part_is_raised(three_cores):
                 raise MemoryError
 
         with pytest.raises(MemoryError):
-            threads.in_parts(10, work)
+            numpy_backend.in_parts(10, work)
 
 
 def test_blas_with_threads_of_its_own_is_left_alone(monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    assert threads.cores() == 1
+    assert numpy_backend.cores() == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    assert threads.cores() == 1
+    assert numpy_backend.cores() == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    assert threads.cores() >= 1
+    assert numpy_backend.cores() >= 1
 
 
 @pytest.mark.parametrize("places", [1, 3, 5])
@@ -80,7 +80,7 @@ def test_what_works_give_is_taken_here_in_their_order_from_places_of_their_own(p
         held.remove(found[1])
 
     before = threading.active_count()
-    threads.in_order([partial(work, number) for number in range(count)], take, list(range(places)))
+    numpy_backend.in_order([partial(work, number) for number in range(count)], take, list(range(places)))
     assert taken == list(range(count))
     assert count < 20 or max(together) == places
     assert threading.active_count() == before
@@ -104,7 +104,7 @@ def test_what_a_work_or_taking_raises_is_raised_after_what_came_before(places, b
 
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        threads.in_order([partial(work, number) for number in range(10)], take, list(range(places)))
+        numpy_backend.in_order([partial(work, number) for number in range(10)], take, list(range(places)))
     assert taken == list(range(len(taken)))
     assert len(taken) <= bad
     assert threading.active_count() == before

@@ -19,10 +19,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 import attncli
-from attncli.scan import plan, plan_making
-from attncli.scan.engines.engine import Engine
-from attncli.scan.engines.here import LocalWorkers
-from attncli.scan.engines.ray_cluster import STORE, RayCluster
+from attncli.scan import plan
+from attncli.scan.engines import STORE, Engine, LocalWorkers, RayCluster
 from attncli.scan.shard_run import run
 
 SMALL = {"object_store_memory": STORE, "include_dashboard": False}
@@ -43,9 +41,9 @@ def memory(word: str) -> int:
 
 def per_shard(engine: Engine, model: str, corpus: Path, shards: int, folder: Path) -> tuple[float, float, int]:
     """Seconds until the first shard is done, seconds of each later one, and the actors' memory."""
-    asked = plan_making.ScanRequest((str(corpus),), ("entropy",), labels=False, shard=1)
+    asked = plan.ScanRequest((str(corpus),), ("entropy",), labels=False, shard=1)
     loaded = attncli.load(model, backend="torch")
-    made = plan.write(plan_making.make(asked, loaded, model, folder, stdin=io.BytesIO()), folder)
+    made = plan.write(plan.make_plan(asked, loaded, model, folder, stdin=io.BytesIO()), folder)
     begun, ends, held = time.perf_counter(), [], 0
 
     def ended(_: object) -> None:

@@ -77,7 +77,7 @@ async def walk(model: object, text: str, own: tuple[float, float]) -> None:
     clock, cpu = time.perf_counter(), time.process_time()
     from attncli.draw.view import View
     from attncli.explore.explorer import Explorer
-    from attncli.explore.source import LiveSource
+    from attncli.explore.loaded_run import LiveSource
     from attncli.models.model import Model
 
     assert isinstance(model, Model)

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as parquet
 
-from attncli.measure.visible_keys import Bools, Floats
-from attncli.scan.duplicates import REPLICATES
+from attncli.measure.row_facts import Bools, Floats
+from attncli.scan.intake import REPLICATES
 from attncli.scan.shard_files import KEY_COLUMNS
 from attncli.scan.statistics import clusters, mean_interval, reach
 from attncli.scan.totals import least_deviation, scale_named

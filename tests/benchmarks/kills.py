@@ -21,8 +21,8 @@ from pathlib import Path
 
 import attncli
 from attncli.errors import AttnError
-from attncli.scan import plan, plan_making
-from attncli.scan.engines.here import LocalWorkers
+from attncli.scan import plan
+from attncli.scan.engines import LocalWorkers
 from attncli.scan.shard_files import is_done, load
 from attncli.scan.shard_run import run
 from attncli.scan.totals import total
@@ -34,7 +34,7 @@ STARTED = """
 import sys
 from pathlib import Path
 from attncli.scan import plan
-from attncli.scan.engines.here import LocalWorkers
+from attncli.scan.engines import LocalWorkers
 from attncli.scan.shard_run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
@@ -44,7 +44,7 @@ WATCHED = """
 import os, time
 from contextlib import contextmanager
 from pathlib import Path
-if "attncli.scan.engines.process" in " ".join(__import__("sys").orig_argv):
+if "attncli.scan.worker_process" in " ".join(__import__("sys").orig_argv):
     from attncli.scan import shard_files, worker
     compute = worker.Worker.compute
     def noted(self, number, *others):
@@ -75,7 +75,7 @@ def workers(folder: Path) -> list[int]:
             command = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"attncli.scan.engines.process" in command and str(folder).encode() in command:
+        if b"attncli.scan.worker_process" in command and str(folder).encode() in command:
             found.append(int(process.name))
     return found
 
@@ -157,10 +157,10 @@ def main() -> None:
         (root / "site/sitecustomize.py").write_text(WATCHED)
         corpus = root / "corpus.txt"
         corpus.write_text("\n".join(Path(sys.argv[2]).read_text("utf-8").splitlines()[: SHARDS * TEXTS]), "utf-8")
-        asked = plan_making.ScanRequest((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
+        asked = plan.ScanRequest((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
         loaded = attncli.load(model, backend="torch")
         made = plan.write(
-            plan_making.make(asked, loaded, model, root / "reference", stdin=io.BytesIO()), root / "reference"
+            plan.make_plan(asked, loaded, model, root / "reference", stdin=io.BytesIO()), root / "reference"
         )
         run(made, root / "reference", model, LocalWorkers(2))
         reference = total(made, root / "reference").digest()

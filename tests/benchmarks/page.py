@@ -31,8 +31,7 @@ def write(tokens: int, file: str) -> None:
     """In a process of its own: the run of `attn run` without and with the page, least of three, and the memory of either."""
     import attncli
     from attncli.arrays.backend import choose
-    from attncli.draw.page.contents import Page
-    from attncli.draw.page.writer import page_bytes
+    from attncli.draw.page import Page, page_bytes
     from attncli.features.run.compute import RunRequest, run_document
     from attncli.inputs.tokenize import tokenizer
     from attncli.measure.run_record import Recording, recorded_run

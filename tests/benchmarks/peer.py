@@ -56,7 +56,7 @@ def main(runs: int) -> None:
     """Time both in turn, then compare their answers: torch, once imported here, would count as their children's
     memory."""
     from attncli.models.aliases import locate
-    from attncli.models.transformers_reference import reference
+    from attncli.models.verify import reference
 
     folder = str(locate("minilm").folder)
     commands = {

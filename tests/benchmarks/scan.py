@@ -23,14 +23,12 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import torch
 
 import attncli
-from attncli.measure.head_measure import measure
-from attncli.measure.metric import DEFAULT
+from attncli.measure.metric import DEFAULT, measure
 from attncli.mechanism.spec import Spec
 from attncli.models.aliases import locate
-from attncli.scan import plan, plan_making
-from attncli.scan.engines.process import ALLOCATION, MemoryTrimmer
-from attncli.scan.layers import MOST_TOKENS
-from attncli.scan.worker import Worker
+from attncli.scan import plan
+from attncli.scan.worker import MOST_TOKENS, Worker
+from attncli.scan.worker_process import ALLOCATION, MemoryTrimmer
 
 ROUNDS = 4
 BATCH = 32
@@ -104,8 +102,8 @@ def serve(lines: list[str], folder: Path) -> None:
     model = attncli.load("minilm", backend="torch")
     workers = {}
     for name, found in FINDS.items():
-        wanted, out = plan_making.ScanRequest((str(corpus),), METRICS, labels=False, find=found), folder / name
-        made = plan.write(plan_making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
+        wanted, out = plan.ScanRequest((str(corpus),), METRICS, labels=False, find=found), folder / name
+        made = plan.write(plan.make_plan(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
         workers[name] = Worker(made, out, model, between=MemoryTrimmer().keep)
     for asked in sys.stdin:
         worker = workers[asked.strip()]

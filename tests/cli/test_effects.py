@@ -16,7 +16,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.features.effects import command as effect_options
-from attncli.mechanism.intervention import Replace
+from attncli.mechanism.context import Replace
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "The animal didn't cross the street because it was too tired"

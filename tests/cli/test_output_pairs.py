@@ -18,7 +18,7 @@ from scanning import inside
 from small_gpt2 import small_gpt2
 
 from attncli.cli.option import OUTPUT
-from attncli.inputs.atomic import place_of
+from attncli.inputs.files import place_of
 
 WEIGHTS = str(Path(__file__).parents[2] / "sample_inputs" / "mha.safetensors")
 CAPTURED = str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")

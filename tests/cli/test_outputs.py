@@ -11,7 +11,7 @@ from asking import ask
 from processes import BUFFERINGS, attn, finish, start
 
 from attncli.errors import AttnError, VerdictError
-from attncli.inputs.atomic import atomic_writer, discard_all, together, written_at
+from attncli.inputs.files import atomic_writer, discard_all, together, written_at
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 ONE_FAILS = [

@@ -18,8 +18,8 @@ from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
 from attncli.scan.command import _Counter
-from attncli.scan.engines.engine import Job, ShardOutcome
-from attncli.scan.plan import read
+from attncli.scan.engines import Job, ShardOutcome
+from attncli.scan.plan import read_plan
 from attncli.scan.shard_files import ShardState, load, save
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
 
 
 def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
-    made = read(scanned)
+    made = read_plan(scanned)
     every = range(len(made.shards))
     shares: list[float] = []
     counted = _Counter(made, every)
@@ -170,7 +170,7 @@ def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path)
 
     (tmp_path / "more.txt").write_text("w1 w2\n" * 5000)
     asked = ("scan", str(folder / "model"), str(tmp_path / "more.txt"), "-o", str(tmp_path / "out"), "--no-labels")
-    with patch("attncli.scan.engines.here.LocalWorkers", lambda workers: Given()):
+    with patch("attncli.scan.engines.LocalWorkers", lambda workers: Given()):
         assert ask(*asked, "--sample", "1").code == 1
     for _ in range(2):
         shown = ask("scan", "show", str(tmp_path / "out"), "--json").json
@@ -183,9 +183,9 @@ def test_a_part_tells_of_its_failed_shards_and_the_last_one_of_all(folder, tmp_p
             yield from (ShardOutcome(shard, "it broke") for shard in shards if shard in lost)
             yield from super().run(job, [shard for shard in shards if shard not in lost])
 
-    monkeypatch.setattr("attncli.scan.plan_making.SHARD", 2)
+    monkeypatch.setattr("attncli.scan.plan.SHARD", 2)
     asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "out"), "--no-labels")
-    monkeypatch.setattr("attncli.scan.engines.here.LocalWorkers", lambda workers: Given())
+    monkeypatch.setattr("attncli.scan.engines.LocalWorkers", lambda workers: Given())
     told = [{"shard": 0, "reason": "it broke"}]
     lost = {0}
     first = ask(*asked, "--part", "1/3", "--json")

@@ -106,7 +106,7 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from attncli.cli.environment import Environment
 from attncli.cli.border import handle_signals
-from attncli.inputs.atomic import atomic_writer, together
+from attncli.inputs.files import atomic_writer, together
 with handle_signals(Environment.of_process()), together(), atomic_writer(Path(sys.argv[1], "out")) as stream:
     stream.write(b"half")
     import stopped_in_here
@@ -135,7 +135,7 @@ from pathlib import Path
 from attncli.cli import border
 from attncli.cli.environment import Environment
 from attncli.cli.border import handle_signals
-from attncli.inputs.atomic import atomic_writer
+from attncli.inputs.files import atomic_writer
 class Falling:
     def __del__(self):
         signal.raise_signal(getattr(signal, sys.argv[2]))

@@ -14,7 +14,7 @@ from validity import validate
 import attncli
 from attncli.cli import main
 from attncli.cli.environment import Environment
-from attncli.documents.declaration import SCHEMAS
+from attncli.documents import SCHEMAS
 from attncli.inputs.tensors import tensor_file, write_tensors
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.mechanism.intervention import Interventions, KnockOut
+from attncli.mechanism.context import Interventions, KnockOut
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
 

@@ -185,8 +185,7 @@ def test_pages_and_figures_mark_them(folder: Path) -> None:
         assert ask(*line, "--figure", str(figure)).code == 0
         drawn = figure.read_text("utf-8")
         assert "吃?" in drawn or line[0] == "find"
-    from attncli.draw.page.contents import Page
-    from attncli.draw.page.writer import page_bytes, words
+    from attncli.draw.page import Page, page_bytes, words
     from attncli.measure.run_record import run_record
 
     model = attncli.load("minilm")

@@ -12,7 +12,7 @@ from walking import SENTENCE, decoder, lines, pressed, shown
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURES
 from attncli.explore.state import ACTIONS, KEYS, SCALES, State
-from attncli.inputs.text import SAMPLE
+from attncli.inputs.token import SAMPLE
 
 START = State(layer=0, head=3, query=1, key=2)
 

@@ -9,9 +9,9 @@ import pytest
 from asking import ask
 from walking import pressed, seeded, shown
 
+from attncli.explore.actions import save
 from attncli.explore.command import _saved_source
-from attncli.explore.saving import save
-from attncli.explore.source import LiveSource
+from attncli.explore.loaded_run import LiveSource
 from attncli.explore.state import State
 from attncli.features.explain.compute import derivation_document
 from attncli.features.view.command import open_document

@@ -14,7 +14,7 @@ from walking import SENTENCE, decoder, pressed, seeded
 from attncli.draw.safe import cells
 from attncli.draw.view import View
 from attncli.explore.explorer import Explorer
-from attncli.explore.source import LiveSource
+from attncli.explore.loaded_run import LiveSource
 from attncli.explore.state import State
 from attncli.inputs.token import Token
 from attncli.models.load import load

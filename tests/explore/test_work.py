@@ -15,7 +15,7 @@ from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.actions import act
 from attncli.explore.explorer import Explorer
-from attncli.explore.source import LiveSource, SavedSource
+from attncli.explore.loaded_run import LiveSource, SavedSource
 from attncli.explore.state import State
 from attncli.explore.walk import Work
 from attncli.measure.head_record import HeadRecord

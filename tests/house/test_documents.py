@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from attncli.documents import KINDS, NAMES
-from attncli.documents.declaration import SCHEMAS, Document
-from attncli.draw.screens import screen_of
+from attncli.documents import KINDS, NAMES, SCHEMAS, Document
+from attncli.draw.screen_header import screen_of
 
 PACKAGE = Path(__file__).parents[2] / "attncli"
 SOURCES = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}

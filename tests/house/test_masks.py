@@ -12,8 +12,7 @@ import pytest
 from msgspec import Struct
 
 import attncli.language.guide
-from attncli.mechanism.mask import Hashed, Mask, SameBucket
-from attncli.mechanism.mask_spec import parse
+from attncli.mechanism.mask import Hashed, Mask, SameBucket, parse_mask
 
 GUIDE = {
     lang: (Path(attncli.language.guide.__path__[0]) / lang / "masks.md").read_text("utf-8") for lang in ("en", "zh")
@@ -53,7 +52,7 @@ def test_a_formula_counts_the_pairs(n):
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if kind.spelling], ids=lambda kind: kind.__name__)
 def test_an_example_is_of_its_kind(kind):
-    assert type(parse(kind.spelling.example)) is kind
+    assert type(parse_mask(kind.spelling.example)) is kind
     assert kind.spelling.form.startswith(kind.spelling.name)
 
 

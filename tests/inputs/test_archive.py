@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
-from attncli.inputs.dtypes import NATIVE
+from attncli.inputs.safetensors_file import NATIVE
 from attncli.inputs.tensors import DEFLATE_RATIO, METADATA_MEMBER, open_archive, write_npz
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=7).filter(

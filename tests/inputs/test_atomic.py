@@ -11,7 +11,7 @@ import pytest
 from processes import finish
 
 from attncli.errors import AttnError, ExitCode
-from attncli.inputs.atomic import atomic_writer
+from attncli.inputs.files import atomic_writer
 
 
 def write(path, content=b"new"):
@@ -145,7 +145,7 @@ def test_a_pipe_is_written_as_it_stands(tmp_path):
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/stdout"])
 def test_devices_stay_what_they_are(device, tmp_path):
     code = (
-        "from pathlib import Path; from attncli.inputs.atomic import atomic_writer\n"
+        "from pathlib import Path; from attncli.inputs.files import atomic_writer\n"
         f"with atomic_writer(Path({device!r})) as stream: stream.write(b'hi')"
     )
     with (tmp_path / "log").open("wb") as log:

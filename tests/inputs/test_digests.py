@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attncli.errors import InputError
-from attncli.inputs import digests
+from attncli.inputs import hub
 
 VARIABLES = "XDG_CACHE_HOME"
 
@@ -25,40 +25,40 @@ def good(folder: Path, *names: str) -> dict[str, str]:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read, as they are."""
     names: list[str] = []
-    true = digests.digest
+    true = hub.digest
 
     def digest(path: Path) -> str:
         names.append(path.name)
         return true(path)
 
-    monkeypatch.setattr(digests, "digest", digest)
+    monkeypatch.setattr(hub, "digest", digest)
     return names
 
 
 def test_a_good_file_is_read_once(tmp_path: Path, read: list[str]) -> None:
     expected, variables = good(tmp_path, "a", "b"), {VARIABLES: str(tmp_path / "cache")}
     for _ in range(2):
-        digests.verify(tmp_path, expected, variables=variables, hint="")
+        hub.verify_digests(tmp_path, expected, variables=variables, hint="")
     assert read == ["a", "b"]
     (tmp_path / "b").unlink()
     good(tmp_path, "b")  # the same content in another file
-    digests.verify(tmp_path, expected, variables=variables, hint="")
+    hub.verify_digests(tmp_path, expected, variables=variables, hint="")
     assert read == ["a", "b", "b"]
     with pytest.raises(InputError, match="'a' has the sha256 ca97") as caught:  # remembered, but not as that
-        digests.verify(tmp_path, {"a": expected["b"]}, variables=variables, hint="fetch it again")
+        hub.verify_digests(tmp_path, {"a": expected["b"]}, variables=variables, hint="fetch it again")
     assert (caught.value.expected, caught.value.hint) == (expected["b"], "fetch it again")
 
 
 def test_a_file_that_changes_is_found_out(tmp_path: Path, read: list[str]) -> None:
     expected, variables = good(tmp_path, "a"), {VARIABLES: str(tmp_path / "cache")}
-    digests.verify(tmp_path, expected, variables=variables, hint="")
+    hub.verify_digests(tmp_path, expected, variables=variables, hint="")
     (tmp_path / "a").write_text("b")
     for _ in range(2):
         with pytest.raises(InputError, match="'a' has the sha256 3e23"):
-            digests.verify(tmp_path, expected, variables=variables, hint="")
+            hub.verify_digests(tmp_path, expected, variables=variables, hint="")
     (tmp_path / "a").unlink()
     with pytest.raises(InputError, match="cannot read"):
-        digests.verify(tmp_path, expected, variables=variables, hint="")
+        hub.verify_digests(tmp_path, expected, variables=variables, hint="")
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_remembered(
@@ -70,21 +70,21 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(
         path.write_text("other")
         return expected["a"]
 
-    monkeypatch.setattr(digests, "digest", digest)
-    digests.verify(tmp_path, expected, variables={VARIABLES: str(tmp_path / "cache")}, hint="")
+    monkeypatch.setattr(hub, "digest", digest)
+    hub.verify_digests(tmp_path, expected, variables={VARIABLES: str(tmp_path / "cache")}, hint="")
     assert not (tmp_path / "cache").exists()
 
 
 def test_the_newest_are_remembered_and_what_cannot_be_is_not(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digests, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(hub, "MOST_REMEMBERED", 2)
     expected, variables = good(tmp_path, "a", "b", "c"), {VARIABLES: str(tmp_path / "cache")}
     for name in "abc":
-        digests.verify(tmp_path, {name: expected[name]}, variables=variables, hint="")
-    held = json.loads((tmp_path / "cache" / "attn" / digests.MEMORY).read_text())
+        hub.verify_digests(tmp_path, {name: expected[name]}, variables=variables, hint="")
+    held = json.loads((tmp_path / "cache" / "attn" / hub.MEMORY).read_text())
     assert [Path(path).name for path in held] == ["b", "c"]
     nowhere = {VARIABLES: str(tmp_path / "a")}  # a file
     for _ in range(2):
-        digests.verify(tmp_path, {"c": expected["c"]}, variables=nowhere, hint="")
+        hub.verify_digests(tmp_path, {"c": expected["c"]}, variables=nowhere, hint="")
     assert read == ["a", "b", "c", "c", "c"]

@@ -7,7 +7,7 @@ import pytest
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.file_opening import open_regular, read_exactly, read_regular
+from attncli.inputs.files import open_regular, read_exactly, read_regular
 from attncli.inputs.vocabulary_tokenizer import read_tokenizer
 
 

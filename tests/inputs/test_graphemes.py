@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.inputs.word_breaks import clusters
+from attncli.inputs.tokenize import clusters
 
 
 def cut(text):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from processes import finish
 
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.inputs import download
+from attncli.inputs import hub as download
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, all_cached, resolve
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attncli.errors import InputError, LimitError, UnsupportedError
-from attncli.inputs import matrix_file
-from attncli.inputs.matrix_file import read_matrix
-from attncli.inputs.tensors import write_tensors
+from attncli.inputs import tensors
+from attncli.inputs.tensors import read_matrix, write_tensors
 
 
 def wrote(folder, name, content):
@@ -145,6 +144,6 @@ def test_archives_of_several_arrays(tmp_path):
 
 
 def test_long_text_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix_file, "TEXT_LIMIT", 5)
+    monkeypatch.setattr(tensors, "TEXT_LIMIT", 5)
     with pytest.raises(LimitError):
         read_matrix(wrote(tmp_path, "m.csv", "1,2,3,4"), "mask")

@@ -10,7 +10,7 @@ import safetensors.numpy
 from attncli.arrays.backend import choose
 from attncli.inputs import checkpoint as module
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.file_opening import PositionedFile
+from attncli.inputs.files import PositionedFile
 
 RANDOM = np.random.default_rng(11)
 

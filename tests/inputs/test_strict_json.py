@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.file_opening import MOST, parse_object, read_object
+from attncli.inputs.files import MOST, parse_object, read_object
 
 
 @pytest.mark.parametrize(

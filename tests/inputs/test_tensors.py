@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
-from attncli.inputs.dtypes import NATIVE
+from attncli.inputs.safetensors_file import NATIVE
 from attncli.inputs.tensors import (
     TensorSummary,
     check_writable_format,

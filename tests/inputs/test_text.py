@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.inputs.text import SAMPLE, Text, parse_ids, read_texts
+from attncli.inputs.token import SAMPLE, Text, parse_ids, read_texts
 
 
 class Untouchable(io.RawIOBase):

@@ -16,8 +16,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import AttnError, InputError
-from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.torch_checkpoint import NOTE, PICKLED_INDEX, PICKLED_SINGLE
+from attncli.inputs.checkpoint import NOTE, PICKLED_INDEX, PICKLED_SINGLE, Checkpoint
 
 IDS = (7, 3, 50, 11, 28)
 

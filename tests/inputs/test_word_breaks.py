@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.inputs import word_breaks as module
-from attncli.inputs.word_breaks import set_apart, words
+from attncli.inputs import tokenize as module
+from attncli.inputs.tokenize import set_apart, words
 
 
 def cut(text):

@@ -26,7 +26,7 @@ from attncli.mechanism.mask import (
     shows_all,
     visible,
 )  # fmt: skip
-from attncli.mechanism.mask import sparse as bigbird
+from attncli.mechanism.mask import pattern as bigbird
 
 BACKENDS = [NumpyBackend("float32"), TorchBackend("float32")]
 SIZES = [1, 2, 7, 13, 23]

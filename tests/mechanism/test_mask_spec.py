@@ -9,6 +9,7 @@ from masks import pairs
 
 from attncli.errors import UsageError
 from attncli.mechanism.mask import (
+    KINDS,
     AllOf,
     AnyOf,
     BigBird,
@@ -24,8 +25,10 @@ from attncli.mechanism.mask import (
     SameBucket,
     Streaming,
     Window,
+    describe_mask,
+    parse_mask,
+    spec_text,
 )
-from attncli.mechanism.mask_spec import KINDS, describe, parse, spec_text
 
 MEANINGS = {
     "none": Everywhere(),
@@ -58,10 +61,10 @@ MEANINGS = {
 
 @pytest.mark.parametrize("spec", MEANINGS)
 def test_every_spec(spec):
-    mask = parse(spec, seed=11)
+    mask = parse_mask(spec, seed=11)
     assert mask == MEANINGS[spec]
-    assert parse(spec_text(mask), seed=11) == mask
-    assert spec_text(parse(spec_text(mask), seed=11)) == spec_text(mask)
+    assert parse_mask(spec_text(mask), seed=11) == mask
+    assert spec_text(parse_mask(spec_text(mask), seed=11)) == spec_text(mask)
 
 
 def test_every_kind_is_covered():
@@ -69,8 +72,8 @@ def test_every_kind_is_covered():
 
 
 def test_without_a_seed_it_is_0():
-    assert parse("lsh:2") == Hashed(2, 1, 0)
-    assert parse("bigbird") == BigBird(64, 3, 0)
+    assert parse_mask("lsh:2") == Hashed(2, 1, 0)
+    assert parse_mask("bigbird") == BigBird(64, 3, 0)
 
 
 REFUSED = {
@@ -113,7 +116,7 @@ REFUSED = {
 def test_what_is_refused_says_what_was_given_and_what_would_do(spec):
     found, wanted = REFUSED[spec]
     with pytest.raises(UsageError) as caught:
-        parse(spec)
+        parse_mask(spec)
     error = caught.value
     assert found in error.what
     assert wanted in f"{error.what} {error.expected} {error.hint}"
@@ -127,20 +130,20 @@ def test_joins():
 
 
 def test_words_state_what_the_numbers_count():
-    assert "3 keys, its own included" in describe(Window(2, 0))
-    assert "2 keys before and 5 keys after" in describe(Window(2, 5))
-    assert "its own included" in describe(Streaming(4, 16))
-    assert "j ≤ i" in describe(Causal())
-    assert "连同自身共 3 个" in describe(Window(2, 0), lang="zh")
-    assert describe(AllOf((Causal(), Padding(2)))) == f"{describe(Causal())}; and {describe(Padding(2))}"
-    assert describe(AnyOf((Causal(), Padding(2)))) == f"{describe(Causal())}; or {describe(Padding(2))}"
-    assert describe(SameBucket(None, None, Hashed(4, 2))) == describe(Hashed(4, 2))
+    assert "3 keys, its own included" in describe_mask(Window(2, 0))
+    assert "2 keys before and 5 keys after" in describe_mask(Window(2, 5))
+    assert "its own included" in describe_mask(Streaming(4, 16))
+    assert "j ≤ i" in describe_mask(Causal())
+    assert "连同自身共 3 个" in describe_mask(Window(2, 0), lang="zh")
+    assert describe_mask(AllOf((Causal(), Padding(2)))) == f"{describe_mask(Causal())}; and {describe_mask(Padding(2))}"
+    assert describe_mask(AnyOf((Causal(), Padding(2)))) == f"{describe_mask(Causal())}; or {describe_mask(Padding(2))}"
+    assert describe_mask(SameBucket(None, None, Hashed(4, 2))) == describe_mask(Hashed(4, 2))
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_mask_has_words_of_its_own(lang):
     masks = [mask for mask, _ in pairs(13)] + [Hashed(4), Hashed(4, 3)]
-    texts = [describe(mask, lang=lang) for mask in masks]
+    texts = [describe_mask(mask, lang=lang) for mask in masks]
     assert all(text and "\n" not in text for text in texts)
     alike = [text for text in set(texts) if texts.count(text) > 1]
     assert len(alike) <= 3, alike  # everywhere and causal as open windows; two files of one name
@@ -164,7 +167,7 @@ def test_every_mask_has_words_of_its_own(lang):
     ],
 )
 def test_one_is_not_several(spec, words):
-    assert describe(parse(spec)) == words
+    assert describe_mask(parse_mask(spec)) == words
 
 
 def test_no_mask_speaks_of_1_keys():
@@ -178,4 +181,6 @@ def test_no_mask_speaks_of_1_keys():
         "window:1,0",
         "bigbird:1,0",
     ):
-        assert not re.search(r"\b1 (keys|positions|blocks|seeded random blocks)\b|\b0 keys", describe(parse(spec)))
+        assert not re.search(
+            r"\b1 (keys|positions|blocks|seeded random blocks)\b|\b0 keys", describe_mask(parse_mask(spec))
+        )

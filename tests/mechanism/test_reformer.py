@@ -17,7 +17,7 @@ from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.mechanism.mask import Causal, Everywhere, Hashed, MatrixMask, Padding, both
-from attncli.mechanism.mask.by_content import buckets_of, directions
+from attncli.mechanism.mask.pattern import buckets_of, directions
 from attncli.mechanism.reformer import Reformer, hash_attention, hash_keys
 
 BACKENDS = [NumpyBackend("float64"), TorchBackend("float64")]

@@ -12,11 +12,19 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
 from attncli.arrays.numpy_backend import dtype_named
-from attncli.mechanism import streaming
-from attncli.mechanism.attend import EVERY_STAGE, Rule, attend, common_span, span
+from attncli.mechanism import attend as streaming
+from attncli.mechanism.attend import (
+    EVERY_STAGE,
+    Rule,
+    attend,
+    common_span,
+    compute_attention,
+    gather_blocks,
+    ignore_block,
+    span,
+)
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
 from attncli.mechanism.position import alibi
-from attncli.mechanism.streaming import compute_attention, gather_blocks, ignore_block
 
 N = 13
 BLOCKS = [1, 2, 3, 5, N, N + 4]

@@ -12,10 +12,8 @@ from tiny_checkpoints import CASES, LAYER_NORM, LLAMA
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
-from attncli.models.config import MOST_TOLD, Config, FixedValue, settle, without
+from attncli.models.config import MOST_TOLD, Config, FixedValue, rope, seen_both_ways, settle, without
 from attncli.models.families import MODEL_TYPES, family
-from attncli.models.rotary import rope
-from attncli.models.token_visibility import seen_both_ways
 
 WHERE = "config.json"
 

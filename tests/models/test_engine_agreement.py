@@ -17,7 +17,7 @@ from tiny_sizes import MIXED, rope
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.models.transformers_engine import ForeignModel, load_foreign
-from attncli.models.transformers_reference import reference, running, sides
+from attncli.models.verify import reference, running, sides
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 FOREIGN = {

@@ -14,9 +14,9 @@ from tiny_sizes import BERT
 import attncli
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.heads.compute import sizes_by_query
+from attncli.models.config import global_tokens, seeing_all
 from attncli.models.model import Model, take_text
-from attncli.models.token_visibility import global_tokens, seeing_all
-from attncli.models.transformers_reference import reference
+from attncli.models.verify import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 

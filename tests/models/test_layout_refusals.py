@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import AttnError, InputError, UsageError
-from attncli.models.layouts.layout import LayoutRequest
-from attncli.models.layouts.recognise import COMPARED, WeightFile, recognise
+from attncli.models.layout import LayoutRequest
+from attncli.models.weight_file import COMPARED, WeightFile, recognise
 
 EYE = np.eye(6, dtype=np.float32)
 

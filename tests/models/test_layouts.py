@@ -15,7 +15,7 @@ from attncli.arrays.backend import choose
 from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, MatrixMask
-from attncli.models.layouts.layout import LayoutRequest
+from attncli.models.layout import LayoutRequest
 from attncli.models.one_layer import Settings
 from attncli.models.weight_file import load_weights
 
@@ -138,7 +138,7 @@ def test_a_layout_is_told_in_words_and_every_tensor_has_a_role(name: str, tmp_pa
     case = CASES[name]
     path = tmp_path / "class.npz"
     write_tensors(path, state(classes.filled(case.make(), seed=1), case.prefix), {})
-    from attncli.models.layouts.recognise import read_weight_file
+    from attncli.models.weight_file import read_weight_file
 
     found = read_weight_file(path, LayoutRequest(heads=case.heads))
     assert case.layout in found.layout

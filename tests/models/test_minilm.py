@@ -14,7 +14,7 @@ from attncli.inputs.token import Token
 from attncli.models import estimate
 from attncli.models.aliases import locate
 from attncli.models.model import Model
-from attncli.models.transformers_reference import ReferenceSide, running, sides
+from attncli.models.verify import ReferenceSide, running, sides
 
 SENTENCES = (
     "The animal didn't cross the street because it was too tired",

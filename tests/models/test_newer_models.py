@@ -12,7 +12,7 @@ from tiny_checkpoints import LLAMA, Case, make
 from tiny_sizes import BARE, LATENT, T5
 
 import attncli
-from attncli.models.transformers_reference import reference
+from attncli.models.verify import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 

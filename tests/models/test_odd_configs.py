@@ -20,11 +20,11 @@ import attncli
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE
 from attncli.mechanism.spec import Spec
-from attncli.models.checkpoint_store import CheckpointStore
+from attncli.models.config import seeing_all
 from attncli.models.families import MODEL_TYPES
+from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.token_visibility import seeing_all
-from attncli.models.transformers_reference import ReferenceSide, over, running, sides
+from attncli.models.verify import ReferenceSide, over, running, sides
 
 DRAWN = 20
 """Configurations of each family that are compared."""

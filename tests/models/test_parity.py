@@ -1,6 +1,6 @@
 """Every family against transformers, eagerly, on tiny random checkpoints: each head's weights and each layer's vectors.
 
-The reference is `attncli.models.transformers_reference`, which only loads transformers' own model and keeps its
+The reference is `attncli.models.verify`, which only loads transformers' own model and keeps its
 casts in float64; comparing is done here, and must fail when a knob is turned (`test_negative_controls`).
 """
 
@@ -22,9 +22,9 @@ from turned_knobs import TURNED
 import attncli
 from attncli.mechanism.spec import Spec
 from attncli.models import estimate
-from attncli.models.checkpoint_store import CheckpointStore
+from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
-from attncli.models.transformers_reference import ReferenceSide, over, reference, running, sides
+from attncli.models.verify import ReferenceSide, over, reference, running, sides
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))

@@ -14,7 +14,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import UnsupportedError
-from attncli.models.transformers_reference import reference
+from attncli.models.verify import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 WHOLE = (

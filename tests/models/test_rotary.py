@@ -11,8 +11,7 @@ import pytest
 from attncli.errors import InputError
 from attncli.mechanism.position import frequencies
 from attncli.mechanism.spec import LongRope, Rope, Yarn
-from attncli.models.config import Config
-from attncli.models.rotary import rope
+from attncli.models.config import Config, rope
 
 LISTS = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
 

@@ -9,8 +9,8 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.mechanism.attend import BLOCK
 from attncli.mechanism.spec import Attention, Block, Spec
-from attncli.mechanism.streaming import BLOCK
 from attncli.models import model as models
 from attncli.models.run import rows_for
 

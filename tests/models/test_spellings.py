@@ -17,8 +17,7 @@ from tiny_checkpoints import CASES, LLAMA, Case, make
 from tiny_sizes import BART, T5
 
 import attncli
-from attncli.models.transformers_reference import ReferenceSide, reference
-from attncli.models.verify import verify
+from attncli.models.verify import ReferenceSide, reference, verify
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TARGET = (2, 17, 33, 8, 40, 6, 19)

@@ -25,10 +25,9 @@ from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.tokenize import IdsOnly
 from attncli.mechanism.mask import Causal, Everywhere, Window
 from attncli.models import load
-from attncli.models.transformers_calls import Call, _in_place_of_attention, _outside
 from attncli.models.transformers_engine import ForeignModel, load_foreign
-from attncli.models.transformers_model import Passages
-from attncli.models.transformers_reference import reference
+from attncli.models.transformers_model import Call, Passages, _in_place_of_attention, _outside
+from attncli.models.verify import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 

@@ -17,7 +17,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.extras import install_command
 from attncli.models import estimate, verify
 from attncli.models import transformers_model as library
-from attncli.models import transformers_reference as reference
+from attncli.models import verify as reference
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)

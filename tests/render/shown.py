@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from attncli.documents.declaration import Document
+from attncli.documents import Document
 from attncli.documents.reading import document_of
 from attncli.draw import screen_header as headers
 from attncli.draw.lines import Lines

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attncli.draw.figures.figure_files import draw_screen
+from attncli.draw.figures.drawing import draw_screen
 from attncli.draw.lines import Lines, line, wrap
-from attncli.draw.numbers import MORE, adding_digits, adds_up
-from attncli.draw.plot import Series, curves
+from attncli.draw.numbers import MORE, Series, adding_digits, adds_up, curves
 from attncli.draw.safe import cells
-from attncli.draw.text_tables import ledger
+from attncli.draw.tables import ledger
 from attncli.draw.view import View
 from attncli.language import en, say, zh
 

@@ -11,9 +11,9 @@ from render import documents
 
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
-from attncli.draw.figures.document_figures import figure
+from attncli.draw.figures import figure
+from attncli.draw.figures.charts import colour_cells, pool_cells
 from attncli.draw.figures.drawing import LIGHT
-from attncli.draw.figures.maps import colour_cells, pool_cells
 
 
 def made_of(document: Any) -> Any:

@@ -19,9 +19,8 @@ from render import documents
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import drawing as runs
-from attncli.draw.figures.document_figures import figure
-from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing
-from attncli.draw.figures.figure_files import Style, figure_bytes, style_of
+from attncli.draw.figures import figure
+from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing, Style, figure_bytes, style_of
 from attncli.errors import InputError, UsageError
 
 NS = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from attncli.draw.heatmap import Map, heatmap, legend, pool, side_by_side
 from attncli.draw.lines import line_width
-from attncli.draw.palette import SEQUENTIAL
+from attncli.draw.shaded_matrix import SEQUENTIAL
 from attncli.draw.view import View
 
 NAN = float("nan")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attncli.draw.palette import (
+from attncli.draw.shaded_matrix import (
     DIVERGING,
     DIVERGING_LIGHT,
     LEVELS,

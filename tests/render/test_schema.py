@@ -8,8 +8,7 @@ import pytest
 from render import documents
 from validity import checker
 
-from attncli.documents import KINDS
-from attncli.documents.declaration import SCHEMAS
+from attncli.documents import KINDS, SCHEMAS
 from attncli.draw.encoding import json_bytes
 
 DOCUMENTS = {

@@ -14,7 +14,7 @@ from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
 from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
-from attncli.draw.stages import SHOWN
+from attncli.draw.tables import SHOWN
 from attncli.draw.view import View
 from attncli.features.effects import screen as ablate
 from attncli.features.effects import screen as logits

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render.test_tables import VIEWS, WORDS, fits
 
-from attncli.draw.palette import TINT, TINT_LIGHT, tint
 from attncli.draw.sentence import LEAST, WINDOW, Word, sentence, words
+from attncli.draw.shaded_matrix import TINT, TINT_LIGHT, tint
 from attncli.draw.view import View
 from attncli.inputs.token import Token
 

@@ -9,7 +9,7 @@ from asking import ask
 from render import documents
 from render.shown import loose, shaped
 
-from attncli.draw.sentence_answer import find_answer, run_answer
+from attncli.draw.sentence import find_answer, run_answer
 from attncli.draw.view import View
 from attncli.features.effects import screen
 from attncli.features.heads.screen import heads_answer

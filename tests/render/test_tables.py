@@ -5,15 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.documents.parts import LinkRow
+from attncli.documents import LinkRow
 from attncli.draw.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
-from attncli.draw.link_lines import layer_and_head, links
-from attncli.draw.numbers import brief, root_of, writer
-from attncli.draw.plot import bar, bar_pieces
+from attncli.draw.numbers import bar, bar_pieces, brief, root_of, writer
 from attncli.draw.safe import cells, spell
 from attncli.draw.shaded_matrix import both_ends, ends, matrix, panels, strongest, visible, window_text
-from attncli.draw.text_tables import table
-from attncli.draw.vectors import vectors
+from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.view import View
 
 NAN = float("nan")

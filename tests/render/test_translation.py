@@ -10,7 +10,7 @@ from prose import WORDS, Told, told
 
 from attncli.cli.app import command
 from attncli.cli.help_page import TAIL
-from attncli.draw.headings import note_line
+from attncli.draw.lines import note_line
 from attncli.draw.view import View
 from attncli.language import translation, zh
 from attncli.language.head_labels import CHINESE, label_name

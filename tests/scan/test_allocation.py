@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from attncli.scan.engines import process
-from attncli.scan.engines.process import SPARE, MemoryTrimmer
+from attncli.scan import worker_process
+from attncli.scan.worker_process import SPARE, MemoryTrimmer
 
 
 def test_what_gathers_is_given_back_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     live, held, trims = 100 * 2**20, [0], []
-    monkeypatch.setattr(process, "_resident", lambda: held[0])
+    monkeypatch.setattr(worker_process, "_resident", lambda: held[0])
 
     def trim() -> None:
         trims.append(held[0])
         held[0] = live
 
-    monkeypatch.setattr(process, "_trim", trim)
+    monkeypatch.setattr(worker_process, "_trim", trim)
     level = MemoryTrimmer()
     for grown in (SPARE // 2, SPARE, SPARE + 1, 0, SPARE):
         held[0] = live + grown
@@ -30,5 +30,5 @@ def test_what_gathers_is_given_back_once_it_is_worth_it(monkeypatch: pytest.Monk
 
 
 def test_a_process_holds_something() -> None:
-    assert process._resident() > 2**20
+    assert worker_process._resident() > 2**20
     MemoryTrimmer().keep()

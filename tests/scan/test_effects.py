@@ -9,11 +9,10 @@ from scanning import loaded, planned
 
 import attncli
 from attncli.errors import UsageError
-from attncli.scan.layers import check_effects
-from attncli.scan.plan import read
+from attncli.scan.plan import read_plan
 from attncli.scan.report import scan_document
 from attncli.scan.totals import total
-from attncli.scan.worker import Worker
+from attncli.scan.worker import Worker, check_effects
 
 HEADS = ((0, 1), (1, 0))
 
@@ -69,7 +68,7 @@ def test_effects_add_up_in_any_order_to_one_digest(encoder, lines, tmp_path):
     assert len(digests) == 1
     with pytest.raises(UsageError, match=r"its measures\.effects\[0\] is 'zero', and 'mean' is asked for"):
         scanned(encoder, corpus, tmp_path / "one", "mean", ())
-    assert read(tmp_path / "one").measures.effects == ("zero", "L1H0", "L0H1")
+    assert read_plan(tmp_path / "one").measures.effects == ("zero", "L1H0", "L0H1")
 
 
 @pytest.mark.parametrize(("way", "heads", "said"), [("zero", [], "--head L5H11"), ("", ["L0H0"], "--effects zero")])

@@ -21,7 +21,7 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan import plan
-from attncli.scan.engines.here import LocalWorkers
+from attncli.scan.engines import LocalWorkers
 from attncli.scan.shard_files import failure_reasons, is_done, load, path_of, sweep, synced_writer, temporary
 from attncli.scan.shard_run import ScanPart, parse_part, run
 from attncli.scan.totals import total
@@ -64,7 +64,7 @@ STARTED = """
 import sys
 from pathlib import Path
 from attncli.scan import plan
-from attncli.scan.engines.here import LocalWorkers
+from attncli.scan.engines import LocalWorkers
 from attncli.scan.shard_run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
@@ -79,7 +79,7 @@ def workers_of(folder: Path) -> list[int]:
             command = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"attncli.scan.engines.process" in command and str(folder).encode() in command:
+        if b"attncli.scan.worker_process" in command and str(folder).encode() in command:
             found.append(int(process.name))
     return found
 

@@ -18,7 +18,7 @@ from scanning import Inside, inside, planned
 from attncli import load as load_model
 from attncli.errors import AttnError
 from attncli.scan import plan
-from attncli.scan.engines.here import LocalWorkers
+from attncli.scan.engines import LocalWorkers
 from attncli.scan.shard_files import path_of, sweep
 from attncli.scan.shard_run import ScanPart, run
 
@@ -49,7 +49,7 @@ def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path)
     for shard in range(0, len(made.shards), 2):
         path_of(away / "out", shard, "state.npz").unlink()
     again = planned(encoder, away / "texts", away / "out", **wanted)
-    assert (again.digest, plan.read(away / "out")) == (made.digest, again)
+    assert (again.digest, plan.read_plan(away / "out")) == (made.digest, again)
     assert all(Path(file.path).parent == away / "texts" for file in again.files)
     outcome = run(again, away / "out", str(encoder), LocalWorkers(1))
     assert (outcome.computed_count, outcome.totals.digest()) == ((len(made.shards) + 1) // 2, digest)
@@ -100,7 +100,7 @@ def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpu
             run(made, folder, str(encoder), Inside())
         sweep(folder, "1-of-1")
     with monkeypatch.context() as patched:
-        patched.setattr("attncli.scan.engines.here.TemporaryFile", refused)
+        patched.setattr("attncli.scan.engines.TemporaryFile", refused)
         with pytest.raises(AttnError, match="no file can be made for what a worker says"):
             run(made, folder, str(encoder), LocalWorkers(1))
     with monkeypatch.context() as patched:
@@ -152,7 +152,7 @@ def test_no_more_workers_than_processors_are_started(encoder, corpus, tmp_path):
 
     usable = len(os.sched_getaffinity(0))
     asked = ("scan", str(encoder), str(corpus), "--no-labels", "--brief")
-    with patch("attncli.scan.engines.here.LocalWorkers", here):
+    with patch("attncli.scan.engines.LocalWorkers", here):
         many = ask(*asked, "-o", str(tmp_path / "many"), "--workers", "1024")
         few = ask(*asked, "-o", str(tmp_path / "few"), "--workers", "1")
         ask(*asked, "-o", str(tmp_path / "usual"))

@@ -18,7 +18,7 @@ from asking import ask
 from scanning import Inside, inside, loaded, planned
 
 from attncli.errors import InputError, UsageError
-from attncli.scan import intake, plan, plan_making
+from attncli.scan import intake, plan
 from attncli.scan import intake as row_groups
 from attncli.scan.corpus import Format, find
 from attncli.scan.intake import Ranges, ShardSize
@@ -51,9 +51,9 @@ def test_every_kind_of_corpus_gives_the_same_scan(encoder, lines, tmp_path):
     for kind in ("txt", "txt.gz", "txt.zst", "jsonl", "parquet", "remote"):
         path, format = written(tmp_path, kind, lines)
         name = path.as_uri() if kind == "remote" else str(path)
-        asked = plan_making.ScanRequest((name,), ("entropy", "sink"), format, labels=False, shard=6)
+        asked = plan.ScanRequest((name,), ("entropy", "sink"), format, labels=False, shard=6)
         out = tmp_path / f"out-{kind}"
-        made = plan_making.make(asked, loaded(str(encoder)), str(encoder), out, stdin=io.BytesIO())
+        made = plan.make_plan(asked, loaded(str(encoder)), str(encoder), out, stdin=io.BytesIO())
         outcome = run(plan.write(made, out), out, str(encoder), Inside())
         assert len(made.shards) == 10
         digests.add(outcome.totals.digest())
@@ -185,20 +185,18 @@ def test_rows_are_cut_as_lines_are(lines, tmp_path):
 
 def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder, lines, tmp_path, monkeypatch):
     path, _ = written(tmp_path, "txt", [*lines[:7], lines[0]])
-    monkeypatch.setattr(plan_making, "SHARD", 2)
-    monkeypatch.setattr(plan_making, "LARGE_SHARD", 5)
+    monkeypatch.setattr(plan, "SHARD", 2)
+    monkeypatch.setattr(plan, "LARGE_SHARD", 5)
     for many, wanted in ((9, [2, 2, 2, 2]), (8, [5, 3])):
-        monkeypatch.setattr(plan_making, "LARGE", many)
+        monkeypatch.setattr(plan, "LARGE", many)
         made = planned(encoder, path, tmp_path / str(many) / "plan", shard=0)
         assert [part.count for shard in made.shards for part in shard] == wanted
     notes: list[str] = []
     for most, wanted in ((8, True), (7, False)):
-        monkeypatch.setattr("attncli.scan.duplicates.MOST", most)
-        asked = plan_making.ScanRequest((str(path),), ("entropy",), dedupe=True)
+        monkeypatch.setattr("attncli.scan.intake.MOST", most)
+        asked = plan.ScanRequest((str(path),), ("entropy",), dedupe=True)
         folder = tmp_path / str(most)
-        made = plan_making.make(
-            asked, loaded(str(encoder)), str(encoder), folder, stdin=io.BytesIO(), note=notes.append
-        )
+        made = plan.make_plan(asked, loaded(str(encoder)), str(encoder), folder, stdin=io.BytesIO(), note=notes.append)
         assert bool(made.choice.duplicates) is wanted
     assert notes == ["repeated texts are not looked for: the corpus has more than 7 records"]
 

@@ -21,8 +21,7 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, UnsupportedError
 from attncli.extras import install_command
-from attncli.scan.engines.engine import Job
-from attncli.scan.engines.ray_cluster import RayCluster
+from attncli.scan.engines import Job, RayCluster
 from attncli.scan.shard_files import is_done, load
 from attncli.scan.shard_run import run
 from attncli.scan.totals import total
@@ -33,7 +32,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from attncli.scan import plan
-from attncli.scan.engines.ray_cluster import RayCluster
+from attncli.scan.engines import RayCluster
 from attncli.scan.shard_run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], RayCluster(sys.argv[3], 0))

@@ -9,22 +9,13 @@ import statistics
 import numpy as np
 import pytest
 
-from attncli.measure.head_measure import metric_of
-from attncli.scan import fixed_point
-from attncli.scan.duplicates import REPLICATES, counts, text_hash
-from attncli.scan.fixed_point import (
+from attncli.measure.metric import metric_of
+from attncli.scan import statistics as fixed_point
+from attncli.scan.intake import REPLICATES, counts, text_hash
+from attncli.scan.plan import metric_version
+from attncli.scan.statistics import (
     UNIT,
     Scale,
-    from_halves,
-    halves,
-    quantiles,
-    scale_of,
-    square_sum,
-    squares,
-    to_fixed,
-)
-from attncli.scan.plan_making import metric_version
-from attncli.scan.statistics import (
     benjamini_hochberg,
     cliffs_delta,
     clusters,
@@ -32,10 +23,17 @@ from attncli.scan.statistics import (
     correlation,
     design_effect,
     deviate,
+    from_halves,
+    halves,
     mean_interval,
     mean_variance,
+    quantiles,
     reach,
+    scale_of,
     skewness,
+    square_sum,
+    squares,
+    to_fixed,
     two_sided,
     variance,
     wilson,

@@ -19,8 +19,8 @@ from attncli.errors import InputError
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.measure.labels import LABELS
 from attncli.measure.metric import METRICS
-from attncli.scan import plan, plan_making, report
-from attncli.scan.duplicates import text_hash
+from attncli.scan import plan, report
+from attncli.scan.intake import text_hash
 from attncli.scan.shard_files import load
 from attncli.scan.totals import METRIC_LABELS, bins_of, total
 from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, truncate, what_matters
@@ -30,8 +30,8 @@ SPREADS = {"entropy", "effective_keys"}
 
 
 def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.ScanPlan, Worker]:
-    asked = plan_making.ScanRequest((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
-    made = plan.write(plan_making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    asked = plan.ScanRequest((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
+    made = plan.write(plan.make_plan(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
     worker = Worker(made, folder, loaded(str(model)))
     for shard in range(len(made.shards)):
         worker.shard(shard)
@@ -46,7 +46,7 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     corpus.write_text("".join(f"{line}\n" for line in lines))
     if how == "rows":  # as texts that are too long for a batch
         monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
-        monkeypatch.setattr("attncli.scan.layers.rows_for", lambda spec, count: 3)
+        monkeypatch.setattr("attncli.scan.worker.rows_for", lambda spec, count: 3)
     folder = request.getfixturevalue(which)
     made, _ = scanned(folder, corpus, tmp_path / "out", rows=True, words=words)
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()

@@ -1,1 +1,343 @@
-"""Figures as SVG, PNG and PDF."""
+"""Figures as SVG, PNG and PDF: maps, rankings and curves of what a document holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, assert_never
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli.documents import Document, Numbers
+from attncli.draw.figures.charts import (
+    RANKED,
+    Bar,
+    FigureHead,
+    FigureMap,
+    Say,
+    bar_of,
+    draw_bars,
+    draw_curves,
+    draw_links,
+    draw_maps,
+    draw_metrics,
+    draw_sentence,
+    draw_title,
+    model_note,
+    names_of,
+)
+from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
+from attncli.draw.numbers import percent
+from attncli.draw.safe import label
+from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
+from attncli.draw.token_names import key_names, mark_unknown_words
+from attncli.errors import InputError
+from attncli.features.compare.document import ComparedHead, CompareDocument
+from attncli.features.cost.document import CostDocument
+from attncli.features.cross.document import CrossDocument
+from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
+from attncli.features.find.document import FindDocument
+from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
+from attncli.features.mask.document import MaskDocument
+from attncli.features.run.document import RunDocument
+from attncli.features.tensors.document import TensorsDocument
+from attncli.language.figures import figure_phrase
+
+# The figure of the weights of heads: a map of each; with one query its sentence; their metrics.
+
+WORDS = 60
+"""Words of a text that is still written as a sentence, or as two columns."""
+AboutHeads = RunDocument | HeadsDocument | CrossDocument | TensorsDocument
+
+
+@dataclass(frozen=True)
+class HeadWeights:
+    """What a document holds of one head. layer: None where captured arrays have none. pool: tokens in a cell."""
+
+    name: str
+    layer: int | None
+    weights: Numbers
+    scores: Numbers | UnsetType = UNSET
+    pool: int = 1
+
+
+def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, say: Say) -> None:
+    """The weights of every head; with one query its sentence; the links of one head of a short text."""
+    weights = list(_head_weights(document, say))
+    head_metrics = document.heads if isinstance(document, HeadsDocument) else []
+    if not weights and not head_metrics:
+        raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
+    top = draw_title(drawing, _title(document), model_note(document, say) if weights else say("metrics"))
+    if weights:
+        top = _draw_maps(drawing, document, weights, top, scale, say)
+    if head_metrics:
+        titles = {name: say(f"metric.{name}") for name in head_metrics[0].metrics}
+        heads = [_figure_head(metrics, say) for metrics in head_metrics]
+        draw_metrics(drawing, heads, titles, top + (20 if weights else 0), line_note=say("uniform"))
+
+
+def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The mean weight of each key over the heads that see it; 0 where none does. weights: [head, key], NaN is hidden."""
+    visible = np.isfinite(weights)
+    return np.where(visible, weights, 0.0).sum(0) / np.maximum(visible.sum(0), 1)
+
+
+def _draw_maps(
+    drawing: Drawing, document: AboutHeads, head_weights: list[HeadWeights], top: float, scale: str, say: Say
+) -> float:
+    first = visible(head_weights[0].weights, head_weights[0].scores)
+    rows, keys = _sides(document)
+    keys = key_names(keys, first)
+    maps = [
+        FigureMap(
+            head.name + (say("pooled", head.pool) if head.pool > 1 else ""),
+            visible(head.weights, head.scores),
+            rows,
+            keys,
+        )
+        for head in head_weights
+    ]
+    average = document.average if isinstance(document, HeadsDocument) else None
+    if average and len(maps) > 1:
+        maps.append(FigureMap(say("average"), as_matrix(average.weights), rows, keys))
+    if isinstance(document, RunDocument) and document.queries and len(keys) <= WORDS:
+        mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
+        high = float(mean.max()) or 1.0
+        shares = [float(weight) / high for weight in mean]
+        follows_directly = _follows_directly(document, len(keys))
+        top = draw_sentence(drawing, keys, follows_directly, shares, document.queries[0], top) + 14
+    layers = [head.layer for head in head_weights if head.layer is not None]
+    across = max(map(layers.count, layers), default=3) if len(maps) > 3 else 3
+    top = draw_maps(drawing, maps, top, say, scale=scale, across=across if 4 <= across <= 16 else 8)
+    if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
+        values = np.nan_to_num(maps[0].values)
+        links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > 0.02)]
+        top = draw_links(drawing, links, rows, keys, top + 16)
+    return top
+
+
+def _title(document: AboutHeads) -> str:
+    match document:
+        case CrossDocument():
+            return document.query_text
+        case TensorsDocument():
+            return document.file
+        case _:
+            return document.text
+
+
+def _head_weights(document: AboutHeads, say: Say) -> Iterator[HeadWeights]:
+    """The heads whose weights the document holds."""
+    match document:
+        case RunDocument():
+            for layer in document.layers:
+                for head in layer.heads:
+                    if head.weights is not UNSET:
+                        name = say("head", layer.layer, head.head)
+                        yield HeadWeights(name, layer.layer, head.weights, head.scores)
+            for pooled_map in document.maps or () if not any(layer.heads for layer in document.layers) else ():
+                yield HeadWeights(
+                    say("head", pooled_map.layer, pooled_map.head),
+                    pooled_map.layer,
+                    pooled_map.weights,
+                    pool=pooled_map.pool,
+                )
+        case CrossDocument():
+            for part in document.layers:
+                for cross_head in part.heads:
+                    yield HeadWeights(
+                        say("head", part.layer, cross_head.head), part.layer, cross_head.weights, cross_head.scores
+                    )
+        case HeadsDocument():
+            for row in document.heads:
+                if row.weights is not UNSET:
+                    name = say("head", row.layer, row.head)
+                    yield HeadWeights(name, row.layer, row.weights, pool=row.pool or 1)
+        case TensorsDocument():
+            for entry in document.batch:
+                batch_index = ".".join(map(str, entry.index))
+                for captured_head in entry.heads:
+                    if captured_head.weights is not UNSET:
+                        several = len(document.batch) > 1
+                        name = (
+                            say("batch", batch_index, captured_head.head)
+                            if several
+                            else say("of_layer", captured_head.head)
+                        )
+                        yield HeadWeights(name, None, captured_head.weights, captured_head.scores)
+        case _:
+            assert_never(document)
+
+
+def _sides(document: AboutHeads) -> tuple[list[str], list[str]]:
+    """The words of the rows and of the columns."""
+    match document:
+        case TensorsDocument():
+            return [str(index) for index in range(document.queries)], [str(index) for index in range(document.keys)]
+        case CrossDocument():
+            return names_of(document.queries), names_of(document.keys)
+        case _:
+            keys = names_of(document.tokens)
+            queries = document.queries if isinstance(document, RunDocument) else UNSET
+            return [keys[index] for index in queries or range(len(keys))], keys
+
+
+def _follows_directly(document: RunDocument, count: int) -> list[bool]:
+    """Which words follow the one before without a space, of as many as are shown."""
+    tokens = document.tokens[:count]
+    ends = [None, *(token.end for token in tokens)]
+    follows = [token.start is not None and token.start == end for token, end in zip(tokens, ends, strict=False)]
+    return follows + [False] * (count - len(follows))
+
+
+def _figure_head(head: HeadMetrics, say: Say) -> FigureHead:
+    def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
+        return {name: metric.value for name, metric in (metrics or {}).items()}
+
+    name = say("head", head.layer, head.head)
+    return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))
+
+
+# Figures of effects: what heads change, what they bring back, what they add to a logit.
+
+Row = tuple[int, int, float | None, float | None]
+"""Layer, head, number, and what it is beside."""
+
+
+def draw_ablation(drawing: Drawing, document: AblateDocument, say: Say) -> None:
+    """Layers × heads of the first measure, and its ranking; a line where a random change of the same size lies."""
+    name = readings_of(document.measures)[0]
+    rows = [
+        (row.layer, row.head, reading_of(row, name), None if row.random is None else reading_of(row.random, name))
+        for row in document.effects
+        if row.attention == "self"
+    ]
+    top = draw_title(drawing, document.text, say("ablate", document.by, name))
+    _draw_ranking(drawing, rows, top, say)
+
+
+def draw_patching(drawing: Drawing, document: PatchDocument, say: Say) -> None:
+    """Layers × heads of what each brings back, and the ranking."""
+    top = draw_title(drawing, f"{document.clean}  →  {document.corrupt}", say("patch", document.measure))
+    rows = [(row.layer, row.head, row.recovered, None) for row in document.effects if row.attention == "self"]
+    _draw_ranking(drawing, rows, top, say)
+
+
+def draw_logits(drawing: Drawing, document: LogitsDocument, say: Say) -> None:
+    """Layers × heads of what each adds, and the ranking of all parts."""
+    heads = [
+        (part.layer, part.head, part.value, None)
+        for part in document.parts
+        if part.attention == "self" and part.layer is not None and part.head is not None
+    ]
+    source_text, target = label(document.tokens[document.position].text), label(document.target.text)
+    top = draw_title(drawing, document.text, say("logits", target, source_text, f"{document.logit:.3f}"))
+    top = _grid(drawing, heads, top, say)
+    parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
+    bars = [bar_of(say(f"part.{part.part}", part.layer, part.head), part.value, signed=True) for part in parts]
+    draw_bars(drawing, bars, top + 16)
+
+
+def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, say: Say) -> None:
+    """Layers × heads, then the heads by the size of their number."""
+    top = _grid(drawing, rows, top, say)
+    ranking = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))[:RANKED]
+    bars = [bar_of(say("head", layer, head), value or 0.0, mark=random) for layer, head, value, random in ranking]
+    if any(bar.mark is not None for bar in bars):
+        drawing.text(0, top + 20, say("random"), size=8.5, quiet=True)
+        top += 16
+    draw_bars(drawing, bars, top + 16)
+
+
+def _grid(drawing: Drawing, rows: Sequence[Row], top: float, say: Say) -> float:
+    grid = head_grid(row[:3] for row in rows)
+    is_signed = bool((np.nan_to_num(grid.values) < 0).any())
+    figure_map = FigureMap(
+        say("grid"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=is_signed
+    )
+    return draw_maps(drawing, [figure_map], top, say, scale="linear")
+
+
+def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en") -> Drawing | None:
+    """What a document shows, drawn; None for one whose shape is its text. Raises InputError where it holds nothing to
+    draw. scale: as for maps on a screen."""
+    drawing, say, document = Drawing(theme), partial(figure_phrase, lang), mark_unknown_words(document)
+    match document:
+        case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
+            draw_heads(drawing, document, scale, say)
+        case CompareDocument():
+            _compare(drawing, document, scale, say)
+        case FindDocument():
+            _find(drawing, document, say)
+        case AblateDocument():
+            draw_ablation(drawing, document, say)
+        case PatchDocument():
+            draw_patching(drawing, document, say)
+        case LogitsDocument():
+            draw_logits(drawing, document, say)
+        case MaskDocument():
+            _masks(drawing, document, say)
+        case CostDocument():
+            _cost(drawing, document, say)
+        case _:
+            return None
+    return drawing
+
+
+def _compare(drawing: Drawing, document: CompareDocument, scale: str, say: Say) -> None:
+    """The head that differs most: either side and their signed difference; then the largest difference of each head."""
+
+    def size(head: ComparedHead) -> float:
+        return abs(head.change.value) if head.change else 0.0
+
+    most_changed = max(document.heads, key=size)
+    names = names_of(document.a.tokens)
+    words = [names[pair[0]] for pair in document.aligned]
+    subtitle = say("differs", say("head", most_changed.a.layer, most_changed.a.head))
+    top = draw_title(drawing, f"{document.a.name}  →  {document.b.name}", subtitle)
+    maps = [
+        FigureMap(name, as_matrix(weights), words, words)
+        for name, weights in (("A", most_changed.weights_a), ("B", most_changed.weights_b))
+    ]
+    maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
+    top = draw_maps(drawing, maps, top, say, scale=scale)
+    if len(document.heads) > 1:
+        bars = [
+            bar_of(say("head", head.a.layer, head.a.head), head.change.value if head.change else 0.0, signed=True)
+            for head in sorted(document.heads, key=size, reverse=True)[:RANKED]
+        ]
+        draw_bars(drawing, bars, top + 16)
+
+
+def _find(drawing: Drawing, document: FindDocument, say: Say) -> None:
+    names = names_of(document.tokens)
+    top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", model_note(document, say))
+    bars = [
+        bar_of(say("head", row.layer, row.head), row.weight, more="" if row.rank is None else say("rank", row.rank))
+        for row in document.heads[:RANKED]
+    ]
+    draw_bars(drawing, bars, top)
+
+
+def _masks(drawing: Drawing, document: MaskDocument, say: Say) -> None:
+    masks = [*document.masks, *([document.combined] if document.combined else [])]
+    top = draw_title(drawing, say("masks") if len(masks) > 1 else masks[0].spec, say("visible"))
+    maps = []
+    for mask in masks:
+        values = as_matrix(mask.map.share)
+        rows, columns = ([str(index) for index in range(count)] for count in values.shape)
+        maps.append(FigureMap(f"{mask.spec or say('together')} · {percent(mask.share, 1)}", values, rows, columns))
+    draw_maps(drawing, maps, top, say, scale="linear")
+
+
+def _cost(drawing: Drawing, document: CostDocument, say: Say) -> None:
+    top = draw_title(drawing, say("cost", f"{document.n:,}"), say("sizes", document.d_model, document.heads))
+    series = [
+        (name, [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds])
+        for name in (variant.name for variant in document.variants)
+    ]
+    top = draw_curves(drawing, series, top, say("tokens"), say("operations"))
+    bars = [Bar(row.name, row.multiply_adds, f"{row.multiply_adds:.3g} · {row.grows}") for row in document.variants]
+    draw_bars(drawing, bars, top + 16)

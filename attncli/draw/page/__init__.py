@@ -1,1 +1,347 @@
-"""One offline HTML page of a run: its heads, their weights made again in the browser, its words."""
+"""One offline HTML page of a run: its heads, their weights made again in the browser, its words; kept within a budget.
+
+The page is written as skeleton, script and style, facts of the heads, and the data last: the overview comes early.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b, sha256
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from attncli.draw.page.minifier import join_modules
+from attncli.draw.safe import label, safe, safe_html
+from attncli.draw.token_names import marked_text
+from attncli.inputs.token import Token
+from attncli.language.page import BOTH
+from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
+from attncli.measure.row_facts import AlignedExclusion
+from attncli.measure.run_record import RunRecord
+
+# Blocks of data in a page: deflated, in base64, each in an element of its own that runs nothing.
+
+
+def deflate(data: bytes) -> bytes:
+    """Raw deflate, as a browser's DecompressionStream reads it."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    return packer.compress(data) + packer.flush()
+
+
+def element(name: str, data: bytes) -> bytes:
+    """A block as an element that a script finds by its id."""
+    return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
+
+
+def planes(codes: np.ndarray[Any, Any]) -> bytes:
+    """16-bit numbers with all high bytes before all low ones: the former repeat, and deflate better by themselves."""
+    flat = codes.reshape(-1)
+    return (flat >> 8).astype(np.uint8).tobytes() + (flat & 255).astype(np.uint8).tobytes()
+
+
+def vectors(numbers: FixedPoint | Floats) -> bytes:
+    """Vectors [row, dim]: low and step of each dimension before the codes; or float32 as they are."""
+    if isinstance(numbers, FixedPoint):
+        return little(numbers.low) + little(numbers.step) + planes(numbers.codes)
+    return little(numbers)
+
+
+def queries(products: QueryKeyRecipe) -> bytes:
+    """What a head alone has of its scores: log-sum-exp by row, bias by distance, queries."""
+    bias = b"" if products.bias is None else little(products.bias)
+    return little(products.lse) + bias + vectors(products.q)
+
+
+def weights(recipe: Exact | Roots) -> bytes:
+    """Weights that are kept as such."""
+    return little(recipe.weights) if isinstance(recipe, Exact) else planes(recipe.codes)
+
+
+def little(array: np.ndarray[Any, Any]) -> bytes:
+    """float32, least byte first."""
+    return np.ascontiguousarray(array, "<f4").tobytes()
+
+
+BUDGET = 16 * 10**6
+"""Bytes of data a page holds at most, unless told otherwise."""
+RECIPE_NAMES = {Exact: "exact", Roots: "roots", QueryKeyRecipe: "products", Absent: "absent"}
+
+
+@dataclass(frozen=True)
+class PageEffects:
+    """What heads do to one measure. position_text: the word or words it is measured at. by: how, or of what.
+
+    kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
+    heads: layer, head, the effect, that of a random change of the same size, and the weight of the link; None where
+    there is none.
+    """
+
+    measure: str
+    by: str
+    position_text: str
+    heads: Sequence[tuple[int, int, float | None, float | None, float | None]]
+    kind: str = "ablate"
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """A page to write. runs: one, or two that are compared. pairs: words that correspond, A's and B's positions.
+
+    start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
+    words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
+    left_out: pairs of words that are no links to list of two runs; None where every pair is.
+    """
+
+    title: str
+    runs: Sequence[RunRecord]
+    pairs: tuple[Sequence[int], Sequence[int]] | None = None
+    effects: Sequence[PageEffects] = ()
+    start: Mapping[str, str] = field(default_factory=dict)
+    lang: str = "en"
+    budget: int = BUDGET
+    partial: bool = False
+    option: str = ""
+    left_out: AlignedExclusion | None = None
+
+
+class PageHeads:
+    """Heads as they come, packed; of those that do not fit the budget, the ones with the weakest links lose their
+    weights."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget, self.blocks, self.size = budget, dict[str, bytes](), 0
+        self.masks = dict[bytes, int]()
+        self._users = dict[str, int]()
+        self._weakest: list[tuple[float, int, dict[str, Any], tuple[str, ...]]] = []
+
+    def add(self, run_index: int, record: HeadRecord) -> dict[str, Any]:
+        """A head as the page's script knows it; its data go to `blocks`."""
+        name = f"{run_index}-{record.layer}-{record.head}"
+        recipe, terms = record.recipe, record.terms
+        entry: dict[str, Any] = {
+            "l": record.layer, "h": record.head, "t": list(record.labels), "r": RECIPE_NAMES[type(recipe)], "e": record.error,
+            "m": [record.metrics.get(metric) for metric in METRICS], "k": [list(link) for link in record.links],
+            "n": record.columns, "s": -1, "c": None, "x": 1.0,
+        }  # fmt: skip
+        keys: list[str] = []
+        if record.visibility_bits is not None:
+            entry["s"] = self._mask(record.visibility_bits)
+        if not isinstance(recipe, QueryKeyRecipe | Absent):
+            keys.append(self._add_block(f"w{name}", weights(recipe)))
+            entry["b"] = keys[-1]
+        if terms is not None:
+            key = f"k{run_index}-{record.layer}-{terms.group}"
+            fits = not isinstance(terms.k, np.ndarray)
+            key += "" if fits else "f"
+            keys.append(self._add_block(f"q{name}", queries(terms)))
+            if key not in self.blocks:
+                self._add_block(key, vectors(terms.k))
+            self._users[key] = self._users.get(key, 0) + 1
+            keys.append(key)
+            entry |= {"p": [keys[-2], key, int(not fits)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
+            entry["a"] = int(terms.bias is not None)
+        strongest = record.links[0][2] if record.links else 0.0
+        heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
+        while self.size > self.budget and self._weakest:
+            self._drop()
+        return entry
+
+    def _add_block(self, key: str, data: bytes) -> str:
+        self.blocks[key] = deflate(data)
+        self.size += len(self.blocks[key]) * 4 // 3
+        return key
+
+    def _drop(self) -> None:
+        """Let the weights of the weakest head go."""
+        _, _, entry, keys = heapq.heappop(self._weakest)
+        entry["r"] = "none"
+        entry.pop("p", None)
+        for key in keys:
+            self._users[key] = self._users.get(key, 1) - 1
+            if self._users[key] <= 0 and key in self.blocks:
+                self.size -= len(self.blocks.pop(key)) * 4 // 3
+
+    def _mask(self, visibility: np.ndarray[Any, Any]) -> int:
+        """The number of a mask; equal ones are kept once."""
+        digest = blake2b(visibility.tobytes() + str(visibility.shape).encode()).digest()
+        if digest not in self.masks:
+            self.masks[digest] = len(self.masks)
+            self._add_block(f"s{self.masks[digest]}", visibility.tobytes())
+        return self.masks[digest]
+
+
+# The page's script and style: modules joined into one script, without what only their readers need.
+
+MODULES = (
+    "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
+    "derivation", "search", "difference", "rollout", "effects", "rows", "keyboard", "main",
+)  # fmt: skip
+"""In the order in which they run; each imports only those before it."""
+
+SPACES = re.compile(r"\s*([{}:;,>])\s*|\n\s*")
+
+
+@cache
+def script() -> str:
+    """The page's script: all modules in one."""
+    return join_modules({name: read_asset(f"{name}.js") for name in MODULES})
+
+
+@cache
+def style() -> str:
+    """The page's style sheet."""
+    return shorter_style(read_asset("style.css"))
+
+
+def shorter_style(sheet: str) -> str:
+    """A style sheet without the spaces that only its readers need."""
+    return SPACES.sub(lambda match: match[1] or "", sheet).replace(";}", "}").strip()
+
+
+def read_asset(name: str) -> str:
+    """A file of this folder."""
+    return files("attncli.draw.page").joinpath(name).read_text("utf-8")
+
+
+def as_json(meta: Mapping[str, Any]) -> str:
+    """What a script is told, as JSON that no element's end can stand in."""
+    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def csp_hash(text: str) -> str:
+    """The text as a source expression of a content security policy."""
+    return "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"
+
+
+SKELETON = """<!doctype html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script}; style-src {style}; \
+worker-src blob:; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="attn {version}">
+<title>{title}</title>
+<style>{css}</style>
+</head>
+<body>
+<header><h1>attn</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button>\
+<button class="link" type="button" id="help-open"></button></header>
+<main>
+<section class="reading">
+<p class="words" id="asking" hidden></p>
+<p class="words" id="sentence" role="listbox" tabindex="0"{long}></p>
+<p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
+</section>
+<section class="all">
+<div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
+<div id="grid" role="group"></div>
+<div id="rows" role="region"></div>
+</section>
+<section class="detail">
+<div class="bar-line"><div id="tabs" role="tablist"></div><span id="scale"></span></div>
+<p class="about"><strong id="chosen"></strong><span id="labels"></span><span id="exact"></span></p>
+<div id="view" role="tabpanel"></div>
+<p class="sr" id="said" aria-live="polite"></p>
+</section>
+</main>
+<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+<dialog id="help"><button type="button" id="help-close"></button><dl id="keys"></dl></dialog>
+"""
+
+
+def page_bytes(page: Page) -> Iterator[bytes]:
+    """The page in pieces, in the order of the file. Every text of the run is made safe."""
+    from attncli import __version__
+
+    page_heads = PageHeads(page.budget)
+    runs, maps = [], []
+    for index, run in enumerate(page.runs):
+        heads, small = [], []
+        for record in run.heads:
+            heads.append(page_heads.add(index, record))
+            small.append(np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8))
+        maps.append(deflate(np.concatenate(small).tobytes() if small else b""))
+        shape = small[0].shape if small else (1, 1)
+        runs.append(_run_entry(run) | {"heads": heads, "tile": list(shape)})
+    meta = {
+        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
+        "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
+        "out": page.left_out and page.left_out.flags(),
+    }  # fmt: skip
+    first = page.runs[0]
+    yield SKELETON.format(
+        lang=page.lang, script=csp_hash(script()), style=csp_hash(style()), version=__version__, title=safe_html(page.title[:120]),
+        css=style(), line=safe_html(runs[0]["line"]), long=" data-long" if len(first.sides.queries) > 60 else "",
+    ).encode()  # fmt: skip
+    yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
+    for index, block in enumerate(maps):
+        yield element(f"t{index}", block)
+    yield f"<script>{script()}</script>\n".encode()
+    for name, block in page_heads.blocks.items():
+        yield element(name, block)
+    yield b"</body>\n</html>\n"
+
+
+def _run_entry(run: RunRecord) -> dict[str, Any]:
+    """A run as the page's script knows it, without its heads."""
+    sides = run.sides
+    return {
+        "name": safe(run.name), "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": _line(run),
+        "metrics": list(METRICS), "notes": [safe(note) for note in run.warnings],
+    }  # fmt: skip
+
+
+def words(tokens: Sequence[Token]) -> list[list[str | int]]:
+    """Each word, whether it follows the one before without a space, and whether it is none of the text's."""
+    rows: list[list[str | int]] = []
+    before: Token | None = None
+    for token in tokens:
+        follows_directly = (
+            before is not None and token.start is not None and token.start == before.end and token.part == before.part
+        )
+        rows.append([label(marked_text(token).strip(" ") or token.text), int(follows_directly), int(token.special)])
+        before = token
+    return rows
+
+
+def _line(run: RunRecord) -> str:
+    """Which weights ran, how many, and under which conventions."""
+    model, attention = run.model, run.attention
+    if model is None or attention is None:
+        return safe(run.name)
+    parts = [last_part(model.name or model.source)]
+    if model.seed is not None:
+        parts[0] += f" (seed {model.seed})"
+    parts += [model.family] if model.family else []
+    parts += [f"{model.layers} × {model.heads}"]
+    parts += [f"mask {attention.mask}"] if attention.mask != "none" else []
+    parts += [f"position {attention.position}"] if attention.position != "none" else []
+    return safe(" · ".join(parts))
+
+
+def last_part(path: str) -> str:
+    """A path's last part where it begins at the root: where a file lies on this machine is nothing for a page."""
+    return PurePath(path).name if PurePath(path).is_absolute() else path
+
+
+def _effects(effects: PageEffects) -> dict[str, Any]:
+    heads = [dict(zip("lhvrw", numbers, strict=True)) for numbers in effects.heads]
+    return {
+        "measure": safe(effects.measure),
+        "by": safe(effects.by),
+        "at": safe(effects.position_text),
+        "kind": effects.kind,
+        "heads": heads,
+    }

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from attncli.draw.page import as_json, csp_hash, last_part, shorter_style, words
+from attncli.draw.page import read_asset as read_page_asset
+from attncli.draw.page import style as page_style
 from attncli.draw.page.minifier import join_modules
-from attncli.draw.page.writer import as_json, csp_hash, last_part, shorter_style, words
-from attncli.draw.page.writer import read_asset as read_page_asset
-from attncli.draw.page.writer import style as page_style
 from attncli.draw.safe import safe, safe_html
 from attncli.inputs.token import Token
 from attncli.language.scan_page import BOTH

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
-from attncli.documents.declaration import Document
+from attncli.documents import Document
 from attncli.documents.header import tokens_of
-from attncli.draw.page.contents import BUDGET, Page, PageEffects
+from attncli.draw.page import BUDGET, Page, PageEffects
 from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
-from attncli.measure.exclusion import aligned_exclusion
+from attncli.measure.row_facts import aligned_exclusion
 from attncli.measure.run_record import RunRecord
 from attncli.measure.saved_record import compared_records, document_record
 

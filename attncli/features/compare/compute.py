@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from attncli import __version__
-from attncli.documents.declaration import members
+from attncli.documents import members
 from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.errors import InputError
 from attncli.features.compare.document import (
@@ -31,10 +31,9 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.features.run.document import RunDocument, RunHead
-from attncli.measure.exclusion import aligned_exclusion
-from attncli.measure.head_links import kinds_left_out
-from attncli.measure.similarity import row_divergences
-from attncli.measure.visible_keys import Bools, Floats, Ints
+from attncli.measure.labels import row_divergences
+from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
+from attncli.measure.row_stream import kinds_left_out
 
 # Which tokens of two texts correspond: the longest runs of equal tokens.
 

@@ -7,8 +7,19 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.declaration import Count, Document, Numbers, Part, axes, describe, index_of
-from attncli.documents.parts import AttentionPart, LeftOut, ModelPart, TokenRow
+from attncli.documents import (
+    AttentionPart,
+    Count,
+    Document,
+    LeftOut,
+    ModelPart,
+    Numbers,
+    Part,
+    TokenRow,
+    axes,
+    describe,
+    index_of,
+)
 
 
 class CompareSide(Part, frozen=True, kw_only=True):

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from attncli.draw.headings import heading, localize, remark, sentences
 from attncli.draw.heatmap import heatmap, legend, row_names
-from attncli.draw.lines import Lines, beside, clip_lines, line, stack, stack_spaced
+from attncli.draw.lines import (
+    Lines,
+    beside,
+    clip_lines,
+    heading,
+    line,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
-from attncli.draw.sentence import sentence, shaded_comparison, words
-from attncli.draw.sentence_answer import left_out_note
+from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_ends, quoted_token, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference

@@ -21,12 +21,10 @@ from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError
 from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
 from attncli.measure.visibility import pairs_of
-from attncli.mechanism.attend import Rule, attend, span
-from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
-from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, spec_text
 from attncli.mechanism.random_streams import normal
 from attncli.mechanism.spec import Attention
-from attncli.mechanism.streaming import ignore_block, stream
 from attncli.models.model import Model
 
 ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"

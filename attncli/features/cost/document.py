@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from attncli.documents.declaration import Document, Part, Size, describe
-from attncli.documents.parts import ModelPart
+from attncli.documents import Document, ModelPart, Part, Size, describe
 
 MOST = 10**60
 """Counts are drawn as floats."""

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from attncli.documents.declaration import members
-from attncli.draw.headings import heading, localize, remark, sentences
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.draw.numbers import percent, size_words
-from attncli.draw.plot import Series, bar, curves
+from attncli.documents import members
+from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import Series, bar, curves, percent, size_words
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import count_phrase, warning
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.cost.document import CostDocument, LayerCost, Timing, TotalCost, Variant
 from attncli.language import say, say_each

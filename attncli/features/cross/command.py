@@ -115,7 +115,7 @@ def cross(
     request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
     document = cross_document(loaded_model, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
     if page.html is not None:
-        from attncli.draw.page.contents import Page
+        from attncli.draw.page import Page
         from attncli.measure.run_record import cross_record
 
         record = cross_record(loaded_model, texts, layers=layers, heads=heads)

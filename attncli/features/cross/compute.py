@@ -10,15 +10,14 @@ from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.arrays.backend import SCORE_ITEM, Backend, Selection, numbers_of
-from attncli.documents.declaration import Numbers
+from attncli.documents import EmptyRow, Numbers, ShapeRow
 from attncli.documents.header import attention_part, empty_rows, model_part, shape_rows, token_rows
-from attncli.documents.parts import EmptyRow, ShapeRow
 from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
-from attncli.measure.head_links import LinkCollector, kinds_left_out
+from attncli.measure.row_facts import Floats
+from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.measure.run_record import CrossTexts, cross_traces
-from attncli.measure.visible_keys import Floats
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import estimate

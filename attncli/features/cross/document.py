@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from attncli.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
-from attncli.documents.parts import (
+from attncli.documents import (
     AttentionPart,
+    Count,
+    Document,
     EmptyRows,
     LinkRows,
     ModelPart,
+    Numbers,
+    Part,
     ShapeRows,
     TokenRow,
+    Weight,
+    axes,
+    describe,
+    index_of,
     keys_of,
     position_errors,
 )

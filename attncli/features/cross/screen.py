@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attncli.draw.headings import heading, remark, sentences
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.draw.link_lines import layer_and_head, links
-from attncli.draw.numbers import percent
-from attncli.draw.plot import bar
+from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, query_count_phrase, tokens_part
-from attncli.draw.sentence import shaded_cross_texts
-from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.sentence import not_learned_note, shaded_cross_texts
 from attncli.draw.shaded_matrix import matrix, visible
-from attncli.draw.text_tables import table
+from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.token_names import position_and_text, quoted_ends
-from attncli.draw.vectors import vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part

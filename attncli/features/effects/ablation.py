@@ -63,7 +63,7 @@ from attncli.features.effects.sweep import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
-from attncli.measure.visible_keys import Floats
+from attncli.measure.row_facts import Floats
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
 from attncli.models.model import Model

@@ -15,8 +15,7 @@ from attncli.features.effects.places import HeadSelection, attentions
 from attncli.features.effects.sweep import Change, Joint, Numbers, SweepText
 from attncli.inputs.token import Token
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Weights
-from attncli.mechanism.intervention import Intervention, Interventions, Kind, KnockOut, Replace, Zero
+from attncli.mechanism.context import Intervention, Interventions, Kind, KnockOut, Replace, Weights, Zero
 from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.run import run_layers

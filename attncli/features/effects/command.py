@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from attncli.features.effects.changes import By, CutLink
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
     from attncli.features.effects.places import HeadSelection
-    from attncli.inputs.text import Text
-    from attncli.inputs.token import Token
+    from attncli.inputs.token import Text, Token
     from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
@@ -290,7 +289,7 @@ def _usual_place(model: Model) -> str:
 
 
 def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
-    from attncli.draw.page.contents import Page
+    from attncli.draw.page import Page
     from attncli.draw.page.document_page import effects_of, start_of
     from attncli.measure.run_record import run_record
 
@@ -337,7 +336,7 @@ def _by(environment: Environment, model: Model, removal: RemovalOptions) -> By:
         return resample_from(choose_backend(model, model.encode(removal.reference), []))
     if removal.reference_file is not None:
         from attncli.cli.progress import foretell_waiting
-        from attncli.inputs.text import read_texts
+        from attncli.inputs.token import read_texts
 
         foretell_waiting(environment, removal.reference_file)
         lines = read_texts(

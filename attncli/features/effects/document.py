@@ -7,8 +7,21 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.documents.declaration import Count, Document, Part, Size, Weight, describe, index_of, members
-from attncli.documents.parts import AttentionPart, Header, ModelPart, TokenRow, position_errors
+from attncli.documents import (
+    AttentionPart,
+    Count,
+    Document,
+    Header,
+    ModelPart,
+    Part,
+    Size,
+    TokenRow,
+    Weight,
+    describe,
+    index_of,
+    members,
+    position_errors,
+)
 
 AttentionKind = Annotated[
     Literal["self", "cross"],

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.headings import remark, sentences
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.lines import Lines, clip_lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import writer
-from attncli.draw.sentence import shaded_sentence
-from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.token_names import quote_text, quoted_token, quoted_word
 from attncli.draw.view import View
@@ -24,7 +22,7 @@ from attncli.features.effects.document import reading_of, readings_of
 from attncli.language import say
 
 if TYPE_CHECKING:
-    from attncli.documents.declaration import Document
+    from attncli.documents import Document
 
 
 if TYPE_CHECKING:

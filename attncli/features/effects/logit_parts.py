@@ -17,15 +17,13 @@ from attncli.features.effects.document import LogitPart, LogitsDocument, Looks
 from attncli.features.effects.measures import refuse_overflow, target_token
 from attncli.features.effects.sweep import SweepText
 from attncli.inputs.token import Token
-from attncli.measure.visible_keys import Floats
+from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Weights
-from attncli.mechanism.intervention import Kind
+from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.branches import cache_weights
 from attncli.models.model import Model
-from attncli.models.run import logits, unembedding
+from attncli.models.run import cache_weights, logits, unembedding
 
 
 def logits_document(

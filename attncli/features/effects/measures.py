@@ -16,7 +16,7 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.document import Measure, TargetToken, readings_of
 from attncli.features.effects.places import measured_at
 from attncli.inputs.token import Token
-from attncli.measure.visible_keys import Floats
+from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish, logits
 

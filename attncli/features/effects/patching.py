@@ -29,7 +29,7 @@ from attncli.features.effects.places import HeadAddress, HeadSelection, measured
 from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
-from attncli.measure.visible_keys import Floats
+from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish
 

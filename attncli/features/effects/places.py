@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from attncli.errors import InputError
 from attncli.mechanism.attend import span
-from attncli.mechanism.intervention import Kind
+from attncli.mechanism.context import Kind
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.run import check

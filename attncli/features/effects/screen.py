@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from attncli.draw.headings import heading, remark, sentences
-from attncli.draw.lines import Lines, stack
-from attncli.draw.numbers import percent, writer
-from attncli.draw.plot import bar
+from attncli.draw.lines import Lines, heading, remark, sentences, stack
+from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
-from attncli.draw.sentence import sentence, shaded_sentence, words
-from attncli.draw.sentence_answer import not_learned_note
-from attncli.draw.text_tables import GAP, table
+from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
+from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, quoted_word, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.document import reading_of, readings_of

@@ -17,14 +17,13 @@ from attncli.arrays.backend import SCORE_ITEM, Array, Backend
 from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
 from attncli.features.effects.places import HeadAddress, attentions, may_ask_some, may_start_late
 from attncli.inputs.token import Token
-from attncli.measure.visible_keys import Floats
-from attncli.mechanism.context import Context, Weights
-from attncli.mechanism.intervention import Interventions, Kind
+from attncli.measure.row_facts import Floats
+from attncli.mechanism.context import Context, Interventions, Kind, Weights
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.branches import Leaving, Trunk, grow
 from attncli.models.estimate import ComputeWork, estimate, seconds_of, work_of
 from attncli.models.model import Model
+from attncli.models.run import Leaving, Trunk, grow
 
 # How much memory a sweep takes, how many branches run together within it, and roughly how long it takes.
 

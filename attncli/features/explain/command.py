@@ -35,8 +35,7 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.draw.view import View
     from attncli.features.explain.document import ExplainDocument
-    from attncli.inputs.text import Text
-    from attncli.inputs.token import Token
+    from attncli.inputs.token import Text, Token
     from attncli.models.model import Model
 
 DIGITS = 4
@@ -588,7 +587,7 @@ def _document(
     view: View,
 ) -> ExplainDocument:
     from attncli.draw.encoding import estimate_bytes
-    from attncli.draw.stages import PROJECTIONS
+    from attncli.draw.tables import PROJECTIONS
     from attncli.features.explain.compute import derivation_document, derivation_shapes
     from attncli.features.run.compute import RunRequest
 

@@ -37,8 +37,8 @@ from attncli.features.run.compute import head_projections, layer_projections
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
 from attncli.measure.added_positions import split_embedding
-from attncli.measure.similarity import row_entropy
-from attncli.measure.visible_keys import Floats
+from attncli.measure.labels import row_entropy
+from attncli.measure.row_facts import Floats
 from attncli.mechanism.norm import Norm
 from attncli.mechanism.position import frequencies
 from attncli.mechanism.spec import (

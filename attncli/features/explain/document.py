@@ -7,18 +7,21 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.documents.declaration import (
+from attncli.documents import (
     Count,
     Document,
+    EmptyRows,
+    Header,
     Numbers,
     Part,
+    ShapeRows,
     Size,
+    TokenRow,
     Weight,
     axes,
     describe,
     index_of,
 )
-from attncli.documents.parts import EmptyRows, Header, ShapeRows, TokenRow
 
 # The topic `attention` of `attn.explain/1`: one query's attention, step by step.
 

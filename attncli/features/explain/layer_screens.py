@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.headings import heading, remark, sentences
-from attncli.draw.lines import Lines, stack
+from attncli.draw.lines import Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_digits, brief, format_fixed
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
-from attncli.draw.sentence import shaded_sentence
-from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import as_matrix, matrix
-from attncli.draw.text_tables import ledger, table
+from attncli.draw.tables import ledger, table, vector_sum, vectors
 from attncli.draw.token_names import key_names, position_and_text, quoted_token, short
-from attncli.draw.vectors import vector_sum, vectors
 from attncli.draw.view import View
 from attncli.features.explain.document import (
     MaskTopic,

@@ -10,20 +10,28 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from attncli.documents.declaration import Numbers
-from attncli.draw.headings import FAINT, heading, remark, sentences
-from attncli.draw.lines import Line, Lines, Piece, clip_lines, line, line_width, stack, stack_spaced
-from attncli.draw.numbers import adding_digits, brief, percent, root_of
-from attncli.draw.plot import bar
+from attncli.documents import Numbers
+from attncli.draw.lines import (
+    FAINT,
+    Line,
+    Lines,
+    Piece,
+    clip_lines,
+    heading,
+    line,
+    line_width,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+)
+from attncli.draw.numbers import adding_digits, bar, brief, percent, root_of
 from attncli.draw.safe import cells, label, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import shaded_sentence
-from attncli.draw.sentence_answer import not_learned_note
+from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
-from attncli.draw.stages import PROJECTIONS, SHOWN, WHY, projection_table
-from attncli.draw.text_tables import ledger
+from attncli.draw.tables import PROJECTIONS, SHOWN, WHY, ledger, projection_table, vector_sum, vectors
 from attncli.draw.token_names import position_and_text, quoted_token, short
-from attncli.draw.vectors import vector_sum, vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.explain.document import (
     AttentionTopic,

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.headings import heading, localize, remark, sentences
-from attncli.draw.lines import Lines, stack, stack_spaced
-from attncli.draw.numbers import adding_digits, brief, format_fixed, percent
-from attncli.draw.plot import bar
+from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import adding_digits, bar, brief, format_fixed, percent
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import as_matrix, matrix
-from attncli.draw.text_tables import ledger, table
+from attncli.draw.tables import ledger, table
 from attncli.draw.token_names import position_and_text, quoted_token
 from attncli.draw.view import View
 from attncli.features.explain.document import MatrixSoftmaxTopic, OrderRow, OrderTopic, ScalingTopic, SoftmaxTopic

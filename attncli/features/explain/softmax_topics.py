@@ -28,9 +28,8 @@ from attncli.features.explain.document import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
-from attncli.measure.head_measure import measure
-from attncli.measure.metric import METRICS, Metric
-from attncli.measure.visible_keys import Floats
+from attncli.measure.metric import METRICS, Metric, measure
+from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
 from attncli.mechanism.random_streams import normal
 from attncli.models.model import Model

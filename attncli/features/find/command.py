@@ -39,7 +39,7 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
-    from attncli.inputs.text import Text
+    from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording, RunRecord
     from attncli.models.model import Model
 
@@ -117,7 +117,7 @@ def find(
 def _write_page(
     environment: Environment, record: RunRecord, ends: tuple[str, str], page: PageOptions, lang: str
 ) -> None:
-    from attncli.draw.page.contents import Page
+    from attncli.draw.page import Page
 
     quiet = replace(environment, quiet=True)
     start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.documents.declaration import Count, Part, Size, Weight, describe, index_of
-from attncli.documents.parts import Header
+from attncli.documents import Count, Header, Part, Size, Weight, describe, index_of
 
 
 class Reverse(Part, frozen=True, kw_only=True):

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from attncli.draw.headings import localize, remark
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.draw.numbers import writer
-from attncli.draw.plot import bar
+from attncli.draw.lines import Lines, clip_lines, localize, remark, stack, stack_spaced
+from attncli.draw.numbers import bar, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence_answer import find_answer
-from attncli.draw.text_tables import GAP, table
+from attncli.draw.sentence import find_answer
+from attncli.draw.tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse

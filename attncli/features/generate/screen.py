@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attncli.draw.headings import heading, remark, sentences
-from attncli.draw.lines import Lines, fit_to_view, stack, stack_spaced
-from attncli.draw.numbers import percent
-from attncli.draw.plot import bar
+from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.generate.compute import GenerateDocument
 from attncli.language import say

@@ -40,7 +40,7 @@ def guide(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    from attncli.draw.console import markdown as draw_markdown
+    from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
 
     screen_option = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
@@ -88,9 +88,8 @@ guide_app = command_app(guide)
 
 def contents(titles: Mapping[str, str], view: View) -> Lines:
     """Every page's name and title."""
-    from attncli.draw.headings import remark
-    from attncli.draw.lines import stack
-    from attncli.draw.text_tables import table
+    from attncli.draw.lines import remark, stack
+    from attncli.draw.tables import table
 
     rows = [[name, title] for name, title in titles.items()]
     return stack((table(["", ""], rows, view, title=say(view, "guide.title")), remark(say(view, "guide.how"), view)))

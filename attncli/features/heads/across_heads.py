@@ -23,8 +23,8 @@ from attncli.features.heads.document import (
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
-from attncli.measure.similarity import distances, order, tree
-from attncli.measure.visible_keys import Bools, Floats
+from attncli.measure.labels import distances, order, tree
+from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.random_streams import normal
 from attncli.models.model import Model
 

@@ -40,7 +40,7 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
-    from attncli.inputs.text import Text
+    from attncli.inputs.token import Text
     from attncli.measure.repeats import RepeatScores
     from attncli.measure.run_record import Recording
     from attncli.models.model import Model
@@ -161,7 +161,7 @@ def heads(
 def _write_page(
     model: Model, text: Text, comparison: HeadsRequest, page: PageOptions, lang: str, recording: Recording | None
 ) -> None:
-    from attncli.draw.page.contents import Page
+    from attncli.draw.page import Page
     from attncli.measure.head_record import METRICS
 
     record = page_record(
@@ -177,9 +177,8 @@ def _request(
     from attncli.features.heads.across_heads import parse as parse_across
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.screen import MATRICES
-    from attncli.measure.exclusion import parse as parse_exclude
-    from attncli.measure.head_measure import metric_of
-    from attncli.measure.metric import DEFAULT, METRICS
+    from attncli.measure.metric import DEFAULT, METRICS, metric_of
+    from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
     names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
     sort, _, way = (heads_options.sort or "").partition(":")

@@ -10,8 +10,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace as struct_replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.documents import EmptyRow, LeftOutKind
 from attncli.documents.header import empty_rows, header, notes, overflow
-from attncli.documents.parts import EmptyRow, LeftOutKind
 from attncli.features.heads.across_heads import AcrossHeads
 from attncli.features.heads.document import (
     AverageHead,
@@ -25,16 +25,11 @@ from attncli.features.heads.document import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, merged_words
-from attncli.measure.exclusion import Exclusion, exclusion, is_punctuation
-from attncli.measure.head_links import LinkCollector, kinds_left_out
-from attncli.measure.head_measure import Measured, Tally, metric_of
-from attncli.measure.labels import NEEDED, labels_of, rows
-from attncli.measure.metric import DEFAULT
+from attncli.measure.labels import NEEDED, labels_of, row_entropy, rows
+from attncli.measure.metric import DEFAULT, Measured, Tally, metric_of
 from attncli.measure.repeats import RepeatScores
-from attncli.measure.row_facts import TokenFacts, TokenPairs
-from attncli.measure.row_stream import CELLS, PooledMaps, RowFeeder, share
-from attncli.measure.similarity import row_entropy
-from attncli.measure.visible_keys import Bools, Floats
+from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, TokenPairs, exclusion, is_punctuation
+from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model

@@ -7,8 +7,22 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.documents.declaration import Count, Entropy, Numbers, Part, Size, axes, describe, index_of
-from attncli.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
+from attncli.documents import (
+    Count,
+    EmptyRows,
+    Entropy,
+    Header,
+    LeftOut,
+    Numbers,
+    Part,
+    Resources,
+    Size,
+    TopLink,
+    axes,
+    describe,
+    index_of,
+    keys_of,
+)
 
 
 class MetricValue(Part, frozen=True, kw_only=True):

@@ -12,18 +12,28 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.documents.parts import LinkRow, TopLink
-from attncli.draw.headings import FAINT, heading, localize, remark, sentences
+from attncli.documents import LinkRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import BLANK, Line, Lines, fit_to_view, stack, stack_spaced, strip_styles
-from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.lines import (
+    BLANK,
+    FAINT,
+    Line,
+    Lines,
+    fit_to_view,
+    heading,
+    localize,
+    remark,
+    sentences,
+    stack,
+    stack_spaced,
+    strip_styles,
+)
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import sentence, words
-from attncli.draw.sentence_answer import HeadLink, format_number, not_learned_note
+from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, words
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
-from attncli.draw.text_tables import table
+from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.heads.document import (

@@ -13,11 +13,10 @@ from attncli import __version__
 from attncli.documents.header import model_part, position_name
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
+from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
-from attncli.measure.visible_keys import Floats
 from attncli.mechanism.attention import attention
-from attncli.mechanism.mask import Mask, both
-from attncli.mechanism.mask_spec import KINDS, parse, spec_text
+from attncli.mechanism.mask import KINDS, Mask, both, parse_mask, spec_text
 from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
 from attncli.mechanism.projection import position_bias
 from attncli.mechanism.spec import Alibi, RelativeBuckets
@@ -74,7 +73,7 @@ def _layers(model: Model) -> list[LayerMask]:
 def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
     """`attn.mask/1` with one mask of every kind that `--mask` knows."""
     parts = [
-        replace(mask_part(parse(spelling.example, seed=seed), n, n, seed), form=spelling.form)
+        replace(mask_part(parse_mask(spelling.example, seed=seed), n, n, seed), form=spelling.form)
         for spelling, _ in KINDS.values()
     ]
     return replace(mask_document([], n, seed=seed), gallery=True, masks=parts)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.documents.declaration import MOST, Count, Document, Numbers, Part, Size, axes, describe, index_of
-from attncli.documents.parts import ModelPart
+from attncli.documents import MOST, Count, Document, ModelPart, Numbers, Part, Size, axes, describe, index_of
 
 
 class MaskWords(Part, frozen=True, kw_only=True):

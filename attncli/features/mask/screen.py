@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from attncli.draw.headings import heading, remark, sentences
 from attncli.draw.heatmap import Map, heatmap, side_by_side
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import matrix
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
 from attncli.language import say, say_each

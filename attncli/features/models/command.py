@@ -118,7 +118,7 @@ def verify(
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
     from attncli.features.models.compute import verify_document
     from attncli.inputs.checkpoint import Checkpoint
-    from attncli.inputs.text import SAMPLE
+    from attncli.inputs.token import SAMPLE
     from attncli.models.load import read_spec
     from attncli.models.verify import LIMIT, RATIO
     from attncli.models.verify import verify as verify_model

@@ -10,13 +10,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, convert
 
 from attncli import __version__
-from attncli.documents.declaration import Count, Document, Part, Size, describe
+from attncli.documents import Count, Document, Part, Size, describe
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.file_opening import read_object
+from attncli.inputs.files import read_object
 from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
-from attncli.mechanism.mask_spec import describe as describe_mask
-from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.mask import describe_mask, spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate

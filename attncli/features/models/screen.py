@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import assert_never
 
-from attncli.documents.declaration import tag_of
+from attncli.documents import tag_of
 from attncli.documents.header import ranges
-from attncli.draw.headings import heading, localize, remark, sentences
-from attncli.draw.lines import Lines, fit_to_view, fold, line, stack, stack_spaced
+from attncli.draw.lines import Lines, fit_to_view, fold, heading, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, root_of, size_words
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.models.compute import (
     AlibiPart,

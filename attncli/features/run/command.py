@@ -43,8 +43,7 @@ from attncli.features.generate.command import GenerateOptions
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces, RunRequest
     from attncli.features.run.document import RunDocument
-    from attncli.inputs.text import Text
-    from attncli.inputs.token import Token
+    from attncli.inputs.token import Text, Token
     from attncli.measure.run_record import Recording
     from attncli.models.model import Model
 
@@ -77,7 +76,7 @@ def run(
 
     attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
-    from attncli.draw.stages import PROJECTIONS, SHOWN
+    from attncli.draw.tables import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
     options = {
@@ -150,7 +149,7 @@ def _write_page(
     lang: str,
     recording: Recording | None,
 ) -> None:
-    from attncli.draw.page.contents import Page
+    from attncli.draw.page import Page
 
     record = page_record(
         model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording

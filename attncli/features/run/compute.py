@@ -10,14 +10,12 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
-from attncli.documents.declaration import Numbers, Part, members
+from attncli.documents import EmptyRow, Numbers, Part, ShapeRow, members
 from attncli.documents.header import empty_rows, header, layer_part, notes, overflow, position_stages, shape_rows
-from attncli.documents.parts import EmptyRow, ShapeRow
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, join_words, merged_words
-from attncli.measure.head_links import LinkCollector, kinds_left_out
-from attncli.measure.row_stream import STAGES, BlockCollector
+from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace

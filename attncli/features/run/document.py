@@ -7,15 +7,21 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.declaration import Count, Numbers, Part, Size, axes, describe, index_of
-from attncli.documents.parts import (
+from attncli.documents import (
+    Count,
     EmptyRows,
     Header,
     LeftOut,
     LinkRows,
+    Numbers,
+    Part,
     Resources,
     ShapeRows,
+    Size,
     TopLink,
+    axes,
+    describe,
+    index_of,
     keys_of,
 )
 

@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.declaration import Numbers
-from attncli.documents.parts import TopLink
-from attncli.draw.headings import heading, localize, remark
+from attncli.documents import Numbers, ShapeRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import Lines, fit_to_view, stack, stack_spaced
-from attncli.draw.link_lines import layer_and_head, links
+from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, stack, stack_spaced
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import count_phrase, header, shown_tokens
-from attncli.draw.sentence_answer import left_out_note, run_answer
+from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
-from attncli.draw.stages import SHOWN, stage_part
-from attncli.draw.text_tables import table
+from attncli.draw.tables import SHOWN, layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names
-from attncli.draw.vectors import vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import say
-
-if TYPE_CHECKING:
-    from attncli.documents.parts import ShapeRow
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 

@@ -28,7 +28,7 @@ def schema(
 
     attn schema attn.run/1
     """
-    from attncli.documents.declaration import SCHEMAS
+    from attncli.documents import SCHEMAS
     from attncli.draw.encoding import json_bytes
 
     environment: Environment = ctx.obj

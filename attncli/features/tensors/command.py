@@ -113,7 +113,7 @@ def tensors(
             str(file), arrays, trace, masks, heads=heads, top=output.top, stages=every, progress=on_progress
         )
     if page.html is not None and trace is not None:
-        from attncli.draw.page.contents import Page
+        from attncli.draw.page import Page
         from attncli.features.tensors.compute import captured_record
 
         record = captured_record(arrays, trace, document, heads=heads)

@@ -15,26 +15,21 @@ from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, numbers_of
+from attncli.documents import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.documents.header import shape_row
-from attncli.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.errors import InputError, UsageError
 from attncli.features.heads.compute import numbers
 from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
-from attncli.measure.head_links import TopLinks
-from attncli.measure.head_measure import Measured, Tally
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
-from attncli.measure.metric import METRICS
-from attncli.measure.row_facts import TokenFacts
-from attncli.measure.row_stream import RowFeeder, share
+from attncli.measure.metric import METRICS, Measured, Tally
+from attncli.measure.row_facts import Bools, Floats, TokenFacts
+from attncli.measure.row_stream import RowFeeder, TopLinks, share
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
-from attncli.measure.visible_keys import Bools, Floats
-from attncli.mechanism.attend import RowBlock, Rule, attend
+from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_within, stream
 from attncli.mechanism.attention import check_arguments
-from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
-from attncli.mechanism.mask_spec import spec_text
-from attncli.mechanism.streaming import StreamResult, rows_within, stream
+from attncli.mechanism.mask import Everywhere, Mask, both, shows_all, spec_text
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
-from attncli.models.layouts.layout import listing
+from attncli.models.layout import listing
 from attncli.models.run import LONG
 
 SAME = 1e-2

@@ -7,8 +7,20 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents.declaration import Count, Document, Numbers, Part, Weight, axes, describe, index_of
-from attncli.documents.parts import AttentionPart, EmptyRows, ModelPart, ShapeRows
+from attncli.documents import (
+    AttentionPart,
+    Count,
+    Document,
+    EmptyRows,
+    ModelPart,
+    Numbers,
+    Part,
+    ShapeRows,
+    Weight,
+    axes,
+    describe,
+    index_of,
+)
 from attncli.features.heads.document import Metrics
 
 Place = Annotated[list[Count], describe("Place on the leading axes; empty without any.")]

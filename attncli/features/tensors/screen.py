@@ -7,15 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.headings import FAINT, localize, remark, sentences
-from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
-from attncli.draw.link_lines import links
+from attncli.draw.lines import FAINT, Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, facts, query_count_phrase, warning
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
-from attncli.draw.text_tables import table
-from attncli.draw.vectors import vectors
+from attncli.draw.tables import links, table, vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument

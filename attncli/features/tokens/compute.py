@@ -8,8 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from attncli import __version__
-from attncli.documents.declaration import Document, axes, describe
-from attncli.documents.parts import TokenRow
+from attncli.documents import Document, TokenRow, axes, describe
 from attncli.inputs.token import Token
 
 

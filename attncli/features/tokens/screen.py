@@ -5,15 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from attncli.draw.headings import localize, remark, sentences
-from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.draw.lines import Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import count_phrase, title, warning
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.tokens.compute import TokenBytes, TokensDocument
-from attncli.inputs.word_breaks import words
+from attncli.inputs.tokenize import words
 from attncli.language import say
 
 SHOWN = 200

@@ -28,8 +28,8 @@ from attncli.errors import InputError, LimitError
 from attncli.features.explain.command import DIGITS
 
 if TYPE_CHECKING:
-    from attncli.documents.declaration import Document
-    from attncli.draw.page.contents import Page
+    from attncli.documents import Document
+    from attncli.draw.page import Page
     from attncli.features.heads.document import HeadsDocument
     from attncli.measure.run_record import RunRecord
 
@@ -174,14 +174,14 @@ def open_document(file: Path, top: int = 10) -> Document:
     """
     if file.suffix.lower() in TENSOR_FILES:
         from attncli.features.view.compute import run_of_tensors
-        from attncli.inputs.file_opening import refuse_half_characters
+        from attncli.inputs.files import refuse_half_characters
         from attncli.inputs.tensors import tensor_file
 
         tensors = tensor_file(file)
         refuse_half_characters(tensors.metadata, str(file))
         return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
     from attncli.documents.reading import document_of
-    from attncli.inputs.file_opening import read_object
+    from attncli.inputs.files import read_object
 
     fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
     return document_of(fields, str(file))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from attncli.documents import EmptyRows, Header
 from attncli.documents.header import heading_of, identities_of, shape_row, tokens_of
-from attncli.documents.parts import EmptyRows, Header
 from attncli.documents.reading import check, part_of
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.compute import agreement, steps_of
@@ -21,12 +21,11 @@ from attncli.features.explain.document import After, AttentionTopic, Matrices
 from attncli.features.heads.compute import numbers
 from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocument
 from attncli.features.run.document import RunDocument, RunHead, RunLayer
-from attncli.inputs.file_opening import parse_object
+from attncli.inputs.files import parse_object
 from attncli.inputs.word_groups import unknown_notes
-from attncli.measure.head_links import LinkCollector, kinds_left_out
-from attncli.measure.head_measure import measure
-from attncli.measure.metric import DEFAULT
-from attncli.measure.visible_keys import Floats
+from attncli.measure.metric import DEFAULT, measure
+from attncli.measure.row_facts import Floats
+from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.mechanism.trace import STAGES, Shape, shapes_of
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]

@@ -26,7 +26,7 @@ from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
     from attncli.draw.view import View
-    from attncli.models.layouts.layout import LayoutRequest
+    from attncli.models.layout import LayoutRequest
 
 LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
 
@@ -124,7 +124,7 @@ def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads =
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
-    from attncli.models.layouts.layout import LayoutRequest
+    from attncli.models.layout import LayoutRequest
 
     _list(file, LayoutRequest(heads=num_heads, prefix=prefix), output, environment, view)
 
@@ -147,9 +147,8 @@ def convert(
     """
     environment: Environment = ctx.obj
     from attncli.inputs.tensors import check_writable_format
-    from attncli.models.layouts.layout import LayoutRequest
-    from attncli.models.layouts.recognise import read_weight_file
-    from attncli.models.weight_file import recognised_file, write_weight_file
+    from attncli.models.layout import LayoutRequest
+    from attncli.models.weight_file import read_weight_file, recognised_file, write_weight_file
 
     check_writable_format(to)
     view = validate_options(output, environment, files={"NEW": to})
@@ -172,8 +171,8 @@ def _list(
     from msgspec.structs import replace
 
     from attncli.features.weights.compute import weights_document
-    from attncli.inputs.atomic import written_at
-    from attncli.models.layouts.layout import EMPTY_REQUEST
+    from attncli.inputs.files import written_at
+    from attncli.models.layout import EMPTY_REQUEST
 
     document = replace(weights_document(written_at(file), layout_request or EMPTY_REQUEST), file=str(file))
     write_documents([document], output, environment, view)

@@ -11,13 +11,13 @@ import numpy as np
 from msgspec.structs import asdict
 
 from attncli import __version__
-from attncli.documents.declaration import Count, Document, Part, Size, describe
+from attncli.documents import Count, Document, Part, Size, describe
 from attncli.errors import AttnError, LimitError, UnsupportedError
-from attncli.inputs.dtypes import dtype_of_name
+from attncli.inputs.safetensors_file import dtype_of_name
 from attncli.inputs.tensors import TensorSummary, tensor_file
-from attncli.models.layouts.layout import EMPTY_REQUEST, LayoutRequest
-from attncli.models.layouts.recognise import recognise
+from attncli.models.layout import EMPTY_REQUEST, LayoutRequest
 from attncli.models.one_layer import digest
+from attncli.models.weight_file import recognise
 
 
 class TensorRow(Part, frozen=True, kw_only=True):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attncli.draw.headings import localize, remark, sentences
-from attncli.draw.lines import Lines, fit_to_view, line, stack, stack_spaced
+from attncli.draw.lines import Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, fact, warning
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
 from attncli.language import say

@@ -1,16 +1,42 @@
-"""Masks: which keys a query may see. A kind is one class, and its class is all that there is of it.
+"""Masks: which keys a query may see, and masks as people write them: `causal`, `window:3`, `window:2,2|global:0`.
 
-To add a kind, write its class in the file that it belongs to, with a meaning in loops beside it in the tests.
+A kind is one class, and its class is all that there is of it. To add a kind, write its class in the file that it
+belongs to, with a meaning in loops beside it in the tests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from difflib import get_close_matches
+
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.mask.absolute import Blocks, Chunk, Documents, Global, Padding, Prefix
-from attncli.mechanism.mask.by_content import Hashed, MatrixMask, SameBucket
-from attncli.mechanism.mask.kind import Mask, Pairs
-from attncli.mechanism.mask.relative import AllOf, AnyOf, Causal, Dilated, Everywhere, Window, both
-from attncli.mechanism.mask.sparse import BigBird, Streaming
+from attncli.errors import UsageError
+from attncli.mechanism.mask.kind import (
+    AllOf,
+    AnyOf,
+    Causal,
+    Dilated,
+    Everywhere,
+    Lang,
+    Mask,
+    Pairs,
+    Spelling,
+    Window,
+    both,
+)
+from attncli.mechanism.mask.pattern import (
+    BigBird,
+    Blocks,
+    Chunk,
+    Documents,
+    Global,
+    Hashed,
+    MatrixMask,
+    Padding,
+    Prefix,
+    SameBucket,
+    Streaming,
+)
 
 __all__ = [
     "AllOf", "AnyOf", "BigBird", "Blocks", "Causal", "Chunk", "Dilated", "Documents", "Everywhere", "Global", "Hashed",
@@ -31,3 +57,60 @@ def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row:
 def shows_all(mask: Mask) -> bool:
     """Whether the mask hides nothing, known without looking at any position."""
     return isinstance(mask, Everywhere) or mask == Window(None, None)
+
+
+LARGEST = 10**9
+
+
+def _spellings() -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
+    for kind in Mask.__subclasses__():
+        if kind.spelling is not None:
+            yield kind.spelling.name, (kind.spelling, kind)
+
+
+KINDS: dict[str, tuple[Spelling, type[Mask]]] = dict(_spellings())
+"""Every kind that a SPEC can write, by its name."""
+
+
+def parse_mask(spec: str, *, seed: int = 0) -> Mask:
+    """The mask that a SPEC means; `|` joins several to a union.
+
+    seed: of the random parts of `bigbird` and `lsh`. Raises UsageError for an unknown kind or numbers it does not take.
+    """
+    parts = [_parse_one(part.strip(), seed) for part in spec.split("|")]
+    return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+
+def _parse_one(spec: str, seed: int) -> Mask:
+    name, colon, rest = spec.partition(":")
+    if name not in KINDS:
+        close = get_close_matches(name.lower(), KINDS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "attn mask --help"
+        raise UsageError(
+            f"unknown mask {spec!r}",
+            expected=f"{', '.join(KINDS)}, or a file ending in .npy, .npz, .json or .csv",
+            hint=hint,
+        )
+    spelling, kind = KINDS[name]
+    texts = rest.split(",") if colon else []
+    fits = len(texts) in spelling.counts if spelling.counts else bool(texts)
+    numbers = [int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))]
+    if not fits or len(numbers) < len(texts) or not all(spelling.least <= number <= LARGEST for number in numbers):
+        raise UsageError(
+            f"mask {spec!r} does not have the form {spelling.form}",
+            expected=f"whole numbers from {spelling.least} to {LARGEST:,}",
+        )
+    return kind.read(spec, numbers, seed)
+
+
+def spec_text(mask: Mask) -> str:
+    """The mask as `parse` reads it; intersections are joined by ` & `, which stands for several `--mask`.
+
+    Masks that no SPEC can write (documents, files, windows open to one side) are named, to be read by people.
+    """
+    return mask.spec()
+
+
+def describe_mask(mask: Mask, *, lang: Lang = "en") -> str:
+    """The mask in one sentence, with what its numbers count."""
+    return mask.english() if lang == "en" else mask.chinese()

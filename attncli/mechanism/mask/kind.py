@@ -1,5 +1,6 @@
-"""What a kind of mask is: everything that the package needs to know of one, declared in its class and nowhere else.
+"""What a kind of mask is; those that go by the distance from query to key; and intersections and unions of masks.
 
+Everything that the package needs to know of a kind is declared in its class and nowhere else.
 i is a query's and j a key's absolute position, both 0-based. Every method takes rows of queries at a time, so that
 nothing here is n × n unless its caller asks for all rows.
 """
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import reduce
+from operator import and_, or_
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from msgspec import Struct, StructMeta
 
 from attncli.arrays.backend import Array, Backend
+from attncli.errors import UsageError
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -148,3 +152,301 @@ def triangle(n: int) -> int:
 def everywhere(i: Ints, keys: int, *, whole: bool) -> Reach:
     """The reach over all keys."""
     return Reach(np.zeros_like(i), np.full_like(i, keys), whole)
+
+
+@final
+class Everywhere(Mask, frozen=True):
+    """Every query sees every key."""
+
+    spelling = Spelling("none", "none", (0,), 0, "none")
+
+    def spec(self) -> str:
+        return "none"
+
+    def english(self) -> str:
+        return "every query sees every key"
+
+    def chinese(self) -> str:
+        return "每个查询都能看到所有键"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return pairs.all
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=True)
+
+    def pairs(self, n: int) -> int | None:
+        return n * n
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Causal(Mask, frozen=True):
+    """j ≤ i. Also called autoregressive or look-ahead mask."""
+
+    spelling = Spelling("causal", "causal", (0,), 0, "causal")
+
+    def spec(self) -> str:
+        return "causal"
+
+    def english(self) -> str:
+        return "a query sees itself and the keys before it (j ≤ i)"
+
+    def chinese(self) -> str:
+        return "查询只能看到自身和之前的键（j ≤ i）"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return pairs.j <= pairs.i
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return Reach(np.zeros_like(i), i + 1, True)
+
+    def pairs(self, n: int) -> int | None:
+        return triangle(n)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Window(Mask, frozen=True):
+    """i − left ≤ j ≤ i + right; None is unbounded on that side.
+
+    A decoder's window of W keys, the query's own included, is Window(W − 1, 0).
+    """
+
+    left: int | None
+    right: int | None
+
+    spelling = Spelling("window", "window:W or window:L,R", (1, 2), 0, "window:3")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        if list(numbers) == [0]:
+            raise UsageError(
+                "window:0 shows nothing",
+                expected="window:W with W from 1: the query's own key and the W - 1 before it",
+            )
+        return Window(numbers[0] - 1, 0) if len(numbers) == 1 else Window(numbers[0], numbers[1])
+
+    def spec(self) -> str:
+        match self.left, self.right:
+            case None, None:
+                return Everywhere().spec()
+            case None, 0:
+                return Causal().spec()
+            case int(left), 0:
+                return f"window:{left + 1}"
+            case left, right:
+                return f"window:{'all' if left is None else left},{'all' if right is None else right}"
+
+    def english(self) -> str:
+        match self.left, self.right:
+            case None, None:
+                return Everywhere().english()
+            case None, 0:
+                return Causal().english()
+            case 0, 0:
+                return "a query sees only itself (j = i)"
+            case int(left), 0:
+                before = "the key" if left == 1 else f"the {left} keys"
+                key_range = f"{left + 1} keys, its own included (i − {left} ≤ j ≤ i)"
+                return f"a query sees itself and {before} before it: {key_range}"
+            case left, right:
+                before, after = ("all keys" if side is None else many(side, "key") for side in (left, right))
+                low, high = "" if left is None else f"i − {left} ≤ ", "" if right is None else f" ≤ i + {right}"
+                if left == 0:
+                    return f"a query sees itself and {after} after it (i ≤ j{high})"
+                return f"a query sees itself, {before} before and {after} after it ({low}j{high})"
+
+    def chinese(self) -> str:
+        match self.left, self.right:
+            case None, None:
+                return Everywhere().chinese()
+            case None, 0:
+                return Causal().chinese()
+            case 0, 0:
+                return "查询只能看到自身（j = i）"
+            case int(left), 0:
+                return f"查询能看到自身和之前的 {left} 个键，连同自身共 {left + 1} 个（i − {left} ≤ j ≤ i）"
+            case left, right:
+                before, after = ("所有键" if side is None else f" {side} 个键" for side in (left, right))
+                if left == 0:
+                    return f"查询能看到自身和之后的{after}"
+                return f"查询能看到自身、之前的{before}和之后的{after}"
+
+    def sees(self, pairs: Pairs) -> Array:
+        near = pairs.all if self.left is None else pairs.j >= pairs.i - self.left
+        return near if self.right is None else near & (pairs.j <= pairs.i + self.right)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        low = np.zeros_like(i) if self.left is None else i - self.left
+        return Reach(low, np.full_like(i, keys) if self.right is None else i + self.right + 1, True)
+
+    def pairs(self, n: int) -> int | None:
+        return band(n, self.left, self.right)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Dilated(Mask, frozen=True):
+    """i − size < j ≤ i with i − j divisible by `step`."""
+
+    size: int
+    step: int
+
+    spelling = Spelling("dilated", "dilated:W,D", (2,), 1, "dilated:6,2")
+
+    def spec(self) -> str:
+        return f"dilated:{self.size},{self.step}"
+
+    def english(self) -> str:
+        return (
+            f"a query sees itself and the keys less than {self.size} before it whose distance is divisible by "
+            f"{self.step}"
+        )
+
+    def chinese(self) -> str:
+        return f"查询能看到自身，以及之前距离小于 {self.size} 且能被 {self.step} 整除的键"
+
+    def sees(self, pairs: Pairs) -> Array:
+        i, j = pairs.i, pairs.j
+        return (j <= i) & (j > i - self.size) & ((i - j) % self.step == 0)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return Reach(i - self.size + 1, i + 1, False)
+
+    def pairs(self, n: int) -> int | None:
+        steps = min(self.size - 1, n - 1)
+        return n + _floors(steps, self.step) + max(n - 1 - steps, 0) * (steps // self.step)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+def band(n: int, left: int | None, right: int | None) -> int:
+    """The pairs of `Window(left, right)` for n queries and n keys."""
+    return n + _capped(n, left) + _capped(n, right)
+
+
+def _capped(n: int, most: int | None) -> int:
+    """The sum of min(i, most) over i = 0 … n − 1."""
+    if most is None or most >= n - 1:
+        return triangle(n - 1)
+    return triangle(most) + (n - 1 - most) * most
+
+
+def _floors(last: int, step: int) -> int:
+    """The sum of t // step over t = 0 … last."""
+    whole, rest = divmod(last, step)
+    return step * (whole * (whole - 1) // 2) + whole * (rest + 1)
+
+
+# Intersections and unions of masks.
+
+
+@final
+class AllOf(Mask, frozen=True):
+    """Visible where every part is: the intersection."""
+
+    parts: tuple[Mask, ...]
+
+    spelling = None
+
+    def spec(self) -> str:
+        return " & ".join(part.spec() for part in self.parts)
+
+    def english(self) -> str:
+        return "; and ".join(part.english() for part in self.parts)
+
+    def chinese(self) -> str:
+        return "；并且".join(part.chinese() for part in self.parts)
+
+    def sees(self, pairs: Pairs) -> Array:
+        return reduce(and_, (part.sees(pairs) for part in self.parts))
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        lows, highs, wholes = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
+        return Reach(reduce(np.maximum, lows), reduce(np.minimum, highs), all(wholes))
+
+    def pairs(self, n: int) -> int | None:
+        match self.parts:
+            case (Causal(), Window(left=left)) | (Window(left=left), Causal()):
+                return band(n, left, 0)
+            case _:
+                return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return _most(self.parts)
+
+    def by_head(self) -> bool:
+        return any(part.by_head() for part in self.parts)
+
+    def parts_of(self) -> tuple[Mask, ...]:
+        return tuple(inner for part in self.parts for inner in part.parts_of())
+
+    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
+        return AllOf(tuple(part.bind(backend, q, k) for part in self.parts))
+
+    def of_heads(self, heads: slice) -> Mask:
+        return AllOf(tuple(part.of_heads(heads) for part in self.parts))
+
+
+@final
+class AnyOf(Mask, frozen=True):
+    """Visible where some part is: the union."""
+
+    parts: tuple[Mask, ...]
+
+    spelling = None
+
+    def spec(self) -> str:
+        return "|".join(part.spec() for part in self.parts)
+
+    def english(self) -> str:
+        return "; or ".join(part.english() for part in self.parts)
+
+    def chinese(self) -> str:
+        return "；或者".join(part.chinese() for part in self.parts)
+
+    def sees(self, pairs: Pairs) -> Array:
+        return reduce(or_, (part.sees(pairs) for part in self.parts))
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        lows, highs, _ = zip(*(part.reach(i, keys) for part in self.parts), strict=True)
+        return Reach(reduce(np.minimum, lows), reduce(np.maximum, highs), False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return _most(self.parts)
+
+    def by_head(self) -> bool:
+        return any(part.by_head() for part in self.parts)
+
+    def parts_of(self) -> tuple[Mask, ...]:
+        return tuple(inner for part in self.parts for inner in part.parts_of())
+
+    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
+        return AnyOf(tuple(part.bind(backend, q, k) for part in self.parts))
+
+    def of_heads(self, heads: slice) -> Mask:
+        return AnyOf(tuple(part.of_heads(heads) for part in self.parts))
+
+
+def both(*masks: Mask) -> Mask:
+    """The intersection of masks, flattened; Everywhere for none."""
+    parts = tuple(mask for mask in masks if not isinstance(mask, Everywhere))
+    if len(parts) == 1:
+        return parts[0]
+    return AllOf(parts) if parts else Everywhere()
+
+
+def _most(parts: tuple[Mask, ...]) -> Literal["positions", "length", "vectors"]:
+    dependencies = {part.depends_on() for part in parts}
+    return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"

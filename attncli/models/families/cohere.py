@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Norm, QkNorm, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
     {"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"}, without=("mlp.in",)

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Norm, Spec
-from attncli.models.config import LOCAL, Config, FixedValue, layer_mask, layer_types
+from attncli.models.config import LOCAL, Config, FixedValue, layer_mask, layer_types, rope
 from attncli.models.families import cohere, llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 FIXED = {
     "use_qk_norm": FixedValue(False, "queries and keys would be normed"),

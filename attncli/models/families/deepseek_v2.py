@@ -7,10 +7,9 @@ from typing import Literal
 from attncli.errors import InputError
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
-from attncli.models.config import ACTIVATIONS, Config, FixedValue
+from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope, stretched_scale
 from attncli.models.families import llama, qwen2_moe
 from attncli.models.family import Family
-from attncli.models.rotary import rope, stretched_scale
 
 NAMES = llama.NAMES.with_roles(
     {

@@ -4,10 +4,9 @@ Team, 2025."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 
 def spec(config: Config) -> Spec:

@@ -4,10 +4,9 @@ Research, 2025."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import QkNorm, Spec
-from attncli.models.config import LOCAL, Config, layer_mask, layer_types
+from attncli.models.config import LOCAL, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama, olmo2
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 
 def spec(config: Config) -> Spec:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Alibi, Attention, Block, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
 from attncli.models.family import Family, Grouped, Names
-from attncli.models.rotary import rope
 
 NAMES = Names(
     layer="h.{layer}.",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Embedding, Mlp, Spec
-from attncli.models.config import ACTIVATIONS, Config, FixedValue
+from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 HEAD_DIM = 256
 """The width of a head where the config does not say."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Mlp, Norm, Place, Spec
-from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types
+from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import gemma, llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Everywhere, Mask, Window
 from attncli.mechanism.spec import QkNorm, Spec
-from attncli.models.config import LOCAL, Config, FixedValue, causal, layer_types
+from attncli.models.config import LOCAL, Config, FixedValue, causal, layer_types, rope
 from attncli.models.families import gemma, gemma2, llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 NAMES = gemma2.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
 

@@ -4,10 +4,9 @@ GLM Team, 2024."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import Norm, Place, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Concat, Family
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles({"mlp.gate mlp.up": Concat("mlp.gate_up_proj")}, without=("mlp.gate", "mlp.up"))
 

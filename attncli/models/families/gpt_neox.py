@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
-from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
 from attncli.models.family import Family, Grouped, Names
-from attncli.models.rotary import rope
 
 NAMES = Names(
     layer="layers.{layer}.",

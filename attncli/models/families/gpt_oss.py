@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from attncli.errors import UnsupportedError
 from attncli.mechanism.spec import Bounded, Experts, Rope, Spec, Yarn
-from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types
+from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
     {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Mlp, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, rope
 from attncli.models.families import bert
 from attncli.models.family import Concat, Family, Names
-from attncli.models.rotary import rope
 
 NAMES = Names(
     layer="encoder.layer.{layer}.",

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from attncli.mechanism.mask import Causal, Mask
 from attncli.mechanism.spec import Attention, Block, Embedding, Experts, Head, Mlp, Norm, Place, Position, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, rope
 from attncli.models.family import Family, Names
-from attncli.models.rotary import rope
 
 NAMES = Names(
     layer="layers.{layer}.",

@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Chunk
 from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, Spec, Temperature
-from attncli.models.config import ACTIVATIONS, Config, FixedValue
+from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
-from attncli.models.rotary import rope
 
 NAMES = replace(
     llama.NAMES.with_roles(

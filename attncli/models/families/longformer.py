@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from attncli.errors import InputError
 from attncli.mechanism.mask import Window
 from attncli.mechanism.spec import Attention, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, with_globals
 from attncli.models.families import bert, roberta
 from attncli.models.family import Family
-from attncli.models.token_visibility import with_globals
 
 OWN = {f"attn.global_{role[0]}": f"attention.self.{role}_global" for role in ("query", "key", "value")}
 

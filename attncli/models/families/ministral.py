@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Spec
-from attncli.models.config import Config, layer_mask, layer_types
+from attncli.models.config import Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 
 def spec(config: Config) -> Spec:

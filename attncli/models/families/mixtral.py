@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Experts, Spec
-from attncli.models.config import ACTIVATIONS, Config, causal
+from attncli.models.config import ACTIVATIONS, Config, causal, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, Stacked
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
     {

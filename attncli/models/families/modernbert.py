@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Everywhere, Window
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
-from attncli.models.config import ACTIVATIONS, LOCAL, MOST_LAYERS, Config, FixedValue, layer_types
+from attncli.models.config import ACTIVATIONS, LOCAL, MOST_LAYERS, Config, FixedValue, layer_types, rope
 from attncli.models.family import Concat, Family, Names
-from attncli.models.rotary import rope
 
 NAMES = Names(
     layer="layers.{layer}.",

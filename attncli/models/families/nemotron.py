@@ -4,10 +4,9 @@ al., 2024."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import Mlp, Norm, Spec
-from attncli.models.config import ACTIVATIONS, Config
+from attncli.models.config import ACTIVATIONS, Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles({}, without=("mlp.gate",))
 

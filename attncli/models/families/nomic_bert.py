@@ -4,10 +4,9 @@ et al., 2024."""
 from __future__ import annotations
 
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
-from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
+from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
 from attncli.models.families import bert
 from attncli.models.family import Concat, Family, Names
-from attncli.models.rotary import rope
 
 NAMES = Names(
     layer="encoder.layers.{layer}.",

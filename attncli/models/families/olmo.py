@@ -6,10 +6,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.mechanism.spec import Norm, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 
 def spec(config: Config) -> Spec:

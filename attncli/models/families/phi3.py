@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Spec
-from attncli.models.config import Config, causal
+from attncli.models.config import Config, causal, rope
 from attncli.models.families import llama
 from attncli.models.family import Concat, Family
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
     {"attn.q attn.k attn.v": Concat("self_attn.qkv_proj"), "mlp.gate mlp.up": Concat("mlp.gate_up_proj")},

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from attncli.mechanism.spec import Experts, Mlp, Spec
-from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types
+from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, Source, Stacked
-from attncli.models.rotary import rope
 
 EXPERTS: Mapping[str, Source] = {
     "experts.router": "mlp.gate",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Experts, QkNorm, Spec
-from attncli.models.config import ACTIVATIONS, Config, causal
+from attncli.models.config import ACTIVATIONS, Config, causal, rope
 from attncli.models.families import llama, qwen2_moe, qwen3
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 NAMES = qwen3.NAMES.with_roles(qwen2_moe.EXPERTS)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Norm, Place, QkNorm, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, Stacked
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
     {

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from attncli.mechanism.spec import Mlp, Norm, Spec
-from attncli.models.config import ACTIVATIONS, Config, causal
+from attncli.models.config import ACTIVATIONS, Config, causal, rope
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles({"mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}, without=("mlp.gate",))
 

@@ -7,10 +7,9 @@ from msgspec.structs import replace
 from attncli.errors import InputError
 from attncli.mechanism.mask import Everywhere
 from attncli.mechanism.spec import Block, Spec
-from attncli.models.config import Config, FixedValue, settle
+from attncli.models.config import Config, FixedValue, mirror_mask, settle
 from attncli.models.families import gemma2
 from attncli.models.family import Family
-from attncli.models.token_visibility import mirror_mask
 
 ENCODER = replace(
     gemma2.NAMES.with_roles(

@@ -25,7 +25,7 @@ from attncli.features.effects.changes import By, ByMean, ByResample, ByZero, Cut
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import everything
 from attncli.models.model import Model
-from attncli.models.transformers_reference import running
+from attncli.models.verify import running
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 OTHER = (19, 4, 60, 8, 8, 23, 6, 12, 33, 41)

@@ -14,7 +14,7 @@ from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.changes import ByMean, ByZero, CutLink
 from attncli.features.effects.measures import MeasureRequest, vector_change
 from attncli.features.effects.places import HeadSelection, everything
-from attncli.mechanism.intervention import KnockOut, Replace, Zero
+from attncli.mechanism.context import KnockOut, Replace, Zero
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model, spec_of
 

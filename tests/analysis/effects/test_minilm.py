@@ -14,7 +14,7 @@ from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.changes import ByZero, CutLink
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadAddress, HeadSelection, everything
-from attncli.inputs.text import SAMPLE
+from attncli.inputs.token import SAMPLE
 from attncli.models.model import Model
 
 IT, ANIMAL, STREET = 10, 2, 8

@@ -15,7 +15,7 @@ import attncli
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.patching import PatchRequest, patch
 from attncli.features.effects.places import everything
-from attncli.models.transformers_reference import running
+from attncli.models.verify import running
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5)
 CORRUPT = (7, 3, 19, 50, 11, 8, 5)

@@ -8,8 +8,7 @@ import pytest
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.features.effects.places import may_ask_some, may_start_late
 from attncli.inputs.tokenize import tokenizer
-from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask
-from attncli.mechanism.mask_spec import parse
+from attncli.mechanism.mask import AllOf, Causal, Mask, MatrixMask, parse_mask
 from attncli.models.one_layer import Settings, seeded_model
 
 TABLE = MatrixMask(np.tril(np.ones((4, 4), bool)))
@@ -18,12 +17,12 @@ TABLE = MatrixMask(np.tril(np.ones((4, 4), bool)))
 @pytest.mark.parametrize(
     ("mask", "late", "some"),
     [
-        (parse("causal"), True, True),
-        (parse("window:3"), True, True),
-        (parse("none"), False, True),
-        (parse("window:3,1"), False, True),
-        (AllOf((Causal(), parse("padding:1"))), False, False),
-        (AllOf((Causal(), parse("lsh:2"))), False, False),
+        (parse_mask("causal"), True, True),
+        (parse_mask("window:3"), True, True),
+        (parse_mask("none"), False, True),
+        (parse_mask("window:3,1"), False, True),
+        (AllOf((Causal(), parse_mask("padding:1"))), False, False),
+        (AllOf((Causal(), parse_mask("lsh:2"))), False, False),
         (AllOf((Causal(), TABLE)), False, False),
     ],
 )

@@ -16,7 +16,7 @@ from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import everything
 from attncli.features.effects.sweep import least
-from attncli.mechanism.intervention import Zero
+from attncli.mechanism.context import Zero
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5)

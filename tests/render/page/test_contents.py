@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page.contents import BUDGET, PageHeads
+from attncli.draw.page import BUDGET, PageHeads
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
 from attncli.mechanism.mask import Hashed

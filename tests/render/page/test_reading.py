@@ -10,8 +10,7 @@ from browsing import opened
 
 import attncli
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page.contents import Page
-from attncli.draw.page.writer import page_bytes
+from attncli.draw.page import Page, page_bytes
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model

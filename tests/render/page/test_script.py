@@ -19,9 +19,8 @@ from processes import finish
 
 import attncli.draw.page
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page.contents import Page
+from attncli.draw.page import MODULES, Page, page_bytes, script, style
 from attncli.draw.page.minifier import join_modules
-from attncli.draw.page.writer import MODULES, page_bytes, script, style
 from attncli.inputs.tokenize import tokenizer
 from attncli.language.page import BOTH
 from attncli.measure.run_record import run_record

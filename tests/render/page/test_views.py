@@ -11,10 +11,9 @@ from browsing import Opened, opened
 
 import attncli
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page.contents import Page, PageEffects
-from attncli.draw.page.writer import page_bytes
+from attncli.draw.page import Page, PageEffects, page_bytes
 from attncli.inputs.tokenize import tokenizer
-from attncli.measure.exclusion import aligned_exclusion
+from attncli.measure.row_facts import aligned_exclusion
 from attncli.measure.run_record import run_record
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model

@@ -16,14 +16,12 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.arrays.backend import EVERY
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page.contents import Page
-from attncli.draw.page.writer import page_bytes
+from attncli.draw.page import Page, page_bytes
 from attncli.features.tensors.compute import Options, capture_attention, captured_record, tensors_document
 from attncli.inputs.tokenize import tokenizer
 from attncli.inputs.word_groups import merged_words
 from attncli.measure.run_record import CrossTexts, RunRecord, cross_record, run_record
-from attncli.mechanism.mask import Causal, Everywhere, Mask, MatrixMask, Window
-from attncli.mechanism.mask_spec import parse
+from attncli.mechanism.mask import Causal, Everywhere, Mask, MatrixMask, Window, parse_mask
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
 
@@ -84,12 +82,12 @@ MASKS = {
     "causal": Causal(),
     "window": Window(4, 0),
     "window both ways": Window(3, 2),
-    "dilated": parse("dilated:9,3"),
-    "sinks and recent": parse("sinks:2,5"),
-    "blocks": parse("block:7"),
+    "dilated": parse_mask("dilated:9,3"),
+    "sinks and recent": parse_mask("sinks:2,5"),
+    "blocks": parse_mask("block:7"),
     "rows without keys": Window(-2, 5),
     "by head": MatrixMask(np.random.default_rng(1).random((3, 41, 41)) > 0.4),
-    "hashed": parse("lsh:4"),
+    "hashed": parse_mask("lsh:4"),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError
-from attncli.models.layouts.layout import Array, Layout, LayoutRequest, LayoutWeights, Orientation, OwnScale, Tensors
+from attncli.models.layout import Array, Layout, LayoutRequest, LayoutWeights, Orientation, OwnScale, Tensors
 
 ROLES = ("q", "k", "v", "o")
 

@@ -1,6 +1,6 @@
 """A worker as a process of its own: shard numbers come in by a pipe, what became of them goes out by another.
 
-`python -m attncli.scan.engines.process FOLDER MODEL PART`. The first line that comes in tells where the files of the
+`python -m attncli.scan.worker_process FOLDER MODEL PART`. The first line that comes in tells where the files of the
 corpus are. When the pipe in ends without the word `stop`, the parent has died, and so does this process, in the middle
 of whatever it does.
 """
@@ -105,11 +105,11 @@ def use_one_thread() -> None:
 def ready(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
     """A `Worker` of the scan in a folder, on one thread. places: where each file of the corpus is now."""
     from attncli.models.load import load
-    from attncli.scan.plan import moved_to, read
+    from attncli.scan.plan import moved_to, read_plan
     from attncli.scan.worker import Worker
 
     on_one_thread()
-    plan = moved_to(read(Path(folder)), places)
+    plan = moved_to(read_plan(Path(folder)), places)
     loaded_model = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
     return Worker(plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().keep)
 

@@ -1,0 +1,478 @@
+"""Tables, drawn by Rich: named columns and rows of texts; links with their bars; vectors; every stage of a run.
+
+No cell's markup is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import ArrayLike
+
+from attncli.documents import LinkRow, Numbers
+from attncli.draw.lines import (
+    FAINT,
+    FIXED_BLANK,
+    Line,
+    Lines,
+    Piece,
+    fit_to_view,
+    heading,
+    lay_out,
+    localize,
+    remark,
+    show,
+    stack,
+    stack_spaced,
+)
+from attncli.draw.numbers import adding_digits, bar, bar_pieces, writer
+from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.shaded_matrix import (
+    NAME,
+    ROWS,
+    ShownPositions,
+    as_matrix,
+    both_ends,
+    ends,
+    matrix,
+    panels,
+    window_text,
+)
+from attncli.draw.token_names import Ends, key_names, position_and_text
+from attncli.draw.view import View
+from attncli.language import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from attncli.features.run.document import RunDocument, RunHead
+
+GAP = 2
+RULES = "    \n    \n ── \n    \n    \n ── \n    \n    \n"
+"""A box of Rich's that is nothing but a rule below the names and one above the total."""
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    view: View,
+    *,
+    align: Sequence[str] = (),
+    title: str = "",
+    note: str = "",
+    faint: Sequence[int] = (),
+    strong: int | None = None,
+    bars: int | None = None,
+) -> Lines:
+    """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
+
+    rows: texts, made safe here. align: "left" or "right" per column, left where not given. faint: numbers of columns
+    that are set back. strong: a row in bold. bars: the column that holds bars. No columns: only the heading.
+    """
+    return _draw_table(columns, rows, (), view, align, title, note, faint, strong, bars)
+
+
+def ledger(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    total: Sequence[str],
+    view: View,
+    *,
+    title: str = "",
+    note: str = "",
+    strong: int | None = None,
+    bars: int | None = None,
+) -> Lines:
+    """A table of worked numbers, all but the first column right-aligned; a rule, then the total in bold. No rules
+    without a total.
+
+    strong: a row to set in bold, such as the one with the largest weight. bars: the column that holds bars.
+    """
+    align = ["left", *["right"] * (len(columns) - 1)]
+    if bars is not None:
+        align[bars] = "left"
+    return _draw_table(columns, rows, total, view, align, title, note, (), strong, bars)
+
+
+def _draw_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    total: Sequence[str],
+    view: View,
+    align: Sequence[str],
+    title: str,
+    note: str,
+    faint: Sequence[int],
+    strong: int | None,
+    bars: int | None,
+) -> Lines:
+    top = heading(title, note, view)
+    if not columns:
+        return top
+    frame = _frame(columns, total, view, align, faint)
+    for place, row in enumerate(rows):
+        weight = "bold" if place == strong else ""
+        cells = [_bar(text) if column == bars else _cell(text, view, weight) for column, text in enumerate(row)]
+        frame.add_row(*cells)
+    return fit_to_view(stack((top, lay_out(frame, view))), view)
+
+
+def _frame(
+    columns: Sequence[str], total: Sequence[str], view: View, align: Sequence[str], faint: Sequence[int]
+) -> Table:
+    from rich.box import Box
+    from rich.table import Table
+
+    # a rule is drawn by a box, and a box parts its columns by a cell of its own
+    frame = Table(
+        box=Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii) if total else None,
+        padding=(0, GAP - 1 if total else GAP, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        show_footer=bool(total),
+        header_style=FAINT,
+        border_style=FAINT,
+        footer_style="bold",
+    )
+    for column, name in enumerate(columns):
+        frame.add_column(
+            _cell(localize(name, view), view),
+            _cell(total[column], view) if column < len(total) else "",
+            justify="right" if column < len(align) and align[column] == "right" else "left",
+            style=FAINT if column in faint else "",
+        )
+    return frame
+
+
+def _bar(bar_text: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*bar_pieces(bar_text), no_wrap=True, overflow="crop")
+
+
+def _cell(text: str, view: View, style: str = "") -> Text:
+    from rich.text import Text
+
+    # blanks at the end keep decimal points in line
+    safe_text = safe(text.rstrip(" "), ascii=view.ascii) + FIXED_BLANK * (len(text) - len(text.rstrip(" ")))
+    return Text(safe_text, style, no_wrap=True, overflow="ellipsis")
+
+
+if __name__ == "__main__":
+    show(
+        table(
+            ["step", "shape", "formula"],
+            [["q", "1 × 11 × 64", "Q = X·W_Q"], ["weights", "1 × 11 × 11", "A = softmax(S)"]],
+            View(color=True),
+        ),
+        ledger(
+            ["key", "exp", "weight"],
+            [["0 on", "1.00", "0.66"], ["1 sat", "0.52", "0.34"]],
+            ["sum", "1.52", "1.00"],
+            View(color=True),
+        ),
+    )
+
+
+LONGEST = 32
+"""Cells of the longest bar."""
+
+
+class WeightedLink(Ends, Protocol):
+    """What every link has."""
+
+    @property
+    def weight(self) -> float:
+        """How much of its attention it gives, 0 to 1."""
+
+
+class PlacedLink(Protocol):
+    """A link whose head is known."""
+
+    @property
+    def layer(self) -> int:
+        """From 0."""
+
+    @property
+    def head(self) -> int:
+        """From 0."""
+
+
+AnyLink = TypeVar("AnyLink", bound=WeightedLink)
+
+
+def links(
+    all_links: Sequence[AnyLink],
+    queries: Sequence[str],
+    view: View,
+    *,
+    place: Callable[[AnyLink], str] | None,
+    keys: Sequence[str] | None = None,
+    title: str = "",
+    note: str = "",
+) -> Lines:
+    """Links, `view.top` of them in the order given: place, `it → animal`, weight, bar from 0 to 1.
+
+    all_links: links with what `place` reads. queries, keys: the token texts by
+    position; keys are the queries where None. place: which head a link is from, in words; None where
+    there is only one or it does not matter. No links: "(none)".
+    """
+    top = heading(title, note, view)
+    shown_links = all_links if view.full else all_links[: view.top]
+    if not shown_links:
+        return stack((top, remark("(none)", view)))
+    name = max((view.width - 30) // 2, 4)
+    rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown_links]
+    widths = [max(cells(row[index]) for row in rows) for index in range(3)]
+    write = writer([link.weight for link in shown_links], view.precision)
+    arrow = spell(" → ", ascii=view.ascii)
+    numbers = [write(link.weight) for link in shown_links]
+    digits = max(map(len, numbers))
+    room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
+    lines: list[Line] = []
+    for link, (place_text, query, key), number in zip(shown_links, rows, numbers, strict=True):
+        bar_text = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
+        where = pad(place_text, widths[0]) + ("  " if widths[0] else "")
+        ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
+        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *bar_pieces(bar_text)))
+    more = ""
+    if len(shown_links) < len(all_links):
+        more = f"{len(shown_links)} of the {len(all_links)} strongest links shown; --top {len(all_links)} shows them"
+    block = stack((top, Lines(tuple(lines)), remark(more, view)))
+    return fit_to_view(block, view)
+
+
+def layer_and_head(link: PlacedLink) -> str:
+    """Such as `L5 H11`."""
+    return f"L{link.layer} H{link.head}"
+
+
+def _parts(
+    link: WeightedLink, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
+) -> tuple[str, str, str]:
+    ends = ((link.query, queries), (link.key, keys))
+    query, key = (position_and_text(index, texts[index], name, view) for index, texts in ends)
+    return place, query, key
+
+
+if __name__ == "__main__":
+    sample = [LinkRow(layer=layer, head=head, query=2, key=1, weight=0.65) for layer, head in ((5, 11), (3, 1))]
+    show(links(sample, ["The", "animal", "it"], View(color=True), place=layer_and_head, title="strongest links"))
+
+
+VECTOR_GAP = 3
+"""Cells in place of the dimensions left out."""
+
+
+def vectors(
+    values: Numbers | Sequence[Numbers],
+    rows: Sequence[str],
+    view: View,
+    *,
+    title: str = "",
+    note: str = "",
+    row_numbers: Sequence[int] | None = None,
+) -> Lines:
+    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the Euclidean length
+    |x|.
+
+    rows: the rows' names; none for rows that have only numbers. A full view prints every dimension and row, in panels.
+    Without rows or dimensions: "(empty)".
+    """
+    matrix = as_matrix(values)
+    top = heading(title, note, view)
+    if matrix.size == 0:
+        return stack((top, remark("(empty)", view)))
+    numbers = list(row_numbers) if row_numbers is not None else list(range(matrix.shape[0]))
+    names = [label(text, ascii=view.ascii) for text in rows] or [""] * len(numbers)
+    write, lengths = writer(matrix, view.precision), np.sqrt((matrix**2).sum(axis=1))
+    write_length = writer(lengths, view.precision)
+    index = len(str(max(numbers)))
+    name = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
+    slot = (
+        1 + max(len(write(float(bound(matrix)))) for bound in (np.nanmin, np.nanmax))
+        if np.isfinite(matrix).any()
+        else 4
+    )
+    slot = max(slot, 1 + len(str(matrix.shape[1] - 1)))
+    norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
+    side_width = index + 1 + name + 1
+    room = view.width - side_width - norm
+    shown_rows: ShownPositions = list(range(len(names))) if view.full else ends(len(names), ROWS)
+
+    def panel(columns: ShownPositions) -> Lines:
+        head: list[Piece] = [(" " * side_width, "")]
+        head += [
+            (
+                pad(".." if view.ascii else "…", VECTOR_GAP, "right")
+                if column is None
+                else pad(str(column), slot, "right"),
+                FAINT,
+            )
+            for column in columns
+        ]
+        out = [(*head, (pad("|x|", norm, "right"), FAINT))]
+        for row in shown_rows:
+            if row is None:
+                out.append(((pad("⋮" if not view.ascii else ":", index, "right"), FAINT),))
+                continue
+            pieces: list[Piece] = [(pad(str(numbers[row]), index, "right") + " ", FAINT)]
+            pieces.append((pad(cut(names[row], name, ascii=view.ascii), name + 1), ""))
+            pieces += [
+                (" " * VECTOR_GAP if column is None else pad(write(float(matrix[row, column])), slot, "right"), "")
+                for column in columns
+            ]
+            out.append((*pieces, (pad(write_length(float(lengths[row])), norm, "right"), FAINT)))
+        return Lines(tuple(out))
+
+    if view.full:
+        body = stack_spaced(panel(list(group)) for group in panels([slot] * matrix.shape[1], room))
+        return fit_to_view(stack((top, body)), view)
+    columns = both_ends(
+        matrix.shape[1], room // slot if matrix.shape[1] * slot <= room else (room - VECTOR_GAP) // slot
+    )
+    notes = [window_text(shown_rows, numbers, "rows"), window_text(columns, range(matrix.shape[1]), "dimensions")]
+    note_text = "; ".join(part for part in notes if part)
+    return fit_to_view(
+        stack((top, panel(columns), remark(note_text + " shown; --full shows all" if note_text else "", view))), view
+    )
+
+
+if __name__ == "__main__":
+    show(
+        vectors(np.sin(np.arange(192.0)).reshape(3, 64), ["The", "animal", "didn't"], View(color=True), title="output")
+    )
+
+
+# Vectors that add up, as a table: a term a row, their sum below, with as many digits as let every column add up.
+
+SIGN = 5
+"""Cells of an entry beside its digits: gap, sign, two places, point."""
+
+
+def vector_sum(
+    terms: Sequence[tuple[str, ArrayLike]], total: tuple[str, ArrayLike], view: View, *, title: str = "", note: str = ""
+) -> Lines:
+    """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a full view."""
+    values = [np.asarray(term, np.float64) for _, term in terms]
+    total_vector = np.asarray(total[1], np.float64)
+    side = max(cells(name) for name, _ in (*terms, total)) + 2
+    digits, dims = view.precision, 1
+    for _ in range(2):  # more digits take room: settle on both
+        dims = (
+            len(total_vector) if view.full else max(min(len(total_vector), (view.width - side) // (digits + SIGN)), 1)
+        )
+        columns = [([float(value[dim]) for value in values], float(total_vector[dim])) for dim in range(dims)]
+        digits = adding_digits(columns, view.precision)
+    exact, ends = f"{{:.{digits}f}}".format, " " * (digits - view.precision)
+    rows = [[name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)]
+    last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in total_vector[:dims])]
+    more = say(view, "shown.dims", dims - 1, len(total_vector)) if dims < len(total_vector) else ""
+    names = ["", *map(str, range(dims))]
+    return stack((ledger(names, rows, last, view, title=title, note=note), remark(more, view)))
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """How a stage's table is shown. stage: its name in the document. title, note: as the texts have it.
+
+    square: whether it is [query, key]; else a vector a row. head: whether each head has its own.
+    """
+
+    stage: str
+    title: str
+    note: str
+    square: bool = False
+    head: bool = True
+
+
+SHOWN = {
+    "embedding": StageTable("embedding", "embeddings E", "one vector per token", head=False),
+    "positions": StageTable("position", "positions P", "one vector per position", head=False),
+    "input": StageTable("hidden", "input X", "X = E + P where positions are added, else X = E", head=False),
+    "W_Q": StageTable("W_Q", "W_Q", "what a row x is multiplied with to give q"),
+    "W_K": StageTable("W_K", "W_K", "what a row x is multiplied with to give k"),
+    "W_V": StageTable("W_V", "W_V", "what a row x is multiplied with to give v"),
+    "W_O": StageTable("W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False),
+    "q": StageTable("q", "queries Q", "Q = X·W_Q"),
+    "k": StageTable("k", "keys K", "K = X·W_K"),
+    "v": StageTable("v", "values V", "V = X·W_V"),
+    "raw": StageTable("raw", "similarity S", "S = Q·Kᵀ, before scaling", square=True),
+    "scaled": StageTable("scaled", "scaled S", "S / √d_k, or as --scale says", square=True),
+    "capped": StageTable("capped", "capped S", "c·tanh(S / c)", square=True),
+    "biased": StageTable("biased", "biased S", "S plus what depends on the distance", square=True),
+    "masked": StageTable("masked", "masked S", "−∞ where hidden: what enters the softmax", square=True),
+    "concat": StageTable(
+        "out", "output of all heads", "concat(O₁ … O_h)·W_O, or without W_O as they stand", head=False
+    ),
+    "sum": StageTable("sum", "residual X + O", "the input added to what attention gives", head=False),
+    "norm": StageTable("norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False),
+}
+"""The parts that `--show` may name beyond those that are always there, in the order of the computation."""
+PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
+"""Those that are weights, not what came of them."""
+
+WHY = {
+    "W_O": "no W_O here; --num-heads 2 or --output-projection has one",
+    "embedding": "no positions are added here, so E is the input X; --position sinusoidal adds them",
+    "positions": "no positions are added here; --position sinusoidal adds them",
+    "capped": "no soft cap here; --softcap 5 adds one",
+    "biased": "no bias here; --position alibi adds one",
+    "masked": "nothing is masked here; --mask causal masks",
+    "sum": "no residual here; --residual adds one",
+    "norm": "no layer norm here; --residual --layer-norm adds one",
+}
+
+
+def stage_part(part: str, document: RunDocument, view: View) -> Lines:
+    """The table of a stage, of the first head unless the view is full; why there is none where there is none."""
+    stage_table = SHOWN[part]
+    if document.pieces is not UNSET:
+        return remark(f"words have no {part}: only weights are merged", view)
+    layers = document.layers if view.full else document.layers[:1]
+    blocks = []
+    for layer in layers:
+        heads: Sequence[RunHead | None] = layer.heads if stage_table.head else [None]
+        for head in heads if view.full else heads[:1]:
+            place = f"layer {layer.layer}" + ("" if head is None else f" head {head.head}")
+            stage_holder = layer if head is None else head
+            stages = (stage_holder.projections if part in PROJECTIONS else stage_holder.stages) or {}
+            values = stages.get(stage_table.stage)
+            if values is not None and part in PROJECTIONS:
+                blocks.append(projection_table(stage_table.title, values, f"{place} · {stage_table.note}", view))
+            elif values is not None and not _idle(part, stages):
+                blocks.append(_table(stage_table, values, f"{place} · {stage_table.note}", document, view))
+    if not blocks and not document.layers:
+        return remark("tables of stages are those of one layer: --layer L --head H", view)
+    if not blocks:
+        return stack((remark(WHY.get(part, f"this run has no {part}"), view),))
+    return stack_spaced(blocks)
+
+
+def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
+    """Whether a step that scores may be spared did nothing: they are the same as before it."""
+    before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
+    if part not in before:
+        return False
+    earlier = stages.get(before[part], stages.get("scaled"))
+    return earlier is not None and np.array_equal(as_matrix(stages[part]), as_matrix(earlier), equal_nan=True)
+
+
+def projection_table(name: str, values: Numbers, note: str, view: View) -> Lines:
+    """A matrix of weights, [what goes in, what comes out]; rows are numbered."""
+    return vectors(values, (), view, title=name, note=note)
+
+
+def _table(stage_table: StageTable, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
+    texts = [token.text for token in document.tokens]
+    numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
+    rows = texts if numbers is None else [texts[index] for index in numbers]
+    if stage_table.square:
+        names = key_names(texts, values)
+        return matrix(values, rows, names, view, signed=True, title=stage_table.title, note=note, row_numbers=numbers)
+    return vectors(values, rows, view, title=stage_table.title, note=note, row_numbers=numbers)

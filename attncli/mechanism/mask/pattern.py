@@ -1,0 +1,519 @@
+"""Masks by where a key stands in the text, patterns of long-context models, and masks that are known by content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Any, Literal, final
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, LimitError, UsageError
+from attncli.mechanism.mask.kind import Causal, Ints, Mask, Pairs, Reach, Spelling, band, everywhere, many, triangle
+from attncli.mechanism.random_streams import integers, normal
+
+
+@final
+class Global(Mask, frozen=True):
+    """i or j is one of `tokens`: these attend everywhere and are attended everywhere."""
+
+    tokens: tuple[int, ...]
+
+    spelling = Spelling("global", "global:I,J,…", (), 0, "global:0")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        return Global(tuple(numbers))
+
+    def spec(self) -> str:
+        return "global:" + ",".join(map(str, self.tokens))
+
+    def english(self) -> str:
+        single = len(self.tokens) == 1
+        subject = f"position {self.tokens[0]} sees" if single else f"positions {', '.join(map(str, self.tokens))} see"
+        return f"{subject} every key and {'is' if single else 'are'} seen by every query; nothing else is visible"
+
+    def chinese(self) -> str:
+        return f"位置 {'、'.join(map(str, self.tokens))} 能看到所有键，也被所有查询看到；其余不可见"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return self._among(pairs.i) | self._among(pairs.j)
+
+    def _among(self, positions: Array) -> Array:
+        return reduce(or_, (positions == token for token in self.tokens), positions != positions)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Prefix(Mask, frozen=True):
+    """j < length or j ≤ i. Also called prefix-LM."""
+
+    length: int
+
+    spelling = Spelling("prefix", "prefix:P", (1,), 0, "prefix:4")
+
+    def spec(self) -> str:
+        return f"prefix:{self.length}"
+
+    def english(self) -> str:
+        if self.length == 0:
+            return Causal().english()
+        first = "the first key is" if self.length == 1 else f"the first {self.length} keys are"
+        return f"{first} seen by all; the others only from their own position on (j < {self.length} or j ≤ i)"
+
+    def chinese(self) -> str:
+        if self.length == 0:
+            return Causal().chinese()
+        return f"前 {self.length} 个键对所有查询可见，其余的键只从自身位置起可见（j < {self.length} 或 j ≤ i）"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return (pairs.j < self.length) | (pairs.j <= pairs.i)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return Reach(np.zeros_like(i), np.maximum(i + 1, self.length), True)
+
+    def pairs(self, n: int) -> int | None:
+        first = min(self.length, n)
+        return first * first + triangle(n) - triangle(first)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Chunk(Mask, frozen=True):
+    """j ≤ i and both in the same chunk of `size` positions (Llama 4)."""
+
+    size: int
+
+    spelling = Spelling("chunk", "chunk:C", (1,), 1, "chunk:4")
+
+    def spec(self) -> str:
+        return f"chunk:{self.size}"
+
+    def english(self) -> str:
+        return f"a query sees itself and the keys before it in its own chunk of {many(self.size, 'position')}"
+
+    def chinese(self) -> str:
+        return f"查询能看到自身，以及同一块（每块 {self.size} 个位置）中之前的键"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return (pairs.j <= pairs.i) & (pairs.j // self.size == pairs.i // self.size)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return Reach(i // self.size * self.size, i + 1, True)
+
+    def pairs(self, n: int) -> int | None:
+        whole, rest = divmod(n, self.size)
+        return whole * triangle(self.size) + triangle(rest)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Blocks(Mask, frozen=True):
+    """Both in the same block of `size` positions, looking both ways."""
+
+    size: int
+
+    spelling = Spelling("block", "block:B", (1,), 1, "block:4")
+
+    def spec(self) -> str:
+        return f"block:{self.size}"
+
+    def english(self) -> str:
+        return f"a query sees its own block of {many(self.size, 'position')}, both ways"
+
+    def chinese(self) -> str:
+        return f"查询能看到自身所在的块（每块 {self.size} 个位置），前后都可见"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return pairs.j // self.size == pairs.i // self.size
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        first = i // self.size * self.size
+        return Reach(first, first + self.size, True)
+
+    def pairs(self, n: int) -> int | None:
+        whole, rest = divmod(n, self.size)
+        return whole * self.size * self.size + rest * rest
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class Documents(Mask, frozen=True):
+    """Both carry the same id; `ids` has one entry per position (packed documents)."""
+
+    ids: tuple[int, ...]
+
+    spelling = None
+
+    def spec(self) -> str:
+        return f"documents:{len(set(self.ids))}"
+
+    def english(self) -> str:
+        return f"a query sees its own document ({many(len(set(self.ids)), 'document')} packed together)"
+
+    def chinese(self) -> str:
+        return f"查询只能看到自身所属的文档（共 {len(set(self.ids))} 个文档拼在一起）"
+
+    def sees(self, pairs: Pairs) -> Array:
+        id_of = pairs.backend.array(np.asarray(self.ids, np.int64))
+        inside = (pairs.i >= 0) & (pairs.i < len(self.ids))
+        return inside & (id_of[pairs.backend.where(inside, pairs.i, 0)] == id_of[pairs.j])
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+    def check_size(self, queries: int, keys: int) -> None:
+        if len(self.ids) != keys:
+            raise InputError(f"{len(self.ids)} document ids for {keys} tokens", expected="one id per token")
+
+
+@final
+class Padding(Mask, frozen=True):
+    """The last `count` keys are padding: no query sees them."""
+
+    count: int
+
+    spelling = Spelling("padding", "padding:K", (1,), 0, "padding:3")
+
+    def spec(self) -> str:
+        return f"padding:{self.count}"
+
+    def english(self) -> str:
+        if self.count == 0:
+            return "no key is padding"
+        last = "the last key is" if self.count == 1 else f"the last {self.count} keys are"
+        return f"{last} padding and hidden from every query"
+
+    def chinese(self) -> str:
+        return f"最后 {self.count} 个键是填充，对所有查询都遮住"
+
+    def sees(self, pairs: Pairs) -> Array:
+        return (pairs.j < pairs.keys - self.count) & pairs.all
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys - self.count, whole=True)
+
+    def pairs(self, n: int) -> int | None:
+        return n * max(n - self.count, 0)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "length"
+
+
+@final
+class Streaming(Mask, frozen=True):
+    """j ≤ i and (j < sinks or i − j < recent); `recent` counts the query's own token (StreamingLLM)."""
+
+    sinks: int
+    recent: int
+
+    spelling = Spelling("sinks", "sinks:S,R", (2,), 0, "sinks:1,3")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        if numbers[1] == 0:
+            raise UsageError(f"mask {spec!r} has a 0 where none may be", expected="sinks:S,R, with R from 1")
+        return Streaming(*numbers)
+
+    def spec(self) -> str:
+        return f"sinks:{self.sinks},{self.recent}"
+
+    def english(self) -> str:
+        first = "" if self.sinks == 0 else f"the first {'key' if self.sinks == 1 else f'{self.sinks} keys'} and "
+        last = "its own key" if self.recent == 1 else f"the last {self.recent}, its own included"
+        return f"a query sees {first}{last}; never a later one"
+
+    def chinese(self) -> str:
+        return f"查询能看到最前 {self.sinks} 个键和最近 {self.recent} 个键（含自身），看不到之后的键"
+
+    def sees(self, pairs: Pairs) -> Array:
+        i, j = pairs.i, pairs.j
+        return (j <= i) & ((j < self.sinks) | (i - j < self.recent))
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return Reach(np.zeros_like(i), i + 1, False)
+
+    def pairs(self, n: int) -> int | None:
+        # the first keys and the last ones overlap until there are more than both
+        return band(n, self.sinks + self.recent - 1, 0)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "positions"
+
+
+@final
+class BigBird(Mask, frozen=True):
+    """Blocks of `size`: each sees its neighbours, itself, the first, the last and `random` seeded others.
+
+    Everything is visible when the text is no longer than `longest`; None for (5 + 2·random)·size.
+    """
+
+    size: int = 64
+    random: int = 3
+    seed: int = 0
+    longest: int | None = None
+
+    spelling = Spelling(
+        "bigbird", "bigbird, bigbird:BLOCK, bigbird:BLOCK,RANDOM or bigbird:BLOCK,RANDOM,SEED", (0, 1, 2, 3), 0,
+        "bigbird:1,1",
+    )  # fmt: skip
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        if list(numbers[:1]) == [0]:
+            form = BigBird.spelling.form
+            raise UsageError(f"mask {spec!r} has a 0 where none may be", expected=f"{form}, with BLOCK from 1")
+        size, random, block_seed = (*numbers, *(64, 3, seed)[len(numbers) :])
+        return BigBird(size, random, block_seed)
+
+    def spec(self) -> str:
+        text = f"bigbird:{self.size},{self.random},{self.seed}"
+        return text if self.longest is None else f"{text} beyond {self.longest}"
+
+    def english(self) -> str:
+        others = many(self.random, "seeded random block")
+        far_blocks = f", the first, the last and {others}" if self.random else ", the first and the last"
+        return (
+            f"blocks of {self.size}: a query's block sees itself, its neighbours{far_blocks}; everything up to "
+            f"{self._whole} tokens"
+        )
+
+    def chinese(self) -> str:
+        return (
+            f"每块 {self.size} 个位置：查询所在的块能看到自身、相邻的块、首块、末块和 {self.random} 个"
+            f"由种子抽取的随机块；不超过 {self._whole} 个词元时全部可见"
+        )
+
+    @property
+    def _whole(self) -> int:
+        """The longest text of which everything is visible."""
+        return (5 + 2 * self.random) * self.size if self.longest is None else self.longest
+
+    def sees(self, pairs: Pairs) -> Array:
+        if pairs.keys <= self._whole:
+            return pairs.all
+        blocks = block_visibility(-(-pairs.keys // self.size), self.random, self.seed)
+        inside = (pairs.i >= 0) & (pairs.i < pairs.keys)
+        query_block = pairs.backend.where(inside, pairs.i, 0) // self.size
+        return inside & pairs.backend.array(blocks)[query_block, pairs.j // self.size]
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=keys <= self._whole)
+
+    def pairs(self, n: int) -> int | None:
+        return n * n if n <= self._whole else None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "length"
+
+
+# BigBird's pattern of blocks: which block of positions sees which.
+
+MOST_BLOCKS = 4096
+"""Blocks at most: the table holds their square."""
+
+
+@lru_cache(maxsize=4)
+def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]:
+    """Which blocks see which, [query block, key block] booleans, for `count` blocks; not to be written to.
+
+    The first and last block see all and are seen by all; the others see their neighbours and
+    `random` further blocks drawn without replacement from the seeded stream.
+    Raises LimitError above `MOST_BLOCKS`. Source: Zaheer et al., Big Bird, 2020.
+    """
+    if count > MOST_BLOCKS:
+        raise LimitError(
+            f"a bigbird mask of {count:,} blocks", expected=f"at most {MOST_BLOCKS:,}", hint="--mask bigbird:64"
+        )
+    table = np.zeros((count, count), bool)
+    table[[0, -1], :] = table[:, [0, -1]] = True
+    for block in range(1, count - 1):
+        table[block, block - 1 : block + 2] = True
+        rest = [candidate for candidate in range(1, count - 1) if abs(candidate - block) > 1]
+        for draw in integers(seed, f"bigbird\0{block}", min(random, len(rest))):
+            table[block, rest.pop(int(draw) % len(rest))] = True
+    return table
+
+
+@final
+class Hashed(Mask, frozen=True):
+    """Same LSH bucket in some round; a teaching mask, bound to queries and keys before use."""
+
+    buckets: int
+    rounds: int = 1
+    seed: int = 0
+
+    spelling = Spelling("lsh", "lsh:BUCKETS or lsh:BUCKETS,ROUNDS", (1, 2), 1, "lsh:4")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        if numbers[0] % 2:
+            raise UsageError(f"lsh needs an even number of buckets, not {numbers[0]}", expected=f"lsh:{numbers[0] + 1}")
+        return Hashed(numbers[0], numbers[1] if len(numbers) > 1 else 1, seed)
+
+    def spec(self) -> str:
+        return f"lsh:{self.buckets},{self.rounds}"
+
+    def english(self) -> str:
+        times = "in the one round" if self.rounds == 1 else f"in any of {self.rounds} rounds"
+        return f"a query sees the keys that hash into its own of {self.buckets} buckets {times}"
+
+    def chinese(self) -> str:
+        return f"查询能看到在 {self.rounds} 轮哈希的任一轮中与自身落入同一个桶（共 {self.buckets} 个）的键"
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise TypeError("a Hashed mask must be bound to queries and keys before use")
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
+        """The buckets that q and k fall into. Leading axes are not supported: buckets belong to one text."""
+        group_size = q.shape[0] // k.shape[0]
+        keys = backend.repeat(k, group_size, 0) if group_size > 1 else k
+        rotations = backend.keep(directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets))
+        return SameBucket(buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations), self)
+
+
+@final
+class SameBucket(Mask, frozen=True, eq=False):
+    """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head, round, key]."""
+
+    query: Array
+    key: Array
+    source: Hashed
+
+    spelling = None
+
+    def spec(self) -> str:
+        return self.source.spec()
+
+    def english(self) -> str:
+        return self.source.english()
+
+    def chinese(self) -> str:
+        return self.source.chinese()
+
+    def sees(self, pairs: Pairs) -> Array:
+        # [head, round, rows, 1] against [head, round, 1, columns], any round
+        rows, columns = pairs.row.reshape((-1,)), pairs.j.reshape((-1,))
+        same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
+        return pairs.backend.any(same, 1)[:, 0]
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def of_heads(self, heads: slice) -> Mask:
+        return SameBucket(self.query[heads], self.key[heads], self.source)
+
+
+@final
+class MatrixMask(Mask, frozen=True, eq=False):
+    """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head, query, key]."""
+
+    values: np.ndarray[Any, Any]
+    name: str = "given"
+
+    spelling = None
+
+    def spec(self) -> str:
+        return f"file {self.name}"
+
+    def english(self) -> str:
+        return f"as the file {self.name} says (0 or false = hidden)"
+
+    def chinese(self) -> str:
+        return f"按文件 {self.name} 所定（0 或 false = 遮住）"
+
+    def sees(self, pairs: Pairs) -> Array:
+        values = pairs.backend.array(self.values)
+        return values[pairs.j] & pairs.all if values.ndim == 1 else values[..., pairs.row, pairs.j]
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "length"
+
+    def by_head(self) -> bool:
+        return self.values.ndim > 2
+
+    def of_heads(self, heads: slice) -> Mask:
+        return MatrixMask(self.values[heads], self.name) if self.by_head() and len(self.values) > 1 else self
+
+    def check_size(self, queries: int, keys: int) -> None:
+        values = self.values
+        if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
+            expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
+            raise InputError(f"the mask has shape {list(values.shape)}", where=self.name, expected=expected)
+
+
+# Locality-sensitive hashing: which bucket a query or key falls into.
+#
+# Source: Kitaev, Kaiser and Levskaya, Reformer, 2020; angular hashing of Andoni et al., 2015.
+
+MOST = 2**24
+"""Random numbers that hashing may draw: some seconds and 64 MB."""
+
+
+def directions(seed: int, heads: int, width: int, rounds: int, buckets: int) -> np.ndarray[Any, Any]:
+    """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed everywhere.
+
+    Raises LimitError for more than `MOST` numbers.
+    """
+    if heads * width * rounds * (buckets // 2) > MOST:
+        raise LimitError(
+            f"{buckets:,} buckets and {rounds:,} rounds for {heads} heads of width {width}",
+            expected=f"at most {MOST:,} random numbers",
+        )
+    return normal(seed, "lsh", (heads, width, rounds, buckets // 2))
+
+
+def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
+    """The bucket of each vector, argmax of [xR; −xR], integers [head, round, token].
+
+    vectors: [head, token, dim]. rotations: [head, dim, round, buckets/2].
+    """
+    heads, width, rounds, half = rotations.shape
+    projections = backend.matmul(
+        vectors, backend.cast(rotations, backend.dtype_of(vectors)).reshape((heads, width, rounds * half))
+    )
+    projections = backend.permute(projections.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3))
+    return backend.concat([projections, -projections], -1).argmax(-1)
