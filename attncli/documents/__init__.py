@@ -32,14 +32,14 @@ from msgspec.json import schema_components
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "scan", "scan_compare",
-    "scan_verify", "error",
+    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "learn", "tasks", "scan",
+    "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {
     "model": "features.models", "verify": "features.models", "ablate": "features.effects", "logits": "features.effects",
-    "patch": "features.effects", "difference": "features.effects", "scan": "scan", "scan_compare": "scan",
-    "scan_verify": "scan",
+    "patch": "features.effects", "difference": "features.effects", "tasks": "features.learn", "scan": "scan",
+    "scan_compare": "scan", "scan_verify": "scan",
 }  # fmt: skip
 """Where a document and its screen stand that have no folder of their own in `features/`."""
 

@@ -54,6 +54,7 @@ PARTS_OF: dict[str, tuple[str, ...]] = {
         "header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", "rollout", "flow",
         "similarity", "circuits", "answer",
     ),
+    "learn": ("header", "curve", "steps", "maps", "heads", "seeds", "answer"),
     "logits": ("header", "tokens", "grid", "parts", "answer"),
     "mask": ("masks", "combined", "counts", "bias", "layers", "answer"),
     "patch": ("header", "tokens", "grid", "heads", "answer"),

@@ -93,14 +93,34 @@ class Names(Struct, frozen=True):
         return replace(self, inside={**sources, **inside}, outside={**self.outside, **(outside or {})})
 
 
+class Sizes(Struct, frozen=True):
+    """The sizes of a small model that is trained here.
+
+    positions: rows of its position table, or the longest text. inner: width of the feed-forward part. window: keys that
+    a query sees, its own included; None for all before it. scaled: whether scores are divided by √d_k.
+    """
+
+    layers: int
+    heads: int
+    width: int
+    vocabulary: int
+    positions: int
+    inner: int
+    window: int | None = None
+    scaled: bool = True
+
+
 class Family(Struct, frozen=True):
     """One lineage of checkpoints: its Spec from a config, its tensor names. The module it stands in is named for its
     `model_type`.
 
     decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
+    config: the config.json of a small model of these sizes, without its `model_type`, and the class that transformers
+    opens it with; None for a family that nothing is trained as.
     """
 
     spec: Callable[[Config], Spec]
     names: Names
     decoder: Names | None = None
     fixed: Mapping[str, FixedValue] = field(default_factory=dict)
+    config: Callable[[Sizes], tuple[dict[str, object], str]] | None = None

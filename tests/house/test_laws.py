@@ -13,6 +13,7 @@ import pytest
 
 from attncli.cli.app import COMMANDS
 from attncli.documents import NAMES
+from attncli.features.learn.tasks import task_class, task_names
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "attncli"
@@ -25,7 +26,7 @@ COLUMNS = ["features", "scan", "explore"]
 """Where a feature has its folder: its files count as those of the room that does the like for all."""
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
-    "effect_answer": "draw", "softmax_screens": "draw", "layer_screens": "draw",
+    "effect_answer": "draw", "softmax_screens": "draw", "layer_screens": "draw", "live_screen": "cli",
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
 
@@ -172,8 +173,8 @@ def test_no_module_is_left_without_a_use():
     }
     for path in SOURCES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        # families by the name of their file; documents, screens and commands by a name that a table holds
-        by_name = "families" in path.parts or (
+        # families and tasks by the name of their file; documents, screens and commands by a name that a table holds
+        by_name = bool({"families", "tasks"} & set(path.parts)) or (
             {"documents", "screens", "language", "cli"} & set(path.parts) and path.stem in listed
         )
         # a feature's, by the name of its folder
@@ -207,6 +208,7 @@ def test_no_name_is_left_without_a_use():
                 case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
                     declared.add(name)
     once = {name for name in declared if words[name] == 1 and not name.startswith("__")}
+    once -= {task_class(name).__name__ for name in task_names()}  # found by the names of their files
     assert once - BY_DOCUMENT - BY_COMMAND == FOUND_OTHERWISE
 
 
@@ -371,6 +373,7 @@ def test_only_the_border_writes_and_exits():
 EXPONENTIALS = {
     "attncli/arrays/numpy_backend.py",
     "attncli/arrays/torch_backend.py",
+    "attncli/arrays/gradient_backend.py",
     "attncli/mechanism/attend.py",
     "attncli/mechanism/feed_forward.py",  # shares of a router among experts
 }

@@ -10,10 +10,12 @@ import attncli
 
 DECLARES = {"option", "number", "Option", "Argument"}
 MEANS_TWO = {
+    "--batch": "all texts at once, or not; how many texts a step of training has",
     "--head": "heads to show; the one head whose bias is drawn",
     "--layer": "layers to show; the one layer of a file",
     "--measure": "effects have several measures; a cost is timed or not",
     "--rows": "query rows at a time; a table with a row for every text",
+    "--save": "a file of stages; a folder for a model",
     "--seed": "of weights, where `random` is one, too; of anything else, a number",
     "--target": "the token that is measured; the other text of an encoder-decoder",
     "--temperature": "divides scores that are given; draws tokens, where 0 is allowed",

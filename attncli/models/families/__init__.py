@@ -14,6 +14,17 @@ MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in it
 """Every `model_type` with a file here of that name."""
 
 
+TRAINED = {
+    "table": "gpt2",
+    "window": "gpt_neo",
+    "rope": "gpt_neox",
+    "alibi": "bloom",
+    "both ways": "bert",
+}
+"""What a small model that is trained here is saved as, by how positions enter it and what its queries see: a table of
+positions, the same with a window, rotations, biases by distance; queries that see the tokens after them, too."""
+
+
 def family(model_type: str) -> Family | None:
     """The family of a `model_type`; None for one that has no file here."""
     if model_type not in MODEL_TYPES:

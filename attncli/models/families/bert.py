@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Names
+from attncli.models.family import Family, Names, Sizes
 
 TASK_HEADS = ("pooler.*", "cls.*", "classifier.*", "qa_outputs.*", "dropout.*")
 
@@ -71,4 +71,17 @@ def decoding(config: Config, base: Spec) -> Spec:
     return replace(base, blocks=tuple(blocks))
 
 
-FAMILY = Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED)
+def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small BERT."""
+    return {
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.inner,
+        "max_position_embeddings": sizes.positions,
+        "vocab_size": sizes.vocabulary,
+        "type_vocab_size": 1,
+    }, "BertModel"
+
+
+FAMILY = Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED, config=small_config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Grouped, Names
+from attncli.models.family import Family, Grouped, Names, Sizes
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -58,4 +58,16 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small BLOOM with an output head of its own; its feed-forward part is always four times as
+    wide as the vectors."""
+    return {
+        "n_layer": sizes.layers,
+        "n_head": sizes.heads,
+        "hidden_size": sizes.width,
+        "vocab_size": sizes.vocabulary,
+        "tie_word_embeddings": False,
+    }, "BloomForCausalLM"
+
+
+FAMILY = Family(spec, NAMES, fixed=FIXED, config=small_config)

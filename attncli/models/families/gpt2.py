@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Concat, Family, Names
+from attncli.models.family import Concat, Family, Names, Sizes
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -60,4 +60,18 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small GPT-2 with an output head of its own."""
+    return {
+        "n_layer": sizes.layers,
+        "n_head": sizes.heads,
+        "n_embd": sizes.width,
+        "n_inner": sizes.inner,
+        "n_positions": sizes.positions,
+        "vocab_size": sizes.vocabulary,
+        "scale_attn_weights": sizes.scaled,
+        "tie_word_embeddings": False,
+    }, "GPT2LMHeadModel"
+
+
+FAMILY = Family(spec, NAMES, fixed=FIXED, config=small_config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.errors import InputError
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, causal
-from attncli.models.family import Family, Names
+from attncli.models.family import Family, Names, Sizes
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -80,4 +80,19 @@ def _kinds(config: Config, count: int) -> list[str]:
     return kinds
 
 
-FAMILY = Family(spec, NAMES)
+def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small GPT-Neo whose layers look through a window, with an output head of its own."""
+    return {
+        "num_layers": sizes.layers,
+        "num_heads": sizes.heads,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.inner,
+        "max_position_embeddings": sizes.positions,
+        "vocab_size": sizes.vocabulary,
+        "attention_types": [[["local"], sizes.layers]],
+        "window_size": sizes.window,
+        "tie_word_embeddings": False,
+    }, "GPTNeoForCausalLM"
+
+
+FAMILY = Family(spec, NAMES, config=small_config)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
-from attncli.models.family import Family, Grouped, Names
+from attncli.models.family import Family, Grouped, Names, Sizes
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -66,4 +66,25 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family(spec, NAMES, fixed={"is_decoder": FixedValue(False, "the same model under another flag")})
+def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small GPT-NeoX whose heads rotate whole, one part after the other."""
+    return {
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": sizes.heads,
+        "hidden_size": sizes.width,
+        "intermediate_size": sizes.inner,
+        "max_position_embeddings": sizes.positions,
+        "vocab_size": sizes.vocabulary,
+        "rotary_pct": 1.0,
+        "rotary_emb_base": 10000,
+        "use_parallel_residual": False,
+        "tie_word_embeddings": False,
+    }, "GPTNeoXForCausalLM"
+
+
+FAMILY = Family(
+    spec,
+    NAMES,
+    fixed={"is_decoder": FixedValue(False, "the same model under another flag")},
+    config=small_config,
+)

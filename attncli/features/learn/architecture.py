@@ -1,0 +1,240 @@
+"""The small models that are trained: their sizes, what their attention does, and as which family they are saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from attncli.arrays.backend import numpy_backend
+from attncli.errors import UsageError
+from attncli.language import message
+from attncli.mechanism.mask import Causal, Mask, Window, shows_all, visible
+from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.position import sinusoidal
+from attncli.mechanism.random_streams import uniform
+from attncli.mechanism.spec import Alibi, Block, Head, Spec
+from attncli.models.bind import Role, layer_roles, outer_roles
+from attncli.models.config import Config
+from attncli.models.families import TRAINED, family
+from attncli.models.family import Sizes
+from attncli.models.one_layer import scale_number
+
+Floats = np.ndarray[Any, Any]
+
+POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "none")
+"""How positions may enter a model that is trained."""
+ROOM = 256
+"""Positions of a model whose positions are not learned, one by one, but computed."""
+TOKEN_DEVIATION = 0.2
+"""Standard deviation of the first token vectors. Measured on `induction`, 200 steps, seeds 0 to 2: a loss of 0.02 with
+0.2, 0.04 with 1.0, because a layer's output then soon outweighs what entered it."""
+GAIN = 3.0**-0.5
+"""Of the first matrices: the deviation of uniform numbers within 1/√fan-in. Three times the variance learns later:
+0.1 to 1.1 after 200 steps."""
+
+
+class Architecture(Struct, frozen=True):
+    """What the options say about a model that is trained.
+
+    position: one of `POSITIONS`. scale: "sqrt-dk", "sqrt-dmodel", "none" or a number. mlp: whether there is a
+    feed-forward part after each attention. residual: whether each layer adds to its input; without it, one layer's
+    attention alone says what is predicted.
+    """
+
+    layers: int = 2
+    heads: int = 2
+    d_model: int = 32
+    position: str = "learned"
+    scale: str = "sqrt-dk"
+    mask: Mask = field(default_factory=Causal)
+    mlp: bool = False
+    residual: bool = True
+
+
+class SmallModel(Struct, frozen=True, eq=False):
+    """A model that can be trained.
+
+    spec: what it does. kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one that no family has.
+    score_factor: by what saved queries are multiplied, so that a family's own scale gives the scores that were trained.
+    fixed: roles that training leaves alone, with their numbers. masks: numbers of a role that stay 0, as zeros and
+    ones.
+    """
+
+    spec: Spec
+    kind: str
+    config: Mapping[str, object]
+    class_name: str
+    score_factor: float
+    fixed: Mapping[str, Floats]
+    masks: Mapping[str, Floats]
+    architecture: Architecture
+
+
+def small_model(architecture: Architecture, vocabulary: int, longest: int) -> SmallModel:
+    """The model of an architecture for texts of at most `longest` tokens of a vocabulary.
+
+    Raises UsageError for sizes that do not divide, for names that are none, and for layers without a residual.
+    """
+    check_architecture(architecture)
+    width, position = architecture.d_model, architecture.position
+    stream = width if architecture.residual else 2 * width  # without a residual: what enters beside what is mixed
+    both_ways = looks_ahead(architecture.mask)
+    group = {"rope": "rope", "alibi": "alibi"}.get(position, "both ways" if both_ways else "table")
+    window = _window(architecture.mask)
+    kind = TRAINED["window" if window is not None and group == "table" else group]
+    rows = longest if position == "learned" else max(longest, ROOM)
+    inner = 4 * stream if architecture.mlp else 1
+    sizes = Sizes(
+        architecture.layers,
+        architecture.heads,
+        stream,
+        vocabulary,
+        rows,
+        inner,
+        window=window,
+        scaled=architecture.scale != "none",
+    )
+    definition = family(kind)
+    assert definition is not None
+    assert definition.config is not None
+    config, class_name = definition.config(sizes)
+    base = definition.spec(Config(config, "config.json"))
+    own = base.blocks[0].attention
+    dim = width // architecture.heads if architecture.residual else own.head_dim
+    scale = scale_number(architecture.scale, dim, width)
+    attention = replace(own, scale=scale, mask=architecture.mask)
+    if position == "alibi" and both_ways:
+        attention = replace(attention, position=Alibi(symmetric=True))
+    saved = attention.mask == own.mask and attention.position == own.position
+    block = replace(base.blocks[0], attention=attention)
+    if not architecture.mlp:
+        block = without_feed_forward(block)
+    spec = replace(base, blocks=(block,) * architecture.layers, head=Head(tied=False))
+    fixed = {} if position in ("learned", "rope", "alibi") else {"positions.weight": _positions(position, rows, stream)}
+    if not architecture.residual and "positions.weight" in fixed:
+        fixed["positions.weight"] = fixed["positions.weight"] * (np.arange(stream) < width)
+    return SmallModel(
+        spec,
+        kind if saved else "",
+        config,
+        class_name,
+        scale / own.scale,
+        fixed,
+        {} if architecture.residual else _masks(spec, width),
+        architecture,
+    )
+
+
+def check_architecture(architecture: Architecture) -> None:
+    """Raise UsageError for sizes that do not divide, and names that are none."""
+    width, heads = architecture.d_model, architecture.heads
+    if width % heads:
+        low = [n for n in range(1, width + 1) if width % n == 0]
+        raise UsageError(
+            message("d_model {d_model} is not divisible by {heads} heads", d_model=width, heads=heads),
+            expected=message("d_model divisible by the number of heads"),
+            hint=f"--num-heads {min(low, key=lambda n: (abs(n - heads), n))}",
+        )
+    if architecture.position not in POSITIONS:
+        raise UsageError(
+            message("unknown position encoding {name}", name=repr(architecture.position)),
+            expected=", ".join(POSITIONS),
+        )
+    if architecture.position == "rope" and (width // heads) % 2:
+        raise UsageError(
+            message("rotary position turns pairs of entries, and d_k is {d_k}", d_k=width // heads),
+            expected=message("an even d_k"),
+            hint=f"--d-model {2 * heads * max(width // (2 * heads), 1)}",
+        )
+    scale_number(architecture.scale, width // heads, width)
+
+
+def refuse_unsaved(model: SmallModel) -> None:
+    """Raise UsageError for a model that no family has, so that transformers could not open it."""
+    if not model.kind:
+        architecture = model.architecture
+        raise UsageError(
+            message(
+                "no checkpoint format has positions {position} under the mask {mask}",
+                position=architecture.position,
+                mask=spec_text(architecture.mask),
+            ),
+            expected=message("--mask causal; a window or no mask also with learned, sinusoidal or no positions"),
+            hint="--mask causal",
+        )
+
+
+def without_feed_forward(block: Block) -> Block:
+    """The block without its feed-forward part and its norms. A norm after that part's residual stays where it is the
+    only thing that part leaves: the norm before it, made twice, is made once."""
+    norms = {place: norm for place, norm in block.norms.items() if not place.startswith("mlp.")}
+    return replace(block, mlp=None, norms=norms)
+
+
+def looks_ahead(mask: Mask) -> bool:
+    """Whether under a mask some query sees a key after it."""
+    if shows_all(mask):
+        return True
+    if isinstance(mask, Causal):
+        return False
+    backend = numpy_backend("float32")
+    i, j = backend.arange(0, ROOM)[:, None], backend.arange(0, ROOM)[None, :]
+    return bool((visible(mask, i, j, keys=ROOM, backend=backend) & (j > i)).any())
+
+
+def _window(mask: Mask) -> int | None:
+    """How many keys a query sees under a mask that is a window over itself and what is before it; None for others."""
+    return mask.left + 1 if isinstance(mask, Window) and mask.right == 0 and mask.left is not None else None
+
+
+def _positions(position: str, rows: int, width: int) -> Floats:
+    """A table of positions that nothing learns."""
+    table = sinusoidal(np.arange(rows), width) if position == "sinusoidal" else np.zeros((rows, width))
+    return table.astype(np.float32)
+
+
+def _masks(spec: Spec, width: int) -> dict[str, Floats]:
+    """What stays 0 where there is no residual: tokens enter in the first half of the stream, attention reads that half
+    and writes the other, and the head reads what it wrote."""
+    entering = (np.arange(spec.d_model) < width).astype(np.float32)
+    masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": 1 - entering}
+    masks |= {"embed.norm.weight": entering, "embed.norm.bias": entering}
+    for layer in range(len(spec.blocks)):
+        masks |= {f"{layer}.attn.{name}.weight": entering for name in "qkv"}
+        masks |= {f"{layer}.attn.o.weight": (1 - entering)[:, None], f"{layer}.attn.o.bias": 1 - entering}
+    return masks
+
+
+# The first weights: from named streams, so that a seed is the same model on every machine.
+
+
+def roles_of(spec: Spec) -> dict[str, Role]:
+    """The roles that are trained, by name; those of a layer begin with its number."""
+    # a table of token types has one row here, which is 0
+    outer = [role for role in outer_roles(spec) if role.module != "types" and role.name != "head.bias"]
+    roles = {role.name: role for role in outer}
+    for layer, block in enumerate(spec.blocks):
+        roles |= {f"{layer}.{role.name}": role for role in layer_roles(spec, block)}
+    return roles
+
+
+def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
+    """The weights before training, float32 by role: norms at 1, biases at 0, matrices and tables from named streams."""
+    weights = {}
+    for name, role in roles_of(model.spec).items():
+        if name in model.fixed:
+            continue
+        if role.suffix == ".bias":
+            array = np.zeros(role.shape, np.float32)
+        elif len(role.shape) == 1:
+            array = np.ones(role.shape, np.float32)
+        elif role.module in ("tokens", "positions"):
+            array = uniform(seed, f"learn\0{name}", role.shape, TOKEN_DEVIATION)
+        else:
+            array = uniform(seed, f"learn\0{name}", role.shape, GAIN * role.shape[-1] ** -0.5)
+        weights[name] = array
+    return {name: array * model.masks[name] if name in model.masks else array for name, array in weights.items()}

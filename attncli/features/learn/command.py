@@ -1,0 +1,219 @@
+"""`attn learn`: train a small attention model on a task, watch it form, and keep it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import completion, declarations, request
+from attncli.cli.environment import Environment
+from attncli.cli.options import (
+    COMPUTE,
+    MODEL,
+    OUTPUT,
+    SUBJECT,
+    ComputeOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    number,
+    option,
+    redeclare,
+    without,
+)
+from attncli.cli.output import validate_options, write_with_figure
+from attncli.errors import UsageError
+from attncli.language import message
+
+if TYPE_CHECKING:
+    from attncli.features.learn.tasks.task import Task
+
+MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
+
+
+def learn(
+    ctx: typer.Context,
+    output: Annotated[OutputOptions, without("precision", "top", "max_output")],
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            help="induction, lookup, order, previous, sentence, text; none lists them.",
+            show_default=False,
+            metavar="TASK",
+            autocompletion=completion.offer(
+                completion.words("induction", "lookup", "order", "previous", "sentence", "text")
+            ),
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="The sentence of the task sentence, the file of the task text.",
+            show_default=False,
+            metavar="TEXT|FILE",
+        ),
+    ] = None,
+    query: Annotated[
+        str | None, redeclare(declarations.QUERY, help="sentence: the word at which it is said.", panel=SUBJECT)
+    ] = None,
+    target: Annotated[
+        str | None, redeclare(declarations.TARGET, help="sentence: the word that is said.", panel=SUBJECT)
+    ] = None,
+    layers: Annotated[
+        int | None, number("--layers", help="Number of layers. [default: the task's]", panel=MODEL, most=24)
+    ] = None,
+    num_heads: Annotated[
+        int | None, redeclare(declarations.NUM_HEADS, help="Number of heads. [default: the task's]", most=64)
+    ] = None,
+    d_model: Annotated[
+        int | None,
+        redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024),
+    ] = None,
+    mlp: Annotated[
+        bool | None, option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]", panel=MODEL)
+    ] = None,
+    seed: Annotated[
+        int, redeclare(declarations.SEED_NUMBER, help="Seed of the first weights and of the texts.", most=2**31)
+    ] = 0,
+    seeds: Annotated[
+        int, number("--seeds", help="So many seeds, from --seed on, one after the other.", panel=MODEL, most=MOST_SEEDS)
+    ] = 1,
+    mask: Annotated[
+        list[str] | None, redeclare(declarations.MASK, help="What queries see. [default: causal; sentence: all]")
+    ] = None,
+    scale: Annotated[str | None, declarations.SCALE] = None,
+    position: Annotated[
+        str | None,
+        redeclare(declarations.POSITION, help="learned, sinusoidal, rope, alibi or none. [default: the task's]"),
+    ] = None,
+    steps: Annotated[
+        int | None, number("--steps", help="Steps of training. [default: the task's]", panel=COMPUTE, most=MOST_STEPS)
+    ] = None,
+    batch: Annotated[
+        int | None, number("--batch", help="Texts of each step. [default: the task's]", panel=COMPUTE, most=4096)
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        number(
+            "--learning-rate",
+            help="Of AdamW. [default: the task's]",
+            panel=COMPUTE,
+            metavar="X",
+            least=0.0,
+            most=1e9,
+            above=True,
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        option("--save", help="Keep the model as a checkpoint in this folder.", panel=OUTPUT, metavar="DIR"),
+    ] = None,
+    snapshots: Annotated[
+        int,
+        number(
+            "--snapshots",
+            help="Also keep so many checkpoints on the way, in DIR/step-N.",
+            panel=OUTPUT,
+            least=0,
+            most=MOST_SNAPSHOTS,
+        ),
+    ] = 0,
+    force: Annotated[bool, option("--force", help="Write into a folder that is there.", panel=OUTPUT)] = False,
+) -> None:
+    """Train a small attention model on a task in seconds, and see which heads form.
+
+    attn learn
+
+    attn learn induction
+
+    attn learn induction --save my-model
+
+    attn learn sentence "今天 我 的 计划 是 买菜" --query 计划 --target 买菜
+    """  # fmt: skip
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment, "learn")
+    if task is None:
+        from attncli.features.learn.compute import tasks_document
+
+        write_with_figure([tasks_document()], output, environment, view)
+        return
+    if save is None and (snapshots or force):
+        name = "--snapshots" if snapshots else "--force"
+        raise UsageError(
+            message("{option} is about a folder, and none is written", option=name),
+            expected=message("--save DIR as well"),
+        )
+    from attncli.features.learn.compute import LearnRequest, learn_document, task_named, training_bytes
+    from attncli.features.learn.live_screen import live_training
+
+    kind = task_named(task)
+    subject = _task(environment, kind, source, query, target)
+    options = {
+        "layers": layers, "heads": num_heads, "d_model": d_model, "position": position, "scale": scale, "mlp": mlp,
+        "mask": request.mask(mask) if mask else None,
+    }  # fmt: skip
+    from msgspec.structs import replace
+
+    request_of_task = LearnRequest(
+        subject,
+        replace(kind.architecture, **{name: value for name, value in options.items() if value is not None}),
+        tuple(range(seed, seed + seeds)),
+        steps or kind.steps,
+        batch or kind.batch,
+        learning_rate or kind.rate,
+    )
+    request.refuse_memory(training_bytes(request_of_task), ComputeOptions(), "--batch 8")
+    with live_training(environment, view, request_of_task) as training:
+        document = learn_document(
+            request_of_task,
+            save=save,
+            snapshots=snapshots,
+            force=force,
+            on_moment=training.show,
+            is_over=training.is_over,
+            ends_early=True,
+            keep=training.keeps,
+        )
+    write_with_figure([document], output, environment, view)
+
+
+def _task(
+    environment: Environment, kind: type[Task], source: str | None, query: str | None, target: str | None
+) -> Task:
+    """The task that the command line names, made of the text or file that it takes. Raises UsageError, InputError."""
+    from attncli.features.learn.compute import sentence_task, text_task
+    from attncli.inputs.tokenize import tokenizer
+
+    if kind.takes != "TEXT" and (query is not None or target is not None):
+        raise UsageError(
+            message("--query and --target are about the task sentence"), expected=message("attn learn sentence")
+        )
+    match kind.takes:
+        case "TEXT":
+            if source is None or query is None or target is None:
+                raise UsageError(
+                    message("the task sentence takes a sentence and two of its words"),
+                    expected=message("TEXT, --query TOK and --target TOK"),
+                    hint='attn learn sentence "the cat sat on the mat" --query sat --target cat',
+                )
+            text = request.one_text(environment, TextOptions(text=source)).text
+            return sentence_task(tokenizer("whitespace").encode(text), query, target)
+        case "FILE":
+            if source is None:
+                raise UsageError(
+                    message("the task text takes a file"), expected=message("FILE, or - for standard input"),
+                    hint="attn learn text README.md",
+                )  # fmt: skip
+            options = TextOptions(text="-") if source == "-" else TextOptions(file=Path(source))
+            return text_task(request.one_text(environment, options).text)
+        case _:
+            if source is not None:
+                raise UsageError(
+                    message("the task {task} makes its own texts", task=kind.name), expected=message("no text")
+                )
+            return kind()
+
+
+app = command_app(learn)

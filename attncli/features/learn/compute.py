@@ -1,0 +1,507 @@
+"""Training a small model on a task while it is watched, and the document of `attn learn` that says what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli import __version__
+from attncli.arrays.backend import numpy_backend
+from attncli.documents.header import attention_part, model_part
+from attncli.errors import InputError, UsageError
+from attncli.features.learn.architecture import (
+    Architecture,
+    SmallModel,
+    refuse_unsaved,
+    roles_of,
+    small_model,
+)
+from attncli.features.learn.document import (
+    BestHead,
+    CurvePoint,
+    Example,
+    GuessingLoss,
+    HeadLoss,
+    HeadRemoval,
+    HeadScore,
+    LearnDocument,
+    LearnedHead,
+    SeedRun,
+    TaskRow,
+    TasksDocument,
+    WeightMap,
+)
+from attncli.features.learn.tasks import task_class, task_names
+from attncli.features.learn.tasks.task import Task, even_scores, head_scores
+from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
+from attncli.inputs.token import Token, find_token
+from attncli.inputs.tokenize import IdsOnly
+from attncli.language import choice, message
+from attncli.mechanism.intervention import Zero
+from attncli.mechanism.mask import visible
+from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_new_folder, write_checkpoint
+from attncli.models.model import Identity, Model
+
+Floats = np.ndarray[Any, Any]
+
+TEST_TEXTS = 64
+"""Texts on which losses and scores are measured; none of them is trained on."""
+POINTS = 40
+"""Points of a curve, about, besides the powers of two."""
+ROSE = 0.1
+"""A score that rose by less has not formed."""
+
+
+class LearnRequest(Struct, frozen=True):
+    """What is to be trained, and how.
+
+    task: what is learned, made of the reader's text where it takes one. rate: of learning. seeds: the first of them is
+    shown, of the others how they ended.
+    """
+
+    task: Task
+    architecture: Architecture
+    seeds: tuple[int, ...]
+    steps: int
+    batch: int
+    rate: float
+
+
+class Moment(Struct, frozen=True, eq=False):
+    """How a model is after so many steps.
+
+    loss: on the test texts. scores: [layer, head] by name, on the same. weights: in the example, [layer, head, query,
+    key].
+    """
+
+    step: int
+    loss: float
+    scores: Mapping[str, Floats]
+    weights: Floats
+
+
+class Lesson(Struct, frozen=True, eq=False):
+    """One seed's training: its moments in order, the model as it ended, and copies of its weights on the way.
+
+    interrupted: whether Ctrl-C ended it.
+    """
+
+    moments: Sequence[Moment]
+    trainer: Trainer
+    test: Batch
+    snapshots: Sequence[tuple[int, Mapping[str, Floats]]]
+    interrupted: bool = False
+
+
+def task_named(name: str) -> type[Task]:
+    """The class of a task. Raises UsageError for a name that is none."""
+    try:
+        return task_class(name)
+    except KeyError:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, task_names(), 1)
+        raise UsageError(
+            message("no task is called {name}", name=repr(name)),
+            expected=choice(task_names()),
+            hint=f"attn learn {close[0]}" if close else "attn learn",
+        ) from None
+
+
+def small_model_of(request: LearnRequest) -> SmallModel:
+    """The model that a request trains; one word more than the task has stands for unknown ones."""
+    task = request.task
+    return small_model(request.architecture, len(task.words) + 1, task.length)
+
+
+def learn_document(
+    request: LearnRequest,
+    *,
+    save: Path | None = None,
+    snapshots: int = 0,
+    force: bool = False,
+    on_moment: Callable[[Moment], None] = lambda moment: None,
+    is_over: Callable[[], bool] = lambda: False,
+    ends_early: bool = False,
+    keep: Callable[[], bool] = lambda: True,
+) -> LearnDocument:
+    """Train, and return the `attn.learn/1` document.
+
+    Args:
+        request: What is trained.
+        save: The folder of the checkpoint; None for none.
+        snapshots: How many checkpoints are written on the way, into folders beside its files.
+        force: Whether the folder may be there already.
+        on_moment: Told how the first seed's model is, before the first step and then about `POINTS` times.
+        is_over: Asked after each step whether to end here.
+        ends_early: Whether Ctrl-C ends the training, not the function, so that what is known then is returned.
+        keep: Asked at the end whether the model is to be saved.
+
+    Raises:
+        UsageError: Sizes do not divide, or the model cannot be saved.
+        AttnError: The loss is no number any more, or the folder cannot be written.
+    """
+    model = small_model_of(request)
+    if save is not None:
+        refuse_unsaved(model)
+        check_new_folder(save, force=force)
+    lesson = train(
+        request,
+        model,
+        request.seeds[0],
+        snapshots=snapshots,
+        on_moment=on_moment,
+        is_over=is_over,
+        ends_early=ends_early,
+    )
+    runs = [_seed_run(request, lesson, request.seeds[0])]
+    for seed in request.seeds[1:]:
+        if lesson.interrupted or lesson.moments[-1].step < request.steps:
+            break
+        lesson_of_seed = train(request, model, seed, points=1, is_over=is_over, ends_early=ends_early)
+        runs.append(_seed_run(request, lesson_of_seed, seed))
+        if lesson_of_seed.interrupted or runs[-1].steps < request.steps:
+            break
+    document = _document(request, lesson, runs)
+    if save is None or not keep():
+        return document
+    folders = []
+    for step, arrays in lesson.snapshots:
+        folder = save / f"step-{step}"
+        write_checkpoint(folder, checkpoint_parts(request, model, arrays, request.seeds[0], step))
+        folders.append(str(folder))
+    write_checkpoint(save, checkpoint_parts(request, model, lesson.trainer.arrays, request.seeds[0], document.steps))
+    return replace(document, saved=str(save), snapshots=folders)
+
+
+def train(
+    request: LearnRequest,
+    model: SmallModel,
+    seed: int,
+    *,
+    points: int = POINTS,
+    snapshots: int = 0,
+    on_moment: Callable[[Moment], None] = lambda moment: None,
+    is_over: Callable[[], bool] = lambda: False,
+    ends_early: bool = False,
+) -> Lesson:
+    """Train one seed. points: about how many moments are looked at on the way."""
+    task, steps = request.task, request.steps
+    trainer = Trainer(model, seed, request.rate)
+    test = task.draw(seed, "test", TEST_TEXTS)
+    pairs = task.pairs(test)
+    moments: list[Moment] = []
+    copies: list[tuple[int, Mapping[str, Floats]]] = []
+    copied = set(snapshot_steps(steps, snapshots))
+
+    def look_at(step: int) -> None:
+        output = trainer.run(test, keep=True)
+        weights = [np.asarray(layer) for layer in output.weights]
+        moment = Moment(
+            step,
+            trainer.loss_of(output, test),
+            head_scores(weights, pairs),
+            np.stack([layer[0] for layer in weights]),
+        )
+        moments.append(moment)
+        on_moment(moment)
+
+    every = max(steps // points, 1)
+    look_at(0)
+    if 0 in copied:
+        copies.append((0, _copy(trainer)))
+    step, interrupted = 0, False
+    try:
+        for step in range(1, steps + 1):
+            trainer.step(task.draw(seed, f"step {step}", request.batch))
+            if step in copied:
+                copies.append((step, _copy(trainer)))
+            over = is_over()
+            if over or step % every == 0 or step == steps or (points > 1 and step & (step - 1) == 0):
+                look_at(step)
+            if over:
+                break
+    except KeyboardInterrupt:
+        if not ends_early:
+            raise
+        interrupted = True
+        if moments[-1].step != step:
+            look_at(step)
+    return Lesson(moments, trainer, test, copies, interrupted)
+
+
+def snapshot_steps(steps: int, count: int) -> list[int]:
+    """The steps at which so many checkpoints are kept: the first and the last, and between them ever further apart, for
+    most happens early."""
+    if count < 2:
+        return [steps] * count
+    inner = {round(steps ** (place / (count - 1))) for place in range(1, count)}
+    rest = (step for step in range(1, steps + 1) if step not in inner)
+    while len(inner) < min(count - 1, steps):
+        inner.add(next(rest))
+    return [0, *sorted(inner)]
+
+
+def _copy(trainer: Trainer) -> Mapping[str, Floats]:
+    return {name: array.copy() for name, array in trainer.arrays.items()}
+
+
+def checkpoint_parts(
+    request: LearnRequest, model: SmallModel, arrays: Mapping[str, Floats], seed: int, step: int
+) -> CheckpointParts:
+    """What the trained model is written from: a family's own layout, in which a feed-forward part that is not there
+    adds 0, and queries are multiplied so that the family's scale gives the scores that were trained."""
+    spec, width = model.spec, model.spec.d_model
+    outer = {name: array for name, array in arrays.items() if not name[0].isdigit()}
+    if spec.embedding.types:
+        outer["types.weight"] = np.zeros((spec.embedding.types, width), np.float32)
+        outer.pop("head.weight", None)  # an encoder is saved without the head that it was trained with
+    layers = []
+    for layer, block in enumerate(spec.blocks):
+        start = f"{layer}."
+        roles = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+        for suffix in (".weight", ".bias"):
+            if model.score_factor != 1 and f"attn.q{suffix}" in roles:
+                roles[f"attn.q{suffix}"] = roles[f"attn.q{suffix}"] * np.float32(model.score_factor)
+        if block.mlp is None:
+            roles |= _no_feed_forward(roles, width, _inner(model))
+        layers.append(roles)
+    task = request.task
+    return CheckpointParts(
+        model.kind,
+        model.config,
+        model.class_name,
+        spec.blocks[0].attention.heads,
+        outer,
+        layers,
+        (*task.words, UNKNOWN),
+        task.by_character,
+        {"task": task.name, "seed": str(seed), "steps": str(step), "version": __version__},
+    )
+
+
+def _inner(model: SmallModel) -> int:
+    """The width of the feed-forward part that the family's config asks for."""
+    from attncli.mechanism.spec import Mlp
+    from attncli.models.config import Config
+    from attncli.models.families import family
+
+    definition = family(model.kind)
+    assert definition is not None
+    part = definition.spec(Config(model.config, "config.json")).blocks[0].mlp
+    assert isinstance(part, Mlp)
+    return part.width
+
+
+def _no_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> dict[str, Floats]:
+    """The roles of a feed-forward part that adds 0, norms included."""
+    added: dict[str, Floats] = {
+        "mlp.up.weight": np.zeros((inner, width), np.float32),
+        "mlp.up.bias": np.zeros(inner, np.float32),
+        "mlp.down.weight": np.zeros((width, inner), np.float32),
+        "mlp.down.bias": np.zeros(width, np.float32),
+        "mlp.in.weight": np.ones(width, np.float32),
+        "mlp.in.bias": np.zeros(width, np.float32),
+    }
+    if "attn.sum.weight" in roles:  # the first norm alone is undone by nothing, the second has what was learned
+        added |= {f"mlp.sum.{kind}": roles[f"attn.sum.{kind}"] for kind in ("weight", "bias")}
+        added |= {"attn.sum.weight": np.ones(width, np.float32), "attn.sum.bias": np.zeros(width, np.float32)}
+    return added
+
+
+# The document.
+
+
+def _document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) -> LearnDocument:
+    task, model, moments = request.task, lesson.trainer.model, lesson.moments
+    seed, last = request.seeds[0], lesson.moments[-1]
+    backend = numpy_backend("float32")
+    identity = Identity("seeded", family=model.kind or None, seed=seed)
+    whole = Model(model.spec, RoleStore(model.spec, lesson.trainer.arrays), IdsOnly(task.name), backend, identity)
+    attention = attention_part(whole, backend)
+    position = request.architecture.position
+    return LearnDocument(
+        version=__version__,
+        task=task.name,
+        seed=seed,
+        model=model_part(whole),
+        attention=replace(attention, position=position),
+        parameters=sum(math.prod(role.shape) for name, role in roles_of(model.spec).items() if name not in model.fixed),
+        batch=request.batch,
+        learning_rate=request.rate,
+        example=_example(task, lesson.test),
+        steps=last.step,
+        planned=request.steps,
+        loss=last.loss,
+        chance=task.chance,
+        references=[GuessingLoss(name=reference.name, loss=reference.loss) for reference in task.references()],
+        learned=runs[0].learned,
+        formed=runs[0].formed,
+        forms=list(task.forms),
+        curve=[CurvePoint(step=moment.step, loss=moment.loss) for moment in moments],
+        heads=_heads(task, model, lesson),
+        maps=[
+            WeightMap(step=moment.step, weights=moment.weights)
+            for moment in moments
+            if moment.step & (moment.step - 1) == 0 or moment is last
+        ],
+        ablation=_removal(lesson),
+        runs=list(runs),
+        saved=None,
+        snapshots=[],
+        warnings=[],
+    )
+
+
+def _example(task: Task, test: Batch) -> Example:
+    words = (*task.words, UNKNOWN)
+    ids, targets = test.ids[0].tolist(), test.targets[0].tolist()
+    return Example(
+        text=("" if task.by_character else " ").join(words[number] for number in ids),
+        tokens=[words[number] for number in ids],
+        targets=[None if number == NO_TARGET else words[number] for number in targets],
+    )
+
+
+def _heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
+    moments, count = lesson.moments, lesson.test.ids.shape[-1]
+    backend = numpy_backend("float32")
+    i, j = backend.arange(0, count)[:, None], backend.arange(0, count)[None, :]
+    sight = visible(model.spec.blocks[0].attention.mask, i, j, keys=count, backend=backend)
+    even = even_scores(np.broadcast_to(np.asarray(sight), (count, count)), task.pairs(lesson.test))
+    rows = []
+    for layer in range(len(model.spec.blocks)):
+        for head in range(model.spec.blocks[0].attention.heads):
+            scores = {}
+            for score in task.scores:
+                values = [float(moment.scores[score.name][layer, head]) for moment in moments]
+                scores[score.name] = HeadScore(
+                    first=values[0],
+                    last=values[-1],
+                    chance=even[score.name],
+                    threshold=score.threshold,
+                    rose_at=_rose_at([moment.step for moment in moments], values),
+                    values=values,
+                )
+            rows.append(LearnedHead(layer=layer, head=head, scores=scores))
+    return rows
+
+
+def _rose_at(steps: Sequence[int], values: Sequence[float]) -> int | None:
+    """The first step from which on half of the rise was done; None where there was none."""
+    if values[-1] - values[0] < ROSE:
+        return None
+    half = (values[0] + values[-1]) / 2
+    below = [place for place, value in enumerate(values) if value < half]
+    return steps[below[-1] + 1]
+
+
+def _removal(lesson: Lesson) -> HeadRemoval:
+    """The loss without each head."""
+    trainer, blocks = lesson.trainer, lesson.trainer.model.spec.blocks
+    rows = [
+        HeadLoss(
+            layer=layer,
+            head=head,
+            loss=trainer.loss(lesson.test, interventions={(layer, "self"): (Zero((head,)),)}),
+        )
+        for layer, block in enumerate(blocks)
+        for head in range(block.attention.heads)
+    ]
+    return HeadRemoval(loss=lesson.moments[-1].loss, heads=rows)
+
+
+def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
+    task, last = request.task, lesson.moments[-1]
+    best = []
+    for score in task.scores:
+        values = last.scores[score.name]
+        layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+        best.append(BestHead(score=score.name, layer=int(layer), head=int(head), value=float(values[layer, head])))
+    thresholds = {score.name: score.threshold for score in task.scores}
+    return SeedRun(
+        seed=seed,
+        steps=last.step,
+        loss=last.loss,
+        learned=last.loss < task.goal,
+        formed=all(row.value >= thresholds[row.score] for row in best if row.score in task.forms),
+        best=best,
+    )
+
+
+def tasks_document() -> TasksDocument:
+    """The `attn.tasks/1` document: what can be learned."""
+    kinds = [task_class(name) for name in task_names()]
+    return TasksDocument(
+        version=__version__,
+        tasks=[
+            TaskRow(
+                name=kind.name,
+                takes=kind.takes,
+                texts=kind.summary,
+                shows=kind.lesson,
+                steps=kind.steps,
+                layers=kind.architecture.layers,
+                heads=kind.architecture.heads,
+            )
+            for kind in kinds
+        ],
+    )
+
+
+def training_bytes(request: LearnRequest) -> int:
+    """About how much memory a step of training takes, in bytes: what it keeps of its forward pass, the gradients, and
+    the weights with what AdamW keeps of each."""
+    spec, length = small_model_of(request).spec, request.task.length
+    heads, width = spec.blocks[0].attention.heads, spec.d_model
+    rows = max(request.batch, TEST_TEXTS) * length
+    per_layer = rows * (24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0))
+    numbers = len(spec.blocks) * per_layer + rows * 6 * spec.vocabulary
+    return 4 * (numbers + 8 * sum(math.prod(role.shape) for role in roles_of(spec).values()))
+
+
+# Tasks of the reader's own text.
+
+
+def sentence_task(tokens: Sequence[Token], query: str, target: str) -> Task:
+    """The task `sentence`. query, target: as tokens are named, such as `it`, `the:2` or `#7`.
+
+    Raises InputError for words that are not there, for a text of fewer than two words, and for one word twice.
+    """
+    from attncli.features.learn.tasks.own_sentence import OwnSentence
+
+    if len(tokens) < 2:
+        raise InputError(
+            message("the sentence has fewer than two words"),
+            expected=message("two words or more, with blanks between them"),
+        )
+    places = [find_token(tokens, reference).index for reference in (query, target)]
+    if places[0] == places[1]:
+        raise InputError(
+            message("query and target are the same word, {word}", word=repr(tokens[places[0]].text)),
+            expected=message("two words of the sentence"),
+        )
+    return OwnSentence(tuple(token.text for token in tokens), *places)
+
+
+def text_task(text: str) -> Task:
+    """The task `text`. Raises InputError for a text too short to be cut into pieces, one of them kept apart."""
+    from attncli.features.learn.tasks.own_text import WINDOW, OwnText
+
+    least = 4 * WINDOW
+    if len(text) < least:
+        raise InputError(
+            message(
+                "the text has {count} characters, and pieces of {window} are read at once",
+                count=len(text),
+                window=WINDOW,
+            ),
+            expected=message("{least} characters or more; some thousands to learn anything", least=least),
+        )
+    return OwnText(text)

@@ -1,0 +1,166 @@
+"""`attn.learn/1`: how a small model learned a task: its loss, the scores of its heads, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from attncli.documents.declaration import Count, Document, Numbers, Part, Size, axes, describe
+from attncli.documents.parts import AttentionPart, ModelPart
+
+Loss = Annotated[float | None, Meta(description="In nats; null where it is no number.")]
+Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]
+
+
+class Example(Part, frozen=True, kw_only=True):
+    """One text that the model was never trained on; all maps are of it."""
+
+    text: str
+    tokens: Annotated[list[str], axes("token")]
+    targets: Annotated[
+        list[str | None], axes("token", meaning="what is to be said after each; null where it cannot be known")
+    ]
+
+
+class GuessingLoss(Part, frozen=True, kw_only=True):
+    """The loss of guessing in a certain way, to compare with."""
+
+    name: str
+    loss: float
+
+
+class CurvePoint(Part, frozen=True, kw_only=True):
+    """The loss after so many steps, on texts that are not trained on."""
+
+    step: Count
+    loss: Loss
+
+
+class HeadScore(Part, frozen=True, kw_only=True):
+    """How far a head does one thing: the weight that rows give to the keys in question, their mean."""
+
+    first: Annotated[Share, describe("Before training.")]
+    last: Annotated[Share, describe("After it.")]
+    chance: Annotated[Share, describe("Of a head that looks at all keys alike.")]
+    threshold: Annotated[Share, describe("From where the head is said to do it.")]
+    rose_at: Annotated[Count | None, describe("The step at which half of the rise was done; null where none was.")]
+    values: Annotated[list[Share], axes("curve", meaning="at each step of `curve`")]
+
+
+class LearnedHead(Part, frozen=True, kw_only=True):
+    """One head and its scores by name."""
+
+    layer: Count
+    head: Count
+    scores: dict[str, HeadScore]
+
+
+class WeightMap(Part, frozen=True, kw_only=True):
+    """Where the heads look in the example after so many steps."""
+
+    step: Count
+    weights: Annotated[Numbers, axes("layer", "head", "token", "token")]
+
+
+class HeadLoss(Part, frozen=True, kw_only=True):
+    """The loss without one head: what it mixes is 0."""
+
+    layer: Count
+    head: Count
+    loss: Loss
+
+
+class HeadRemoval(Part, frozen=True, kw_only=True):
+    """What each head is worth: the loss with all of them, and without each."""
+
+    loss: Loss
+    heads: list[HeadLoss]
+
+
+class BestHead(Part, frozen=True, kw_only=True):
+    """The head with the highest score of a name."""
+
+    score: str
+    layer: Count
+    head: Count
+    value: Share
+
+
+class SeedRun(Part, frozen=True, kw_only=True):
+    """How one seed ended."""
+
+    seed: Count
+    steps: Count
+    loss: Loss
+    learned: Annotated[bool, describe("Whether the loss is below a tenth of chance.")]
+    formed: Annotated[bool, describe("Whether some head does each thing that the task is known to be done by.")]
+    best: list[BestHead]
+
+
+class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
+    """A small model trained on a task. Where several seeds ran, all but `runs` is about the first."""
+
+    task: str
+    seed: Count
+    model: ModelPart
+    attention: AttentionPart
+    parameters: Annotated[Size, describe("Numbers that were trained.")]
+    batch: Annotated[Size, describe("Texts of each step.")]
+    learning_rate: float
+    example: Example
+    steps: Annotated[Count, describe("Steps that were made.")]
+    planned: Annotated[Size, describe("Steps that were to be made.")]
+    loss: Loss
+    chance: Annotated[float, describe("The loss of guessing without having read the text.")]
+    references: list[GuessingLoss]
+    learned: bool
+    formed: bool
+    forms: Annotated[list[str], describe("The scores of which some head must reach each threshold.")]
+    curve: Annotated[list[CurvePoint], axes("curve")]
+    heads: list[LearnedHead]
+    maps: Annotated[list[WeightMap], describe("Steps that are powers of two, the first and the last.")]
+    ablation: HeadRemoval
+    runs: list[SeedRun]
+    saved: Annotated[str | None, describe("The folder of the checkpoint.")]
+    snapshots: Annotated[list[str], describe("Folders of checkpoints on the way, in their order.")]
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The example's tokens, the points of the curve, the model's layers and heads."""
+        return {
+            "token": len(self.example.tokens),
+            "curve": len(self.curve),
+            "layer": self.model.layers,
+            "head": self.model.heads,
+        }
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Every head that is named is one of the model's, and there is something to show."""
+        rows = [("heads", row.layer, row.head) for row in self.heads]
+        rows += [("ablation.heads", row.layer, row.head) for row in self.ablation.heads]
+        rows += [("runs", row.layer, row.head) for run in self.runs for row in run.best]
+        for place, layer, head in rows:
+            if layer >= self.model.layers or head >= self.model.heads:
+                yield place, f"there is no layer {layer} head {head}"
+        if not self.curve or not self.maps or not self.runs or not self.heads:
+            yield "curve", "curve, maps, heads or runs are empty"
+
+
+class TaskRow(Part, frozen=True, kw_only=True):
+    """One task that can be learned."""
+
+    name: str
+    takes: Annotated[str, describe("What of the reader's own it is made of: TEXT, FILE or nothing.")]
+    texts: str
+    shows: str
+    steps: Size
+    layers: Size
+    heads: Size
+
+
+class TasksDocument(Document, tag="attn.tasks/1", frozen=True, kw_only=True):
+    """The tasks, with what each is learned with where nothing else is said."""
+
+    tasks: list[TaskRow]

@@ -1,0 +1,190 @@
+"""What is seen while a model trains: the loss, each head as a small map, and its scores, some ten times a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import TextIOBase
+from typing import IO, TYPE_CHECKING, cast
+
+from attncli.cli.environment import Environment
+from attncli.cli.progress import progress
+from attncli.draw.view import View
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from attncli.draw.lines import Lines
+    from attncli.features.learn.compute import LearnRequest, Moment
+
+INTERVAL = 0.1
+"""Seconds between two pictures."""
+PLOT_LINES = 8
+MOST_MAPS = 8
+PATIENCE = 3.0
+"""Seconds above which it is said before it goes on what all steps will take."""
+FIRST_STEPS = 5
+"""Steps whose time foretells that of all."""
+
+
+@contextmanager
+def live_training(environment: Environment, view: View, request: LearnRequest) -> Iterator[Training]:
+    """Shows training where standard output is a terminal that can be drawn on; elsewhere a bar on standard error."""
+    drawn = environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb" and not environment.machine
+    with ExitStack() as stack:
+        training = Training(environment, view, request)
+        if drawn:
+            training.live = stack.enter_context(_live(environment, view))
+            training.has_keys = stack.enter_context(_single_keys(environment))
+        else:
+            training.report = stack.enter_context(progress(environment, "training"))
+        yield training
+
+
+@contextmanager
+def _live(environment: Environment, view: View) -> Iterator[Live]:
+    from rich.live import Live
+
+    from attncli.draw.console import console
+
+    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
+    screen = console(view, cast(IO[str], _Output(environment)), deep=deep)
+    with Live(console=screen, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False) as live:
+        yield live
+
+
+class _Output(TextIOBase):
+    """Standard output as a stream of text; what cannot be written there ends the command."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__()
+        self._environment = environment
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._environment.write(text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+
+@contextmanager
+def _single_keys(environment: Environment) -> Iterator[bool]:
+    """In the block keys come one by one, without Return; whether they do: a terminal may be none, or not know it."""
+    if environment.keys is None:
+        yield False
+        return
+    try:
+        import termios
+        import tty
+
+        place = sys.stdin.fileno()
+        before = termios.tcgetattr(place)
+        tty.setcbreak(place)
+    except (ImportError, OSError, ValueError):  # no such thing on Windows
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with suppress(OSError):
+            termios.tcsetattr(place, termios.TCSADRAIN, before)
+
+
+class Training:
+    """What is watched and said of a training, and whether it is to end."""
+
+    def __init__(self, environment: Environment, view: View, request: LearnRequest) -> None:
+        self.live: Live | None = None
+        self.has_keys = False
+        self.report: Callable[[float], None] = _ignore
+        self._environment, self._view, self._request = environment, view, request
+        self._moments: list[Moment] = []
+        self._steps, self._drawn_at = 0, 0.0
+        self._begun = time.monotonic()
+        self._stopped = False
+
+    def show(self, moment: Moment) -> None:
+        """Draw how the model is now."""
+        self._moments.append(moment)
+        now = time.monotonic()
+        if self.live is not None and now - self._drawn_at >= INTERVAL:
+            self._drawn_at = now
+            self.live.update(self._picture(), refresh=True)
+
+    def is_over(self) -> bool:
+        """Whether someone has pressed q. Counts the steps, of all seeds."""
+        self._steps += 1
+        total = self._request.steps * len(self._request.seeds)
+        self.report(self._steps / total)
+        if self._steps == FIRST_STEPS:
+            seconds = (time.monotonic() - self._begun) / FIRST_STEPS * total
+            if seconds > PATIENCE and self.live is None:
+                from attncli.language import message
+
+                self._environment.note(message("{steps:,} steps: about {seconds:.0f} s", steps=total, seconds=seconds))
+        if self.has_keys and not self._stopped:
+            from select import select
+
+            place = sys.stdin.fileno()
+            if select([place], [], [], 0)[0]:
+                import os
+
+                self._stopped = os.read(place, 1) in (b"q", b"Q")
+        return self._stopped
+
+    def keeps(self) -> bool:
+        """Whether what was learned is to be saved: not after Ctrl-C."""
+        return self._environment.stop_signal is None
+
+    def _picture(self) -> Lines:
+        from attncli.draw.headings import heading, remark
+        from attncli.draw.heatmap import Map, side_by_side
+        from attncli.draw.lines import clip_lines, stack_spaced
+        from attncli.draw.plot import Series, curves
+        from attncli.language import message
+
+        view, task, last = self._view, self._request.task, self._moments[-1]
+        points = tuple((float(max(moment.step, 1)), max(moment.loss, 1e-9)) for moment in self._moments)
+        ends = (1.0, float(self._request.steps))
+        chance = Series("chance", tuple((x, task.chance) for x in ends))
+        title = heading(
+            message("learning {task}", task=task.name),
+            message(
+                "step {step:,} of {steps:,}: loss {loss:.3g}",
+                step=last.step,
+                steps=self._request.steps,
+                loss=last.loss,
+            ),
+            view,
+        )
+        maps = []
+        layers, heads = last.weights.shape[:2]
+        for layer in range(layers):
+            for head in range(heads):
+                scores = [f"{score.name} {last.scores[score.name][layer, head]:.2f}" for score in task.scores]
+                maps.append(Map(f"L{layer}H{head}{self._mark(layer, head)}", last.weights[layer, head], tuple(scores)))
+        lines = self._environment.height or 24
+        blocks = [title, curves([Series("loss", points), chance], view, height=PLOT_LINES)]
+        blocks.append(side_by_side(maps[:MOST_MAPS], view, limits=(0.0, 1.0), in_a_row=heads))
+        keys = message("q stops and keeps what there is")
+        picture = clip_lines(stack_spaced([*blocks]), view.width, ascii=view.ascii)
+        from attncli.draw.lines import Lines, stack
+
+        return stack((Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view)))
+
+    def _mark(self, layer: int, head: int) -> str:
+        """An arrow where a score of this head has just risen more than any other."""
+        if len(self._moments) < 2:
+            return ""
+        before, last = self._moments[-2:]
+        rises = {name: last.scores[name] - before.scores[name] for name in last.scores}
+        largest = max(float(rise.max()) for rise in rises.values())
+        own = max(float(rise[layer, head]) for rise in rises.values())
+        return (" ^" if self._view.ascii else " ↑") if own >= largest > 0.01 else ""
+
+
+def _ignore(share: float) -> None:
+    """Whom nobody watches."""

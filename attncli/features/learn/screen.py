@@ -1,0 +1,368 @@
+"""The screens of `attn.learn/1` and `attn.tasks/1`: loss and scores by step, where heads look, what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+import numpy as np
+
+from attncli.draw.headings import heading, localize, remark, sentences
+from attncli.draw.heatmap import Map, side_by_side
+from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
+from attncli.draw.plot import Series, curves
+from attncli.draw.safe import safe, spell
+from attncli.draw.text_tables import table
+from attncli.draw.token_names import quote_text
+from attncli.draw.view import PARTS_OF, View
+from attncli.features.learn.document import BestHead, HeadScore, LearnDocument, LearnedHead, TasksDocument
+from attncli.features.learn.tasks import task_class, task_names
+from attncli.features.learn.tasks.task import Task
+from attncli.language import Message, listing, message, plural, say
+
+PARTS = PARTS_OF["learn"]
+"""Every part, in the order of the screen."""
+HIDDEN = ("curve",)
+"""Parts that are shown where they are asked for: the table by steps says the same in numbers."""
+PLOT_LINES = 12
+MOST_MAPS = 8
+"""Heads whose maps are drawn; more where the view is full."""
+
+
+def learn_screen(document: LearnDocument, view: View) -> Lines:
+    """The whole screen of an `attn.learn/1` document."""
+    if view.brief:
+        return learn_answer(document, view)
+    parts = [part for part in PARTS if (part in view.show if view.show is not None else part not in HIDDEN)]
+    blocks = [_part(part, document, view) for part in parts]
+    return clip_lines(stack_spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
+    """One line per point of the curve, for `--plain`: the loss, and every score of every head."""
+    names = [(head, name) for head in document.heads for name in head.scores]
+    yield ("step", "loss", *(f"L{head.layer}H{head.head} {name}" for head, name in names))
+    for place, point in enumerate(document.curve):
+        yield (point.step, point.loss, *(head.scores[name].values[place] for head, name in names))
+
+
+def _part(part: str, document: LearnDocument, view: View) -> Lines:
+    match part:
+        case "header":
+            return _header(document, view)
+        case "curve":
+            return _curve(document, view)
+        case "steps":
+            return _steps(document, view)
+        case "maps":
+            return _maps(document, view)
+        case "heads":
+            return _heads(document, view)
+        case "seeds":
+            return _seeds(document, view) if len(document.runs) > 1 else Lines()
+        case _:
+            return learn_answer(document, view)
+
+
+def _header(document: LearnDocument, view: View) -> Lines:
+    model, attention = document.model, document.attention
+    facts = listing(
+        (
+            plural("{count} layer", "{count} layers", count=model.layers),
+            plural("{count} head", "{count} heads", count=model.heads),
+            message("d_model {d_model}", d_model=model.d_model),
+            message("positions {position}", position=safe(attention.position)),
+            message("mask {mask}", mask=safe(attention.mask)),
+            message("{count:,} numbers", count=document.parameters),
+            message("seed {seed}", seed=document.seed),
+        ),
+        " · ",
+    )
+    title = message("learning {task}", task=safe(document.task, ascii=view.ascii))
+    text = quote_text(document.example.text, view)
+    return stack(
+        (
+            heading(title, "", view),
+            remark(facts, view),
+            remark(message("a text: {text}", text=text), view),
+        )
+    )
+
+
+def _curve(document: LearnDocument, view: View) -> Lines:
+    """The loss by step, with the losses to compare it with."""
+    points = tuple((float(point.step), point.loss or 0.0) for point in document.curve)
+    ends = (1.0, float(max(document.curve[-1].step, 2)))
+    flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
+    flat += [(_reference_name(reference.name), reference.loss) for reference in document.references]
+    series = [Series(localize(message("loss"), view), points)]
+    series += [Series(localize(name, view), tuple((x, loss) for x in ends)) for name, loss in flat]
+    title = heading(message("loss by step"), message("on texts that are not trained on; both axes logarithmic"), view)
+    return stack((title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view))))
+
+
+def _steps(document: LearnDocument, view: View) -> Lines:
+    """A row for each power of two: the loss, and each score of the head that has most of it in the end."""
+    best = document.runs[0].best
+    heads = {(head.layer, head.head): head for head in document.heads}
+    columns = [localize(message("step"), view), localize(message("loss"), view)]
+    columns += [f"{safe(row.score)} L{row.layer}H{row.head}" for row in best]
+    last = document.curve[-1].step
+    rows = []
+    for place, point in enumerate(document.curve):
+        if not view.full and point.step & (point.step - 1) and point.step != last:
+            continue
+        scores = [heads[row.layer, row.head].scores[row.score].values[place] for row in best]
+        rows.append([f"{point.step:,}", _loss_text(point.loss), *(f"{score:.2f}" for score in scores)])
+    chances = [f"{heads[row.layer, row.head].scores[row.score].chance:.2f}" for row in best]
+    rows.append([localize(message("chance"), view), _loss_text(document.chance), *chances])
+    note = message("scores: the weight that rows give to the keys in question, of the head with most in the end")
+    return table(
+        columns, rows, view, align=["right"] * len(columns), title=message("by step"), note=note, strong=len(rows) - 2
+    )
+
+
+def _maps(document: LearnDocument, view: View) -> Lines:
+    """Where each head looks in the example: before training and after."""
+    first, last = document.maps[0], document.maps[-1]
+    heads = [(head.layer, head.head) for head in document.heads]
+    heads_shown = heads if view.full else heads[:MOST_MAPS]
+    maps = [
+        Map(f"L{layer}H{head}", np.asarray(last.weights)[layer, head], _remarks(document, layer, head, view))
+        for layer, head in heads_shown
+    ]
+    before = [Map(f"L{layer}H{head}", np.asarray(first.weights)[layer, head]) for layer, head in heads_shown]
+    names = document.example.tokens
+    blocks = []
+    if view.full:
+        blocks = [
+            heading(message("maps before training"), message("rows: queries, columns: keys"), view),
+            side_by_side(before, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads),
+        ]
+    title = heading(message("maps after step {step:,}", step=last.step), message("rows: queries, columns: keys"), view)
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads)
+    return stack((*blocks, title, picture))
+
+
+def _remarks(document: LearnDocument, layer: int, head: int, view: View) -> tuple[str, ...]:
+    """What a head does, below its map: each score that has reached its threshold."""
+    row = next(row for row in document.heads if (row.layer, row.head) == (layer, head))
+    return tuple(
+        f"{safe(name, ascii=view.ascii)} {score.last:.2f}"
+        for name, score in row.scores.items()
+        if score.last >= score.threshold
+    )
+
+
+def _heads(document: LearnDocument, view: View) -> Lines:
+    """Each head's scores before and after, and the loss without it."""
+    losses = {(row.layer, row.head): row.loss for row in document.ablation.heads}
+    names = list(document.heads[0].scores)
+    arrow = spell(" → ", ascii=view.ascii)
+    rows = []
+    for head in document.heads:
+        cells = [f"L{head.layer}H{head.head}"]
+        cells += [f"{head.scores[name].first:.2f}{arrow}{head.scores[name].last:.2f}" for name in names]
+        cells += [_rises(head), _loss_text(losses.get((head.layer, head.head)))]
+        rows.append(cells)
+    columns = [
+        localize(message("head"), view),
+        *map(safe, names),
+        localize(message("rose at step"), view),
+        localize(message("loss without it"), view),
+    ]
+    note = message("scores untrained → trained; half of the rise was done at that step")
+    return table(
+        columns, rows, view, align=["left", *["right"] * (len(columns) - 1)], title=message("heads"), note=note
+    )
+
+
+def _rises(head: LearnedHead) -> str:
+    """The step at which the score that rose most rose."""
+    rises = [(score.last - score.first, score.rose_at) for score in head.scores.values() if score.rose_at is not None]
+    return f"{max(rises)[1]:,}" if rises else "-"
+
+
+def _seeds(document: LearnDocument, view: View) -> Lines:
+    """How each seed ended."""
+    names = [row.score for row in document.runs[0].best]
+    columns = [localize(message("seed"), view), localize(message("steps"), view), localize(message("loss"), view)]
+    columns += [*map(safe, names), localize(message("learned"), view)]
+    rows = []
+    for run in document.runs:
+        best = {row.score: row for row in run.best}
+        cells = [f"{best[name].value:.2f} L{best[name].layer}H{best[name].head}" for name in names if name in best]
+        learned = localize(message("yes") if run.learned else message("no"), view)
+        rows.append([f"{run.seed}", f"{run.steps:,}", _loss_text(run.loss), *cells, learned])
+    title, note = message("seeds"), message("of each score the highest, and its head")
+    return table(columns, rows, view, align=["right"] * (len(columns) - 1), title=title, note=note)
+
+
+def learn_answer(document: LearnDocument, view: View) -> Lines:
+    """The answer: whether it was learned, which heads do it since when, what one of them is worth, what to do next."""
+    return sentences([say(view, sentence) for sentence in answer_sentences(document, view)], view)
+
+
+def answer_sentences(document: LearnDocument, view: View) -> list[str]:
+    """The sentences of the answer."""
+    loss, chance = _loss_text(document.loss), _loss_text(document.chance)
+    steps = plural("{count} step", "{count} steps", count=document.steps)
+    if document.learned:
+        first = message(
+            "It learned it: a loss of {loss} where chance is {chance}, after {steps}.",
+            loss=loss,
+            chance=chance,
+            steps=steps,
+        )
+    else:
+        first = message(
+            "It has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
+            loss=loss,
+            chance=chance,
+            steps=steps,
+        )
+    texts: list[str] = [first]
+    texts += [
+        message(
+            "For comparison, {way}: a loss of {loss}.",
+            way=_reference_name(reference.name),
+            loss=_loss_text(reference.loss),
+        )
+        for reference in document.references
+    ]
+    heads = {(head.layer, head.head): head for head in document.heads}
+    for row in document.runs[0].best:
+        score = heads[row.layer, row.head].scores[row.score]
+        if score.last >= score.threshold and score.rose_at is not None:
+            texts.append(_became(row, score, document))
+        elif row.score in document.forms or (document.learned and not document.forms and len(document.heads) == 1):
+            texts.append(
+                message(
+                    "No head became {kind}: the highest score is {value:.2f}.",
+                    kind=_head_name(document.task, row.score),
+                    value=row.value,
+                )
+            )
+    worth = max(document.ablation.heads, key=lambda row: row.loss or 0.0)
+    if document.loss is not None and worth.loss is not None and document.learned:
+        texts.append(
+            message(
+                "Without layer {layer} head {head} the loss is {without} in place of {loss}.",
+                layer=worth.layer,
+                head=worth.head,
+                without=_loss_text(worth.loss),
+                loss=loss,
+            )
+        )
+    if len(document.runs) > 1:
+        texts.append(_over_seeds(document))
+    return [*texts, *_next_steps(document, view)]
+
+
+def _became(row: BestHead, score: HeadScore, document: LearnDocument) -> Message:
+    return message(
+        "Layer {layer} head {head} became {kind}: {last:.2f}, untrained {first:.2f}; half of that by step {step:,}.",
+        layer=row.layer,
+        head=row.head,
+        kind=_head_name(document.task, row.score),
+        last=score.last,
+        first=score.first,
+        step=score.rose_at,
+    )
+
+
+def _over_seeds(document: LearnDocument) -> Message:
+    """How many seeds learned it, and in how many a head does it in the known way."""
+    count = len(document.runs)
+    learned = sum(run.learned for run in document.runs)
+    name = document.runs[0].best[-1].score
+    threshold = document.heads[0].scores[name].threshold
+    doing = sum(row.value >= threshold for run in document.runs for row in run.best if row.score == name)
+    return message(
+        "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
+        seeds=plural("{count} seed", "{count} seeds", count=count),
+        learned=learned,
+        doing=doing,
+        kind=_head_name(document.task, name),
+    )
+
+
+def _next_steps(document: LearnDocument, view: View) -> list[Message]:
+    """What to do with the model, or to have one that learned it."""
+    if document.saved is not None:
+        folder = safe(quote(document.saved), ascii=view.ascii)
+        text = safe(quote(document.example.text), ascii=view.ascii)
+        return [message("It is saved. Try:  attn heads --model {folder} {text}", folder=folder, text=text)]
+    again = f"attn learn {safe(document.task)}"
+    if document.steps < document.planned:
+        return [message("It was stopped before its {planned:,} steps.", planned=document.planned)]
+    if not document.learned and len(document.runs) == 1:
+        return [message("Another seed may: {command}", command=f"{again} --seed {document.seed + 1} …")]
+    return []
+
+
+def _task(name: str) -> type[Task] | None:
+    """The task of a name; None for one that a saved document names and this version does not have."""
+    return task_class(name) if name in task_names() else None
+
+
+def _head_name(task: str, score: str) -> str:
+    kind = _task(task)
+    names = {row.name: row.head for row in kind.scores} if kind is not None else {}
+    return names.get(score, message("a head of the score {score}", score=safe(score)))
+
+
+def _reference_name(name: str) -> str:
+    """The way of guessing as a message, so that it is said in every language."""
+    known = (message("counting characters"), message("counting pairs of characters"))
+    return next((text for text in known if text == name), safe(name))
+
+
+def _loss_text(loss: float | None) -> str:
+    return "-" if loss is None else f"{max(loss, 0.0):.2f}" if loss >= 0.1 else f"{max(loss, 0.0):.4f}"
+
+
+# The list of tasks.
+
+
+def tasks_screen(document: TasksDocument, view: View) -> Lines:
+    """The tasks: what their texts are, and what each shows."""
+    rows = [
+        [
+            f"{safe(row.name)} {row.takes}".rstrip(),
+            localize(_described(row.name, "summary", row.texts), view),
+            localize(_described(row.name, "lesson", row.shows), view),
+        ]
+        for row in document.tasks
+    ]
+    columns = [
+        localize(message("task"), view),
+        localize(message("texts"), view),
+        localize(message("what it shows"), view),
+    ]
+    if view.width < ROOMY:
+        blocks = [
+            stack((heading(row[0], "", view), remark(row[1], view, style=""), remark(row[2], view))) for row in rows
+        ]
+        return stack_spaced([*blocks, remark(message("attn learn TASK trains a small model on it."), view)])
+    return stack_spaced(
+        [table(columns, rows, view), remark(message("attn learn TASK trains a small model on it."), view)]
+    )
+
+
+ROOMY = 150
+"""Cells from which on the tasks fit a table."""
+
+
+def tasks_rows(document: TasksDocument) -> Iterator[Sequence[object]]:
+    """One line per task, for `--plain`."""
+    yield ("task", "takes", "texts", "shows")
+    for row in document.tasks:
+        yield (row.name, row.takes, row.texts, row.shows)
+
+
+def _described(name: str, part: str, text: str) -> str:
+    """What a task says of itself as a message, where this version has it; else the document's words."""
+    kind = _task(name)
+    own = getattr(kind, part, None)
+    return own if isinstance(own, Message) and own == text else safe(text)

@@ -1,0 +1,69 @@
+"""A list of keys with values, then keys again: the value that stood after each is to be said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from attncli.features.learn.architecture import Architecture
+from attncli.features.learn.tasks.task import Bools, Integers, Score, Task, previous_pairs
+from attncli.features.learn.training import NO_TARGET, Batch
+from attncli.language import message
+from attncli.mechanism.random_streams import integers
+
+KEYS, VALUES = "abcdefgh", "12345678"
+PAIRS = 6
+"""Pairs in a text; each key is then asked for once, in another order, and answered."""
+
+
+class Lookup(Task):
+    """Keys and values, then the keys in another order, each followed by its value."""
+
+    name = "lookup"
+    summary = message("keys with values, then the keys in another order: a 3 c 1 … c → 1")
+    lesson = message("queries as search: from a key that is asked for to the value that stood after it")
+    architecture = Architecture(heads=2)
+    steps = 400
+    scores = (
+        Score("previous", 0.25, message("a previous-token head")),
+        Score("value", 0.4, message("a head that looks up the value")),
+        Score("key", 0.4, message("a head that finds the key")),
+    )
+    forms = ("value",)
+
+    def __init__(self) -> None:
+        self.words, self.length = (*KEYS, *VALUES), 4 * PAIRS - 1
+
+    @property
+    def chance(self) -> float:
+        return math.log(len(VALUES))
+
+    def draw(self, seed: int, stream: str, size: int) -> Batch:
+        width = len(KEYS) + 2 * PAIRS
+        numbers = integers(seed, f"lookup\0{stream}", size * width).reshape(size, width)
+        keys = np.argsort(numbers[:, : len(KEYS)], 1, kind="stable")[:, :PAIRS]
+        values = len(KEYS) + (numbers[:, len(KEYS) : len(KEYS) + PAIRS] % len(VALUES)).astype(np.int64)
+        order = np.argsort(numbers[:, len(KEYS) + PAIRS :], 1, kind="stable")
+        listed = np.stack([keys, values], -1)
+        queries = np.take_along_axis(listed, order[..., None], 1)
+        ids = np.concatenate([listed, queries], 1).reshape(size, -1)
+        targets = np.full(ids.shape, NO_TARGET)
+        targets[:, 2 * PAIRS :: 2] = ids[:, 2 * PAIRS + 1 :: 2]
+        return Batch(ids[:, :-1], targets[:, :-1])
+
+    def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        key = _listed_key(batch.ids)
+        value = np.zeros_like(key)
+        value[..., 1:] = key[..., :-1]
+        return {"previous": previous_pairs(batch.ids), "value": value, "key": key}
+
+
+def _listed_key(ids: Integers) -> Bools:
+    """For each key that is asked for, where the list has it, [text, query, key]."""
+    places = np.arange(ids.shape[-1])
+    asks = (places >= 2 * PAIRS) & (places % 2 == 0)
+    listed = (places < 2 * PAIRS) & (places % 2 == 0)
+    same: Bools = ids[:, :, None] == ids[:, None, :]
+    return same & asks[None, :, None] & listed[None, None, :]

@@ -1,0 +1,53 @@
+"""A sentence of the reader's own: one of its words is to be said at another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from attncli.features.learn.architecture import Architecture
+from attncli.features.learn.tasks.task import Bools, Score, Task
+from attncli.features.learn.training import NO_TARGET, Batch
+from attncli.language import message
+from attncli.mechanism.mask import Everywhere
+
+
+class OwnSentence(Task):
+    """One head over one sentence, without a residual: what is said at the query's word is what the head brings there.
+
+    The only text is the sentence itself, so it can be learned in several ways: whether the head looks at the target is
+    for the scores to tell.
+    """
+
+    name = "sentence"
+    summary = message("a sentence of your own: at the word --query, the word --target is to be said")
+    lesson = message("attention is not importance: a seed may solve it while looking elsewhere")
+    architecture = Architecture(layers=1, heads=1, position="none", mask=Everywhere(), residual=False)
+    steps = 100
+    batch = 1
+    rate = 2e-3
+    scores = (Score("target", 0.5, message("a head that looks at the target")),)
+    takes = "TEXT"
+
+    def __init__(self, tokens: tuple[str, ...], query: int, target: int) -> None:
+        self.tokens, self.query, self.target = tokens, query, target
+        self.words, self.length = tuple(dict.fromkeys(tokens)), len(tokens)
+
+    @property
+    def chance(self) -> float:
+        return math.log(max(len(self.words), 2))
+
+    def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """The sentence, whatever the seed."""
+        del seed, stream
+        ids = np.asarray([[self.words.index(word) for word in self.tokens]] * min(size, 1))
+        targets = np.full(ids.shape, NO_TARGET)
+        targets[:, self.query] = ids[:, self.target]
+        return Batch(ids, targets)
+
+    def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        counted = np.zeros((*batch.ids.shape, batch.ids.shape[-1]), bool)
+        counted[:, self.query, self.target] = True
+        return {"target": counted}

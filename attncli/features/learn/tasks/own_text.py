@@ -1,0 +1,97 @@
+"""A text of the reader's own, character by character: what comes next is to be said, as language models do."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from attncli.features.learn.architecture import Architecture
+from attncli.features.learn.tasks.task import (
+    Bools,
+    Floats,
+    Integers,
+    Reference,
+    Score,
+    Task,
+    after_same_pairs,
+    previous_pairs,
+)
+from attncli.features.learn.training import Batch
+from attncli.language import message
+from attncli.mechanism.random_streams import integers
+
+WINDOW = 32
+"""Characters that are read at once."""
+APART = 10
+"""One of so many parts of a text, the last, is kept apart to be tested on."""
+MOST_WORDS = 400
+"""Characters of the vocabulary; rarer ones are unknown."""
+
+
+class OwnText(Task):
+    """Pieces of a text. The last tenth of it is never trained on: losses are those on it."""
+
+    name = "text"
+    summary = message("a text of your own, by character: what comes next is to be said")
+    lesson = message("what a language model is trained to do, against counting pairs of characters")
+    architecture = Architecture(layers=2, heads=2)
+    steps = 300
+    rate = 5e-3
+    scores = (
+        Score("previous", 0.4, message("a previous-token head")),
+        Score("same", 0.4, message("a head that looks after the same character")),
+    )
+    takes = "FILE"
+    by_character = True
+
+    def __init__(self, text: str) -> None:
+        counts = Counter(text)
+        common = {character for character, _ in counts.most_common(MOST_WORDS)}
+        self.words = tuple(sorted(common))
+        numbers = {character: number for number, character in enumerate(self.words)}
+        self._ids = np.asarray([numbers.get(character, len(self.words)) for character in text])
+        self.length = WINDOW
+        self._end = len(self._ids) - max(len(self._ids) // APART, WINDOW + 1)
+
+    @property
+    def chance(self) -> float:
+        return math.log(max(len(self.words), 2))
+
+    @property
+    def goal(self) -> float:
+        """The loss of counting pairs of characters: what needs no attention."""
+        return self.references()[-1].loss
+
+    def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """Pieces of the part that is trained on; for the stream "test", of the part that is kept apart."""
+        test = stream == "test"
+        ids = self._ids[self._end :] if test else self._ids[: self._end]
+        starts = integers(seed, f"text\0{stream}", size).astype(np.int64) % (len(ids) - WINDOW)
+        rows = ids[starts[:, None] + np.arange(WINDOW + 1)]
+        return Batch(rows[:, :-1], rows[:, 1:])
+
+    def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        return {"previous": previous_pairs(batch.ids), "same": after_same_pairs(batch.ids)}
+
+    def references(self) -> Sequence[Reference]:
+        """What counting does, on the part that is kept apart, with one more added to each count."""
+        trained, test = self._ids[: self._end], self._ids[self._end :]
+        kinds = len(self.words) + 1
+        single = np.bincount(trained, minlength=kinds) + 1.0
+        pairs = np.ones((kinds, kinds))
+        np.add.at(pairs, (trained[:-1], trained[1:]), 1.0)
+        return (
+            Reference(message("counting characters"), _loss(single / single.sum(), test[1:])),
+            Reference(
+                message("counting pairs of characters"),
+                _loss((pairs / pairs.sum(1, keepdims=True)).reshape(-1), test[:-1] * kinds + test[1:]),
+            ),
+        )
+
+
+def _loss(shares: Floats, entries: Integers) -> float:
+    """The mean of −ln of the shares that the entries have."""
+    return float(-np.log(shares[entries]).mean())

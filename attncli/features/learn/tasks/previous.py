@@ -1,0 +1,43 @@
+"""Random symbols: after each, the one before it is to be said. The simplest head there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from attncli.features.learn.architecture import Architecture
+from attncli.features.learn.tasks.task import LETTERS, Bools, Score, Task, previous_pairs
+from attncli.features.learn.training import NO_TARGET, Batch
+from attncli.language import message
+from attncli.mechanism.random_streams import integers
+
+
+class Previous(Task):
+    """`c f a k` → c after f, f after a, a after k."""
+
+    name = "previous"
+    summary = message("random symbols; after each, the one before it is to be said")
+    lesson = message("the simplest head, in one layer")
+    architecture = Architecture(layers=1, heads=1)
+    steps = 200
+    scores = (Score("previous", 0.5, message("a previous-token head")),)
+    forms = ("previous",)
+
+    def __init__(self) -> None:
+        self.words, self.length = LETTERS, 16
+
+    @property
+    def chance(self) -> float:
+        return math.log(len(self.words))
+
+    def draw(self, seed: int, stream: str, size: int) -> Batch:
+        numbers = integers(seed, f"previous\0{stream}", size * self.length).reshape(size, self.length)
+        ids = (numbers % len(self.words)).astype(np.int64)
+        targets = np.full(ids.shape, NO_TARGET)
+        targets[:, 1:] = ids[:, :-1]
+        return Batch(ids, targets)
+
+    def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        return {"previous": previous_pairs(batch.ids)}

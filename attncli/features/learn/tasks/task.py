@@ -1,0 +1,130 @@
+"""`Task`: what is to be learned: its texts, what can be known in them, and the scores that show how it is done."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.features.learn.architecture import Architecture
+from attncli.features.learn.training import Batch
+from attncli.language import Message
+
+Floats = np.ndarray[Any, Any]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Integers = np.ndarray[Any, Any]
+
+LETTERS = "abcdefghijklmnop"
+"""The symbols of tasks that have no text of their own."""
+LEARNED = 0.1
+"""A loss below this share of chance is learned."""
+
+
+class Score(Struct, frozen=True):
+    """A score of heads: the weight that rows give to certain keys, the mean over the rows that have such keys.
+
+    threshold: from where a head is said to do it. head: what such a head is called.
+    """
+
+    name: str
+    threshold: float
+    head: Message
+
+
+class Reference(Struct, frozen=True):
+    """A loss to compare with: that of guessing in a certain way."""
+
+    name: Message
+    loss: float
+
+
+class Task(ABC):
+    """One task. A new one is one file in this folder, with a class of its own; its name is the file's.
+
+    summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is learned with where
+    the options say nothing else. scores: those that show how it is done. forms: the names of those of which some head
+    must do each, for it to be done so; none where any way will do.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[Message]
+    lesson: ClassVar[Message]
+    architecture: ClassVar[Architecture] = Architecture()
+    steps: ClassVar[int] = 300
+    batch: ClassVar[int] = 32
+    rate: ClassVar[float] = 5e-3
+    scores: ClassVar[tuple[Score, ...]] = ()
+    forms: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[str] = ""
+    by_character: ClassVar[bool] = False
+
+    words: Sequence[str]
+    """Its vocabulary, ids in order; the token for unknown words comes after them."""
+    length: int
+    """Tokens of each text."""
+
+    @property
+    @abstractmethod
+    def chance(self) -> float:
+        """The loss of guessing without having read the text, in nats."""
+
+    @property
+    def goal(self) -> float:
+        """The loss below which the task is learned."""
+        return LEARNED * self.chance
+
+    @abstractmethod
+    def draw(self, seed: int, stream: str, size: int) -> Batch:
+        """So many texts of a named stream."""
+
+    @abstractmethod
+    def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        """By the name of each score, which keys count for each query: [text, query, key]."""
+
+    def references(self) -> Sequence[Reference]:
+        """Losses to compare with, besides chance."""
+        return ()
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of these ids, as the written tokenizer reads it."""
+        return ("" if self.by_character else " ").join(self.words[number] for number in ids)
+
+
+def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[str, Floats]:
+    """Each score of each head, [layer, head], NaN where no row has such keys.
+
+    weights: of each layer, [text, head, query, key]. pairs: [text, query, key].
+    """
+    return {name: np.stack([_mean_weight(layer, counted) for layer in weights]) for name, counted in pairs.items()}
+
+
+def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
+    """Each score of a head that looks at all keys alike. visible: [query, key]. pairs: [text, query, key]."""
+    even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
+    return {name: float(_mean_weight(even[None, None], counted)[0]) for name, counted in pairs.items()}
+
+
+def _mean_weight(weights: Floats, counted: Bools) -> Floats:
+    """The mean over rows with counted keys of the weight on them, [head]."""
+    rows = np.any(counted, -1, keepdims=True)[..., 0]
+    total = np.einsum("...hqk,...qk->...hq", weights, counted.astype(weights.dtype))
+    if not rows.any():
+        return np.full(weights.shape[-3], np.nan)
+    result: Floats = (total * rows[:, None]).sum((0, -1), dtype=np.float64) / rows.sum()
+    return result
+
+
+def previous_pairs(ids: Integers) -> Bools:
+    """The token before each."""
+    count = ids.shape[-1]
+    return np.broadcast_to(np.eye(count, k=-1, dtype=bool), (*ids.shape, count))
+
+
+def after_same_pairs(ids: Integers) -> Bools:
+    """The tokens that stand after an earlier one of the same kind."""
+    count = ids.shape[-1]
+    same = ids[:, :, None] == np.concatenate([np.full((len(ids), 1), -1), ids[:, :-1]], 1)[:, None, :]
+    return same & np.tri(count, dtype=bool)

@@ -1,0 +1,54 @@
+"""Two symbols and a question mark: which of the two came first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from attncli.features.learn.architecture import Architecture
+from attncli.features.learn.tasks.task import LETTERS, Bools, Score, Task
+from attncli.features.learn.training import NO_TARGET, Batch
+from attncli.language import message
+from attncli.mechanism.random_streams import integers
+
+SYMBOLS = LETTERS[:8]
+QUESTION = "?"
+
+
+class WhichFirst(Task):
+    """`c f ?` → c. One layer: what a query gets from keys does not depend on their order unless positions say it."""
+
+    name = "order"
+    summary = message("two symbols, then a question mark: which of the two came first")
+    lesson = message("without positions attention does not know the order")
+    architecture = Architecture(layers=1, heads=2)
+    steps = 300
+    batch = 64
+    scores = (
+        Score("first", 0.6, message("a head that looks at the first symbol")),
+        Score("second", 0.6, message("a head that looks at the second symbol")),
+    )
+
+    def __init__(self) -> None:
+        self.words, self.length = (*SYMBOLS, QUESTION), 3
+
+    @property
+    def chance(self) -> float:
+        """Of who knows the two symbols, and not their order."""
+        return math.log(2)
+
+    def draw(self, seed: int, stream: str, size: int) -> Batch:
+        numbers = integers(seed, f"order\0{stream}", size * len(SYMBOLS)).reshape(size, len(SYMBOLS))
+        ids = np.argsort(numbers, 1, kind="stable")[:, :3]
+        first = ids[:, 0].copy()
+        ids[:, 2] = len(SYMBOLS)
+        targets = np.full(ids.shape, NO_TARGET)
+        targets[:, 2] = first
+        return Batch(ids, targets)
+
+    def pairs(self, batch: Batch) -> Mapping[str, Bools]:
+        counted = np.zeros((2, *batch.ids.shape, batch.ids.shape[-1]), bool)
+        counted[0, :, 2, 0] = counted[1, :, 2, 1] = True
+        return {"first": counted[0], "second": counted[1]}

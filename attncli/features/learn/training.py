@@ -1,0 +1,195 @@
+"""Training: the forward pass of every run, its loss, its gradients, and the steps of AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Array, Backend, numpy_backend
+from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients
+from attncli.errors import AttnError
+from attncli.features.learn.architecture import SmallModel, first_weights
+from attncli.inputs.token import Token
+from attncli.language import message
+from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.intervention import NOTHING, Interventions
+from attncli.mechanism.norm import normalise
+from attncli.mechanism.spec import Spec
+from attncli.models.run import logits, run_layers, with_positions
+
+Floats = np.ndarray[Any, Any]
+Integers = np.ndarray[Any, Any]
+
+NO_TARGET = -1
+"""In a batch's targets: nothing is to be said here."""
+
+
+class Batch(Struct, frozen=True, eq=False):
+    """Texts to learn from. ids: integers [text, token]. targets: what is to be said after each token, integers [text,
+    token], `NO_TARGET` where that cannot be known."""
+
+    ids: Integers
+    targets: Integers
+
+
+class RoleStore:
+    """`Store` of a model whose arrays, or variables, are in memory by role; those of a layer begin with its number."""
+
+    def __init__(self, spec: Spec, arrays: Mapping[str, Any]) -> None:
+        self._spec, self._arrays = spec, arrays
+
+    def vectors(self, backend: Backend, ids: Integers) -> Array:
+        """The vectors that enter layer 0, [..., token, width], of ids [..., token]."""
+        embedding, outer = self._spec.embedding, self.outer(backend)
+        table = self._arrays["tokens.weight"]
+        rows = backend.take(table, backend.array(ids.reshape(-1)), 0)
+        x = rows.reshape((*ids.shape, table.shape[-1])) * embedding.scale
+        count = ids.shape[-1]
+        x = with_positions(backend, embedding, x, range(count), lambda: self._arrays["positions.weight"][:count])
+        if embedding.norm is None:
+            return x
+        return normalise(backend, embedding.norm, x, outer("embed.norm.weight"), outer("embed.norm.bias"))
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        return self.vectors(backend, np.asarray([token.id for token in tokens]))
+
+    def expect(self, layers: range) -> None:
+        """Nothing to prepare: the weights are in memory."""
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        return lambda role: self._arrays.get(f"{index}.{role}")
+
+    def outer(self, backend: Backend) -> Weights:
+        return lambda role: self._arrays.get(role)
+
+    def bytes_read(self) -> int:
+        return sum(array.nbytes for array in self._arrays.values())
+
+
+class ForwardPass(Struct, frozen=True, eq=False):
+    """What a model makes of texts. logits: [text, token, vocabulary]. weights: of each layer, [text, head, query, key];
+    empty where none were kept."""
+
+    logits: Array
+    weights: Sequence[Array]
+
+
+def forward(
+    backend: Backend,
+    spec: Spec,
+    arrays: Mapping[str, Any],
+    ids: Integers,
+    *,
+    keep: bool = False,
+    interventions: Interventions = NOTHING,
+) -> ForwardPass:
+    """Run texts of one length, ids [text, token]. keep: whether to keep the weights."""
+    store, count = RoleStore(spec, arrays), ids.shape[-1]
+    stages: Collection[str] = ("weights",) if keep else ()
+    context = Context(np.arange(count), count, keep=frozenset(stages), interventions=interventions)
+    traces = list(run_layers(spec, store, backend, store.vectors(backend, ids), context, range(len(spec.blocks))))
+    output = logits(spec, store.outer(backend), backend, traces[-1].after)
+    return ForwardPass(output, [trace.stages["weights"] for trace in traces] if keep else ())
+
+
+def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
+    """The mean of −ln p of what is to be said, over all places where something is; one number.
+
+    scores: logits [text, token, vocabulary]. targets: as in `Batch`; without any, 0.
+    """
+    shifted = scores - backend.max(scores, -1)
+    log_p = shifted - backend.log(backend.sum(backend.exp(shifted), -1))
+    hits = targets[..., None] == np.arange(scores.shape[-1])
+    shares = backend.array(hits / max(int((targets != NO_TARGET).sum()), 1))
+    return -backend.sum((log_p * shares).reshape((-1,)), -1)
+
+
+class AdamW:
+    """Adam with weight decay apart from the gradient, over one flat array that is changed in place.
+
+    Source: Loshchilov and Hutter, Decoupled weight decay regularization, 2019; the defaults are PyTorch's.
+    """
+
+    def __init__(
+        self,
+        parameters: Floats,
+        rate: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        decay: float = 0.01,
+    ) -> None:
+        self._parameters, self._rate, self._betas, self._eps, self._decay = parameters, rate, betas, eps, decay
+        self._mean, self._square = np.zeros_like(parameters), np.zeros_like(parameters)
+        self._steps = 0
+
+    def step(self, gradient: Floats) -> None:
+        """Change the parameters by one step against their gradient, an array of the same shape."""
+        self._steps += 1
+        first, second = self._betas
+        self._mean += (1 - first) * (gradient - self._mean)
+        self._square += (1 - second) * (gradient * gradient - self._square)
+        size = self._rate / (1 - first**self._steps)
+        deviation = np.sqrt(self._square) / (1 - second**self._steps) ** 0.5 + self._eps
+        self._parameters *= 1 - self._rate * self._decay
+        self._parameters -= size * self._mean / deviation
+
+
+class Trainer:
+    """A model in training. arrays: its weights by role, as they are now; views of one array that steps change."""
+
+    def __init__(self, model: SmallModel, seed: int, rate: float) -> None:
+        self.model = model
+        weights = first_weights(model, seed)
+        flat = np.concatenate([array.reshape(-1) for array in weights.values()]).astype(np.float32)
+        trained: dict[str, Floats] = {}
+        start = 0
+        for name, array in weights.items():
+            trained[name] = flat[start : start + array.size].reshape(array.shape)
+            start += array.size
+        self._trained = trained
+        self.arrays: dict[str, Floats] = {**trained, **model.fixed}
+        self._backend, self._plain = gradient_backend(), numpy_backend("float32")
+        self._optimizer = AdamW(flat, rate)
+        self._rate = rate
+        self._steps = 0
+
+    @np.errstate(over="ignore", invalid="ignore")  # a loss that is no number is told
+    def step(self, batch: Batch) -> float:
+        """One step of training; the loss before it. Raises AttnError where that is no number."""
+        self._steps += 1
+        variables = {name: Variable(array) for name, array in self._trained.items()}
+        output = forward(self._backend, self.model.spec, {**variables, **self.model.fixed}, batch.ids)
+        loss = cross_entropy(self._backend, output.logits, batch.targets)
+        value = float(cast("Variable", loss).value[0])
+        if not np.isfinite(value):
+            raise AttnError(
+                message("the loss is no number any more at step {step}", step=self._steps),
+                expected=message("smaller steps than --learning-rate {rate:g}", rate=self._rate),
+                hint=f"--learning-rate {self._rate / 10:g}",
+            )
+        parts = gradients(loss, variables.values())
+        masks = self.model.masks
+        flat = [
+            (part * masks[name] if name in masks else part).reshape(-1)
+            for name, part in zip(variables, parts, strict=True)
+        ]
+        self._optimizer.step(np.concatenate(flat))
+        return value
+
+    def run(self, batch: Batch, *, keep: bool = False, interventions: Interventions = NOTHING) -> ForwardPass:
+        """What the model makes of a batch now, in NumPy arrays."""
+        return forward(self._plain, self.model.spec, self.arrays, batch.ids, keep=keep, interventions=interventions)
+
+    def loss(self, batch: Batch, *, interventions: Interventions = NOTHING) -> float:
+        """The loss on a batch now."""
+        output = self.run(batch, interventions=interventions)
+        return self.loss_of(output, batch)
+
+    def loss_of(self, output: ForwardPass, batch: Batch) -> float:
+        """The loss of a forward pass, in float64."""
+        exact = numpy_backend("float64")
+        return float(cross_entropy(exact, exact.array(output.logits), batch.targets)[0])

@@ -1,0 +1,188 @@
+"""Writing a model as a checkpoint: its arrays by role under a family's tensor names, its config.json, its tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.errors import AttnError, UsageError
+from attncli.inputs.atomic import atomic_writer
+from attncli.inputs.tensors import write_tensors
+from attncli.language import message
+from attncli.models.families import family
+from attncli.models.family import Concat, Grouped, Source
+
+Floats = np.ndarray[Any, Any]
+RoleArrays = Mapping[str, Floats]
+"""Arrays by role; matrices are [out, in]."""
+
+UNKNOWN = "[UNK]"
+"""The token of a written vocabulary that stands for all others."""
+
+
+class CheckpointParts(Struct, frozen=True):
+    """What a checkpoint is written from.
+
+    kind: its `model_type`. config: the other keys. architecture: the class that transformers opens it with.
+    heads: of each layer. outer, layers: arrays by role. words: its vocabulary, ids in order.
+    by_character: whether texts are cut into characters, not at blanks. notes: keys for the file's metadata.
+    """
+
+    kind: str
+    config: Mapping[str, object]
+    architecture: str
+    heads: int
+    outer: RoleArrays
+    layers: Sequence[RoleArrays]
+    words: Sequence[str]
+    by_character: bool
+    notes: Mapping[str, str]
+
+
+def check_new_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that `write_checkpoint` could not write: asked before work starts.
+
+    Raises:
+        UsageError: There is something of that name, and it may not be replaced.
+        AttnError: The folder in which it is to stand cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(message("there is a file of this name"), where=str(folder), expected=message("a new folder"))
+    if os.path.lexists(folder) and not force and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            message("this folder exists"),
+            where=str(folder),
+            expected=message("a new folder, or --force to write the model over what is there"),
+        )
+    above = folder.absolute().parent
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise AttnError(
+            message("this folder cannot be made"),
+            where=str(folder),
+            expected=message("a place that may be written"),
+        )
+
+
+def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
+    """Write a checkpoint into a folder, all of its files or none; the folder is made, other files in it stay.
+
+    In a block of `atomic.together` the files take their places when that ends. Raises AttnError where the disk is full
+    or the folder may not be written.
+    """
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": UNKNOWN}
+    config: dict[str, object] = {"model_type": parts.kind, "architectures": [parts.architecture], "dtype": "float32"}
+    no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}  # defaults are beyond the vocabulary
+    with _new_folder(folder):
+        write_tensors(folder / "model.safetensors", stored_tensors(parts), {"format": "pt", **parts.notes})
+        _write_json(folder / "config.json", {**config, **parts.config, **no_ids})
+        _write_json(folder / "tokenizer.json", tokenizer_json(parts.words, by_character=parts.by_character))
+        _write_json(folder / "tokenizer_config.json", {**settings, "clean_up_tokenization_spaces": False})
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """In the block the folder is there; where the block fails, it goes again unless it was there before."""
+    new: list[Path] = []
+    place = folder.absolute()
+    try:
+        while not place.exists():
+            new.append(place)
+            place = place.parent
+        for path in reversed(new):
+            path.mkdir()
+        yield
+    except OSError as error:
+        _remove_empty(new)
+        raise AttnError(
+            message("this folder cannot be written: {reason}", reason=error.strerror or str(error)),
+            where=str(folder),
+            expected=message("a place that may be written"),
+        ) from error
+    except BaseException:
+        _remove_empty(new)
+        raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for path in folders:
+        with suppress(OSError):
+            path.rmdir()
+
+
+def _write_json(path: Path, values: Mapping[str, object]) -> None:
+    with atomic_writer(path) as file:
+        file.write((json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def stored_tensors(parts: CheckpointParts) -> dict[str, Floats]:
+    """The tensors by the names that the family gives them: what reading a checkpoint does, the other way round."""
+    definition = family(parts.kind)
+    assert definition is not None
+    names = definition.names
+    has_head = "head.weight" in parts.outer
+    prefix = names.prefixes[0] if has_head and names.prefixes else ""
+    outer = _stored(parts.outer, names.outside, prefix, parts.heads, transposed=False)
+    head = str(names.outside.get("head", "")).partition("|")[0]
+    tensors = {
+        name.removeprefix(prefix) if head and name.startswith(f"{prefix}{head}.") else name: array
+        for name, array in outer.items()
+    }
+    for layer, roles in enumerate(parts.layers):
+        before = prefix + names.layer.format(layer=layer)
+        tensors |= _stored(roles, names.inside, before, parts.heads, transposed=names.transposed)
+    return tensors
+
+
+def _stored(
+    roles: RoleArrays, sources: Mapping[str, Source], before: str, heads: int, *, transposed: bool
+) -> dict[str, Floats]:
+    """The tensors that hold these roles, by name."""
+    tensors: dict[str, Floats] = {}
+    for modules, source in sources.items():
+        for suffix in (".weight", ".bias"):
+            arrays = [roles[module + suffix] for module in modules.split() if module + suffix in roles]
+            if not arrays:
+                continue
+            match source:
+                case Concat(name):
+                    whole = np.concatenate(arrays)
+                case Grouped(name):
+                    # as many groups as heads: each head has a key of its own in what is trained here
+                    apart = [array.reshape((heads, -1, *array.shape[1:])) for array in arrays]
+                    whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
+                case str():
+                    name, whole = source.partition("|")[0], arrays[0]
+                case _:
+                    raise TypeError(f"no small model is written with {source!r}")
+            stored = whole.T if transposed and whole.ndim == 2 else whole
+            tensors[f"{before}{name}{suffix}"] = np.ascontiguousarray(stored, np.float32)
+    return tensors
+
+
+def tokenizer_json(words: Sequence[str], *, by_character: bool) -> dict[str, object]:
+    """A tokenizer.json of whole words, or of characters. words: each with its place as id; `UNKNOWN` is among them."""
+    every = {"type": "Split", "pattern": {"Regex": "[\\s\\S]"}, "behavior": "Isolated", "invert": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": every if by_character else {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": {"type": "Fuse"} if by_character else None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: number for number, word in enumerate(words)},
+            "unk_token": UNKNOWN,
+        },
+    }
