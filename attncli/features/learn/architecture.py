@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import UsageError
 from attncli.language import message
-from attncli.mechanism.mask import Causal, Mask, Window, shows_all, visible
-from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.mask import Causal, Mask, Window, shows_all, spec_text, visible
 from attncli.mechanism.position import sinusoidal
 from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Block, Head, Spec

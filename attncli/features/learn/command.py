@@ -216,4 +216,4 @@ def _task(
             return kind()
 
 
-app = command_app(learn)
+learn_app = command_app(learn)
