@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import AttnError, UsageError
-from attncli.inputs.atomic import atomic_writer
+from attncli.inputs.files import atomic_writer
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message
 from attncli.models.families import family

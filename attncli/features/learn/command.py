@@ -9,20 +9,9 @@ import typer
 
 from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    COMPUTE,
-    MODEL,
-    OUTPUT,
-    SUBJECT,
-    ComputeOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
-    number,
-    option,
-    redeclare,
-    without,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import COMPUTE, MODEL, OUTPUT, SUBJECT, number, option, redeclare, without
+from attncli.cli.options import ComputeOptions, OutputOptions, TextOptions
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import message

@@ -43,7 +43,7 @@ from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
 from attncli.inputs.token import Token, find_token
 from attncli.inputs.tokenize import IdsOnly
 from attncli.language import choice, message
-from attncli.mechanism.intervention import Zero
+from attncli.mechanism.context import Zero
 from attncli.mechanism.mask import visible
 from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_new_folder, write_checkpoint
 from attncli.models.model import Identity, Model

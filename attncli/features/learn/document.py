@@ -7,8 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from attncli.documents.declaration import Count, Document, Numbers, Part, Size, axes, describe
-from attncli.documents.parts import AttentionPart, ModelPart
+from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Size, axes, describe
 
 Loss = Annotated[float | None, Meta(description="In nats; null where it is no number.")]
 Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]

@@ -47,7 +47,7 @@ def live_training(environment: Environment, view: View, request: LearnRequest) -
 def _live(environment: Environment, view: View) -> Iterator[Live]:
     from rich.live import Live
 
-    from attncli.draw.console import console
+    from attncli.draw.lines import console
 
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
     screen = console(view, cast(IO[str], _Output(environment)), deep=deep)
@@ -140,10 +140,9 @@ class Training:
         return self._environment.stop_signal is None
 
     def _picture(self) -> Lines:
-        from attncli.draw.headings import heading, remark
         from attncli.draw.heatmap import Map, side_by_side
-        from attncli.draw.lines import clip_lines, stack_spaced
-        from attncli.draw.plot import Series, curves
+        from attncli.draw.lines import clip_lines, heading, remark, stack_spaced
+        from attncli.draw.numbers import Series, curves
         from attncli.language import message
 
         view, task, last = self._view, self._request.task, self._moments[-1]

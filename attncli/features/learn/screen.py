@@ -7,12 +7,11 @@ from shlex import quote
 
 import numpy as np
 
-from attncli.draw.headings import heading, localize, remark, sentences
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import Lines, clip_lines, stack, stack_spaced
-from attncli.draw.plot import Series, curves
+from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe, spell
-from attncli.draw.text_tables import table
+from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.learn.document import BestHead, HeadScore, LearnDocument, LearnedHead, TasksDocument

@@ -14,8 +14,7 @@ from attncli.errors import AttnError
 from attncli.features.learn.architecture import SmallModel, first_weights
 from attncli.inputs.token import Token
 from attncli.language import message
-from attncli.mechanism.context import Context, Weights
-from attncli.mechanism.intervention import NOTHING, Interventions
+from attncli.mechanism.context import NOTHING, Context, Interventions, Weights
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec
 from attncli.models.run import logits, run_layers, with_positions
