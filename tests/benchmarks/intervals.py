@@ -1,30 +1,36 @@
-"""How often a scan's intervals hold the mean: `python intervals.py SCAN [TRIALS]`, of a scan with `--rows` of many texts.
+"""How often a scan's intervals hold the mean: `python intervals.py SCAN [TRIALS [CORPUS FIELD]]`, of a scan with
+`--rows` of many texts.
 
 Its texts are the truth; scans of fewer are drawn from them, with replacement. Beside `attn`'s intervals, which have
-none where a text or two make the spread or texts hardly differ, stand those of 200 Poisson replicates, percentile, and a plain Student's t.
-Clusters are eight texts that follow each other in the order of a head's entropy, as texts of one document are alike.
+none where a text or two make the spread or texts hardly differ, stand those of 200 Poisson replicates, percentile, and
+a plain Student's t. Then scans of clusters are drawn: eight texts that follow each other in the order of a head's
+entropy, as texts of one document are alike, and, of a corpus of JSON lines, the documents that its field names, of
+whatever size they are.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as parquet
 
-from attncli.measure.row_facts import Bools, Floats
-from attncli.scan.intake import REPLICATES
+from attncli.measure.visible_keys import Floats, Ints
+from attncli.scan.duplicates import REPLICATES
 from attncli.scan.shard_files import KEY_COLUMNS
 from attncli.scan.statistics import clusters, mean_interval, reach
 from attncli.scan.totals import least_deviation, scale_named
 
-SIZES = (5, 10, 20, 30, 40, 60, 100, 300, 1000)
+SIZES = (5, 10, 20, 30, 40, 60, 100, 300)
 CLUSTER = 8
 
 
-def values_of(folder: Path) -> tuple[list[str], Floats]:
-    """The columns of a scan's rows, and their numbers [text, column, head]; offsets are left out, as they repeat."""
+def rows_of(folder: Path) -> tuple[list[str], Floats, Ints]:
+    """The columns of a scan's rows by number, their values [text, number] and the line of each text; what any text has
+    no value of is left out, and so are offsets, as they repeat."""
     tables = [parquet.read_table(path) for path in sorted(folder.glob("shards/*/*.rows.parquet"))]
     names = [name for name in tables[0].column_names if name not in KEY_COLUMNS and not name.startswith("offset")]
     heads = len({*zip(*(tables[0].column(name).to_pylist() for name in ("layer", "head")), strict=True)})
@@ -32,72 +38,128 @@ def values_of(folder: Path) -> tuple[list[str], Floats]:
         np.stack([np.asarray(table.column(name), np.float64).reshape((-1, heads)) for name in names], 1)
         for table in tables
     ]
-    return names, np.concatenate(parts)
+    values = np.concatenate(parts).reshape((-1, len(names) * heads))
+    lines = np.concatenate([np.asarray(table.column("line")).reshape((-1, heads))[:, 0] for table in tables])
+    there = ~np.isnan(values).any(0)
+    return list(np.repeat(names, heads)[there]), values[:, there], lines
 
 
-def held(between: Floats, truth: Floats) -> tuple[Bools, Bools]:
-    """Which intervals are there, and which hold the truth."""
-    there = ~np.isnan(between[0])
-    return there, there & (between[0] <= truth) & (truth <= between[1])
+def documents_of(lines: Ints, corpus: Path, field: str) -> list[Ints]:
+    """The texts of each document."""
+    names = [json.loads(line)[field] for line in corpus.read_text("utf-8").splitlines()]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    owner = np.array([numbers[names[line]] for line in lines])
+    return [np.flatnonzero(owner == number) for number in sorted(set(owner.tolist()))]
 
 
-def ours(names: list[str], mean: Floats, deviation: Floats, skew: Floats, units: Floats) -> Floats:
-    """The intervals that a scan has; of fewer texts than it has any for, those that it would have."""
-    found = []
-    for at, name in enumerate(names):
-        share, least = scale_named(name).kind == "share", least_deviation(name)
-        found.append(mean_interval(mean[at], deviation[at], skew[at], units[at], share=share, least=least))
-    return np.stack(found, 1)
+def skewness(count: Floats, mean: Floats, square: Floats, cube: Floats) -> Floats:
+    """Of the moments around 0 of so many values."""
+    spread = square - mean * mean
+    with np.errstate(invalid="ignore", divide="ignore"):
+        skew = (cube - 3 * mean * square + 2 * mean**3) / np.maximum(spread, 0) ** 1.5
+    return np.where(spread > 1e-14, skew, np.nan)
 
 
-def tried(names: list[str], values: Floats, count: int, trials: int) -> dict[str, tuple[Floats, Floats]]:
-    """Of each method how often every number had an interval, and how often it held the truth, [column, head]."""
-    drawn, truth = np.random.default_rng(count), values.mean(0)
-    found: dict[str, tuple[Floats, Floats]] = {}
-    order = values[:, 0, 0].argsort(kind="stable")
+class Measured:
+    """How often each number had an interval of a method, and how often it held the truth."""
 
-    def add(name: str, between: Floats) -> None:
-        there, hit = held(between, truth)
-        before = found.get(name, (0.0, 0.0))
-        found[name] = before[0] + there / trials, before[1] + hit / trials
+    def __init__(self, names: Sequence[str], truth: Floats) -> None:
+        self.truth, self.is_share = truth, np.array([scale_named(name).kind == "share" for name in names])
+        self.least = np.array([least_deviation(name) for name in names])
+        self.shown: dict[str, Floats] = {}
+        self.hold: dict[str, Floats] = {}
 
+    def add(self, method: str, low: Floats, high: Floats) -> None:
+        shown = ~np.isnan(low)
+        hold = shown & (low <= self.truth) & (self.truth <= high)
+        self.shown[method] = self.shown.get(method, 0.0) + shown
+        self.hold[method] = self.hold.get(method, 0.0) + hold
+
+    def add_ours(self, method: str, mean: Floats, deviation: Floats, skew: Floats, units: float) -> None:
+        """The intervals that a scan has."""
+        bounds = np.full((2, mean.size), np.nan)
+        for share in (True, False):
+            at = (self.is_share == share) & (deviation >= self.least)
+            of_each = mean[at], deviation[at], skew[at], np.full(int(at.sum()), units)
+            bounds[:, at] = mean_interval(*of_each, share=share)
+        self.add(method, *bounds)
+
+
+def drawn_texts(names: Sequence[str], values: Floats, count: int, trials: int) -> Measured:
+    """Scans of `count` texts."""
+    drawn, measured = np.random.default_rng(count), Measured(names, values.mean(0))
     for _ in range(trials):
         texts = values[drawn.integers(0, len(values), count)]
         mean, deviation = texts.mean(0), texts.std(0, ddof=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            skew = ((texts - mean) ** 3).mean(0) / texts.std(0) ** 3
         times = drawn.poisson(1, (REPLICATES, count)).astype(float)
         times = times[times.sum(1) > 0]
-        means = np.tensordot(times / times.sum(1, keepdims=True), texts, 1)
-        add("percentile", np.percentile(means, (2.5, 97.5), axis=0))
+        measured.add("percentile", *np.percentile(times / times.sum(1, keepdims=True) @ texts, (2.5, 97.5), axis=0))
         half = reach(count - 1) * deviation / np.sqrt(count)
-        add("Student's t", np.stack([mean - half, mean + half]))
-        add("attn", ours(names, mean, deviation, skew, np.full(mean.shape, float(count))))
-        firsts = drawn.integers(0, len(values) - CLUSTER, count)
-        grouped = values[order[firsts[:, None] + np.arange(CLUSTER)]].mean(1)  # [cluster, column, head]
+        measured.add("Student's t", mean - half, mean + half)
+        around = texts - mean
+        skew = skewness(count, around.mean(0), (around**2).mean(0), (around**3).mean(0))
+        measured.add_ours("attn", mean, deviation, skew, count)
+    return measured
+
+
+def drawn_clusters(names: Sequence[str], values: Floats, groups: Sequence[Ints], count: int, trials: int) -> Measured:
+    """Scans of the texts of `count` clusters."""
+    truth = values[np.concatenate(groups)].mean(0)
+    around = values - truth
+    sums = [np.stack([(around[group] ** power).sum(0) for group in groups]) for power in (1, 2, 3)]
+    sizes = np.array([len(group) for group in groups], float)
+    drawn, measured = np.random.default_rng(count), Measured(names, truth)
+    for _ in range(trials):
+        chosen = drawn.integers(0, len(groups), count)
+        total, texts = sizes[chosen].sum(), sizes[chosen]
+        mean, square, cube = (part[chosen].sum(0) / total for part in sums)
         times = drawn.poisson(1, (REPLICATES, count)).astype(float)
-        means = np.tensordot(times / times.sum(1, keepdims=True), grouped, 1)
-        units = clusters(np.array(float(CLUSTER * count)), CLUSTER * times.sum(1))
+        times = times[times.sum(1) > 0]
+        means = times @ sums[0][chosen] / (times @ texts)[:, None]
+        units = float(clusters(np.array(total), times @ texts))
         spread = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
-        add("attn, clusters", ours(names, grouped.mean(0), spread, 0 * spread, np.full(spread.shape, float(units))))
-    return found
+        skew = skewness(total, mean, square, cube)
+        measured.add_ours("attn", mean + truth, spread, skew, units)
+        measured.add_ours("not bent", mean + truth, spread, np.where(np.isnan(skew), skew, 0.0), units)
+    return measured
+
+
+def tell(what: str, names: Sequence[str], measured: Measured, trials: int) -> None:
+    """A line for each method."""
+    columns = np.array(names)
+    for method, shown in measured.shown.items():
+        often = shown > 0.1 * trials
+        if not often.any():
+            print(f"{what:18} {method:12} none shown", flush=True)
+            continue
+        hold = measured.hold[method]
+        metrics = {
+            name: hold[columns == name].sum() / shown[columns == name].sum()
+            for name in dict.fromkeys(names)
+            if shown[columns == name].sum()
+        }
+        single = np.sort(hold[often] / shown[often])
+        worst = min(metrics, key=metrics.__getitem__)
+        print(
+            f"{what:18} {method:12} shown {shown.mean() / trials:6.1%}  hold {hold.sum() / shown.sum():6.1%}  "
+            f"metric {worst} {metrics[worst]:6.1%}  number in a hundred {single[len(single) // 100]:6.1%}  "
+            f"worst {single[0]:6.1%}",
+            flush=True,
+        )
 
 
 def main() -> None:
-    names, values = values_of(Path(sys.argv[1]))
+    names, values, lines = rows_of(Path(sys.argv[1]))
     trials = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    print(f"{len(values):,} texts, {len(names)} metrics × {values.shape[2]} heads, {trials} scans of each size")
+    print(f"{len(values):,} texts, {len(names)} numbers of {len({*names})} metrics, {trials} scans of each size")
+    order = values[:, 0].argsort(kind="stable")
+    alike = [order[first : first + CLUSTER] for first in range(0, len(order) - CLUSTER + 1, CLUSTER)]
+    documents = documents_of(lines, Path(sys.argv[3]), sys.argv[4]) if len(sys.argv) > 4 else []
     for count in SIZES:
-        for name, (there, hit) in tried(names, values, count, trials).items():
-            if not there.any():
-                continue
-            metrics = hit.sum(1) / there.sum(1)
-            single = np.sort((hit[there > 0.1] / there[there > 0.1]).ravel())
-            print(
-                f"{count:5} texts  {name:14} shown {there.mean():6.1%}  hold {hit.sum() / there.sum():6.1%}  "
-                f"metric {names[int(metrics.argmin())]} {metrics.min():6.1%}  "
-                f"number in a hundred {single[len(single) // 100]:6.1%}  worst {single[0]:6.1%}"
-            )
+        tell(f"{count} texts", names, drawn_texts(names, values, count, trials), trials)
+        for what, groups in (("of 8 alike", alike), ("documents", documents)):
+            if groups and count >= 20:
+                tell(f"{count} {what}", names, drawn_clusters(names, values, groups, count, trials), trials)
 
 
 if __name__ == "__main__":
