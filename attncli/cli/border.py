@@ -64,8 +64,13 @@ def run_guarded(
 
 
 def _language(arguments: Sequence[str], environment: Environment) -> str:
-    """The language to speak, also where the command line cannot be read: `--lang` before `ATTN_LANG` before English."""
+    """The language to speak, also where the command line cannot be read: `--lang`, else `ATTN_LANG`, else what the
+    settings file says, else English."""
     language = environment.variables.get("ATTN_LANG", "")
+    if not language:
+        with suppress(AttnError):  # told by the command, which reads them too
+            setting = environment.settings.get("lang")
+            language = "" if setting is None else str(setting.value)
     for place, argument in enumerate(arguments):
         if argument == "--lang" and place + 1 < len(arguments):
             language = arguments[place + 1]

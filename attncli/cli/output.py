@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -34,6 +35,10 @@ UNITS = {
 LONGEST_SIZE = 20
 """Digits of a size; more are no bytes of any machine."""
 LINES = 10_000  # of a plain table, written at once
+MOST_LINES = 200_000
+"""Lines of a whole document on a screen: drawn in half a minute, 6,000 lines a second."""
+COLUMNS = 10
+"""Numbers of a wide table on one line."""
 FIGURES = (".svg", ".png", ".pdf")
 """How files of figures end."""
 
@@ -215,12 +220,37 @@ def _pieces(
         elif options.plain:
             yield from _plain(document, place, several, records.plain)
         else:
+            if view.full:
+                _refuse_lines(document)
             screen_text = render_text((screen or screen_of(document.schema).screen)(document, view), view, environment)
             if several:
                 from attncli.draw.screen_header import numbered_title
 
                 screen_text = render_text(numbered_title(place, document, view), view, environment) + screen_text
             yield (b"\n" if place else b"") + screen_text.encode("utf-8", "backslashreplace")
+
+
+def _refuse_lines(document: Document) -> None:
+    """Raise LimitError where every row and column of a document would be more lines than a screen is drawn with."""
+    lines = _lines_of(document)
+    if lines > MOST_LINES:
+        raise LimitError(
+            f"every row and column of this document is about {lines:,} lines",
+            expected=f"at most {MOST_LINES:,} lines",
+            hint="no --full; --plain or --json give every number",
+        )
+
+
+def _lines_of(value: Any) -> int:
+    """About how many lines show all of a part of a document, a table some ten columns wide."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return math.prod(value.shape[:-1]) + value.size // COLUMNS
+    if isinstance(value, list | tuple):
+        return len(value) + sum(map(_lines_of, value))
+    inner = value.values() if isinstance(value, dict) else ()
+    return sum(map(_lines_of, inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]))
 
 
 def _write_table(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:

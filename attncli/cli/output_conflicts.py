@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,19 @@ def _reads(metavar: str, word: Any, path: Path, place: str, environment: Environ
         return _is_of_corpus(str(word), place)
     if not kinds & {"FILE", "PATH", "DIR"}:
         return False
-    return place in _places(str(word), certain=kinds == {"FILE"}, folder_alone="DIR" in kinds)
+    names = [str(word)]
+    if "DIR" in kinds and (folder := _folder_of_model(str(word), environment)):
+        names.append(folder)
+    return any(place in _places(name, certain=kinds == {"FILE"}, folder_alone="DIR" in kinds) for name in names)
+
+
+def _folder_of_model(name: str, environment: Environment) -> str:
+    """The folder that the name of a model is read from, of a package or in the hub's cache; "" where there is none."""
+    from attncli.models.aliases import local_folder
+
+    with suppress(AttnError, OSError, ValueError):  # told by who reads it
+        return str(local_folder(name, environment.variables) or "")
+    return ""
 
 
 def _places(word: str, *, certain: bool, folder_alone: bool) -> Iterator[str]:

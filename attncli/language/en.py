@@ -119,6 +119,7 @@ PHRASES = {
     # the answer
     "quoted": '"{0}"',
     "quoted.at": "{0} ({1})",
+    "quoted.special": "{0} (special)",
     "quoted.unknown": "{0} (unknown)",
     "quoted.at.unknown": "{0} ({1}, unknown)",
     # scaling

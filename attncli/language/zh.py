@@ -114,6 +114,7 @@ PHRASES = {
     # 答案
     "quoted": "“{0}”",
     "quoted.at": "{0}（{1}）",
+    "quoted.special": "{0}（特殊）",
     "quoted.unknown": "{0}（未知）",
     "quoted.at.unknown": "{0}（{1}，未知）",
     "scaling": "得分为什么要除以 √d_k",

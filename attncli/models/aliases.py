@@ -13,7 +13,17 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.extras import install_command
-from attncli.inputs.hub import WHOLE, Fetch, ModelLocation, Parts, resolve, verify_digests
+from attncli.inputs.hub import (
+    WHOLE,
+    Fetch,
+    HubId,
+    ModelLocation,
+    Parts,
+    cache_folder,
+    find_snapshot,
+    resolve,
+    verify_digests,
+)
 
 
 class Alias(Struct, frozen=True):
@@ -131,6 +141,18 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
         )
         verify_digests(location.folder, expected, variables=variables, hint=hint)
     return location
+
+
+def local_folder(name: str, variables: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder on this machine that an alias or a hub id is read from, its package's or in the hub's cache; None
+    where there is none. Nothing is fetched, nothing checked."""
+    short, separator, revision = name.partition("@")
+    alias = ALIASES.get(short.lower())
+    if alias is not None and alias.package is not None and not separator and (folder := package_folder(alias.package)):
+        return folder
+    hub_id = HubId.parse(name if alias is None else f"{alias.hub}{separator}{revision}")
+    snapshot = None if hub_id is None else find_snapshot(cache_folder(variables), hub_id)
+    return None if snapshot is None else snapshot.folder
 
 
 def _on_the_hub(alias: Alias, revision: str, variables: Mapping[str, str], fetch: Fetch) -> ModelLocation:

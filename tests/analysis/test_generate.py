@@ -11,9 +11,11 @@ import numpy as np
 import oracles
 import pytest
 from asking import ask
+from safetensors.numpy import load_file, save_file
 from small_gpt2 import small_gpt2
 from telling import telling
 from tiny_checkpoints import CASES, make
+from tokenizers import Tokenizer, models, pre_tokenizers
 from validity import validate
 
 import attncli
@@ -248,3 +250,19 @@ def test_models_whose_head_is_reached_another_way(name: str, tmp_path: Path) -> 
             expected.append(step(expected))
     document = generated_document(model, "", model.tokenizer.ids_to_tokens(prompt), GenerateRequest(5))
     assert [token["id"] for token in document["generated"]] == expected[3:]
+
+
+def test_a_new_token_that_stands_for_unknown_words_is_marked(tmp_path: Path) -> None:
+    """A vocabulary of words, of which a model that always says the unknown one makes the most."""
+    vocabulary = {"<unk>": 0} | {word: at + 1 for at, word in enumerate(["the", "cat", "sat", "on", "a", "mat"])}
+    folder = small_gpt2(tmp_path / "model", len(vocabulary))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    weights = load_file(folder / "model.safetensors")
+    weights["transformer.ln_f.weight"] *= 0
+    weights["transformer.ln_f.bias"] = weights["transformer.wte.weight"][0] * 9
+    save_file(weights, folder / "model.safetensors")
+    asked = ("run", "the cat", "--model", str(folder), "--generate", "2")
+    assert [token.get("unknown") for token in ask(*asked, "--json").json["generated"]] == [True, True]
+    assert "<unk>?" in ask(*asked, "--show", "lookback").out

@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as parquet
 
-from attncli.measure.visible_keys import Floats, Ints
-from attncli.scan.duplicates import REPLICATES
+from attncli.measure.row_facts import Floats, Ints
+from attncli.scan.intake import REPLICATES
 from attncli.scan.shard_files import KEY_COLUMNS
 from attncli.scan.statistics import clusters, mean_interval, reach
 from attncli.scan.totals import least_deviation, scale_named
 
-SIZES = (5, 10, 20, 30, 40, 60, 100, 300)
+SIZES = (5, 10, 20, 30, 40, 60, 100, 300, 1000)
 CLUSTER = 8
 
 

@@ -15,6 +15,7 @@ from scanning import inside
 from small_gpt2 import small_gpt2
 
 from attncli.cli.option import OUTPUT
+from attncli.models.aliases import local_folder
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 READ_WORDS = {"FILE", "PATH", "DIR", "CORPUS", "OUT"}
@@ -149,6 +150,41 @@ def test_what_variables_name_is_read_too(tmp_path: Path) -> None:
     settings.write_text("precision = 3\n")
     answer = ask("run", "a b", "-o", str(settings), ATTN_CONFIG=str(settings))
     assert (answer.code, settings.read_text()) == (2, "precision = 3\n")
+
+
+@pytest.mark.parametrize("command", ["run", "heads", "tokens", "models show"])
+@pytest.mark.parametrize("name", ["gpt2", "openai-community/gpt2", "openai-community/gpt2@main"])
+@pytest.mark.parametrize("given", ["argument", "variable"])
+def test_a_model_that_the_hubs_cache_holds_stays(command: str, name: str, given: str, tmp_path: Path) -> None:
+    """By its alias and by its id; each file of it is a link into the cache's blobs, which stay too."""
+    repository, commit = tmp_path / "models--openai-community--gpt2", "0" * 40
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text(commit)
+    (repository / "blobs").mkdir()
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        (repository / "blobs" / f"of-{file}").write_text("precious")
+        (snapshot / file).symlink_to(repository / "blobs" / f"of-{file}")
+    words = [] if command.startswith("models") else ["a b"]
+    if given == "variable" and not words:
+        return  # the model is what this command is about
+    variables = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    if given == "variable":
+        variables["ATTN_MODEL"] = name
+    else:
+        words += ["--model", name] if words else [name]
+    for target in (*snapshot.iterdir(), *(repository / "blobs").iterdir()):
+        answer = ask(*command.split(), *words, "--json", "-o", str(target), **variables)
+        assert (answer.code, "would replace what" in answer.err) == (2, True), answer
+        assert target.read_text() == "precious"
+
+
+def test_a_model_that_a_package_brings_stays() -> None:
+    folder = local_folder("minilm")
+    assert folder is not None
+    answer = ask("run", "a b", "--model", "minilm", "--json", "-o", str(folder / "config.json"))
+    assert (answer.code, "would replace what --model reads" in answer.err) == (2, True), answer
 
 
 def test_words_that_are_no_files_are_not_taken_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

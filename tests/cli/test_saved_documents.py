@@ -138,7 +138,7 @@ def test_half_a_character_in_saved_tensors_is_bad_input(tmp_path: Path) -> None:
 
 
 def test_a_forged_run_of_many_layers_is_shown_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.features.view.command.MOST_LINES", 20_000)  # a tenth, for a document of a tenth
+    monkeypatch.setattr("attncli.cli.output.MOST_LINES", 20_000)  # a tenth, for a document of a tenth
     run = ask("run", "the cat", "--json").json
     run["layers"] = [{**run["layers"][0], "layer": at} for at in range(700)]
     run["model"]["layers"] = len(run["layers"])
@@ -152,3 +152,13 @@ def test_a_forged_run_of_many_layers_is_shown_in_bounds(tmp_path: Path, monkeypa
     run["model"]["layers"] = 20
     saved.write_text(json.dumps(run))
     assert ask("view", str(saved), "--show", "all", "--full").code == 0
+
+
+@pytest.mark.parametrize("asked", [("run", "a b c d e f g"), ("heads", "a b c d e f g", "--num-heads", "4")])
+def test_whole_screens_are_shown_in_bounds_of_lines(asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(*asked, "--full").code == 0
+    monkeypatch.setattr("attncli.cli.output.MOST_LINES", 20)
+    answer = ask(*asked, "--full")
+    assert (answer.code, answer.out, "at most 20 lines" in answer.err) == (5, "", True), answer
+    for shown in ((), ("--json",), ("--plain",)):
+        assert ask(*asked, *shown).code == 0

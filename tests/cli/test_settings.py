@@ -119,3 +119,17 @@ def test_the_palette_is_set_by_a_variable_or_the_file(tmp_path: Path) -> None:
     assert ask(*asked, ATTN_CONFIG=config, ATTN_PALETTE="dark", **terminal).out == dark
     assert f"palette light: from {config}:1\n" in ask(*asked, "--verbose", ATTN_CONFIG=config).err
     assert "palette is 'blue'" in ask(*asked, ATTN_PALETTE="blue").err
+
+
+def test_attn_alone_and_its_help_speak_the_language_of_the_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "set.toml"
+    file.write_text('lang = "zh"\n')
+    for asked in ((), ("--help",), ("run", "--help"), ("nope",)):
+        chinese = ask(*asked, "--lang", "zh") if asked == () else ask(*asked, ATTN_LANG="zh")
+        answer = ask(*asked, ATTN_CONFIG=str(file))
+        assert (answer.out, answer.err) == (chinese.out, chinese.err)
+        english = ask(*asked, ATTN_CONFIG=str(file), ATTN_LANG="en")
+        assert english == ask(*asked)
+        assert english != answer
+    file.write_text("lang = 7\n")
+    assert ask("run", "a b", ATTN_CONFIG=str(file)).code == 2

@@ -223,7 +223,7 @@ def test_chinese_names_axes_kinds_of_attention_and_what_is_not_there() -> None:
     assert not re.search(r"(?m)^(full|causal|lsh|rnn)\b", table)
     assert {"全注意力", "因果", "循环网络"} <= {line.split(" ")[0] for line in table.splitlines()}
     tokens = ask("tokens", "--model", "minilm", "a b", "--lang", "zh").out
-    assert "[CLS] (特殊)" in tokens
+    assert "[CLS]（特殊）" in tokens
     assert "special" not in tokens
     header = ask("run", "a b", "--lang", "zh").out
     assert "无掩码 · 无位置编码" in header

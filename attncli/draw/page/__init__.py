@@ -79,7 +79,8 @@ RECIPE_NAMES = {Exact: "exact", Roots: "roots", QueryKeyRecipe: "products", Abse
 
 @dataclass(frozen=True)
 class PageEffects:
-    """What heads do to one measure. position_text: the word or words it is measured at. by: how, or of what.
+    """What heads do to one measure. position_text: the word or words it is measured at, "" for the mean of all. by: how,
+    or of what.
 
     kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
     heads: layer, head, the effect, that of a random change of the same size, and the weight of the link; None where

@@ -100,9 +100,7 @@ def _effects_of(document: Document) -> list[PageEffects]:
             rows = [row for row in document.effects if row.attention == "self"]
             patched_heads = [(row.layer, row.head, row.recovered, None, None) for row in rows]
             is_whole_text = len(document.query) == len(document.tokens)
-            position_text = (
-                "mean" if is_whole_text else ", ".join(document.tokens[place].text for place in document.query)
-            )
+            position_text = "" if is_whole_text else ", ".join(document.tokens[place].text for place in document.query)
             return [PageEffects(document.measure, document.corrupt, position_text, patched_heads, kind="patch")]
         case LogitsDocument():
             heads = [part for part in document.parts if part.attention == "self"]
@@ -114,7 +112,7 @@ def _effects_of(document: Document) -> list[PageEffects]:
 
 
 def _ablation_effects(document: AblateDocument) -> list[PageEffects]:
-    place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
+    place = "" if isinstance(document.place, str) else document.tokens[document.place.token].text
     effects = []
     for measure in document.measures:
         name = readings_of([measure])[0]

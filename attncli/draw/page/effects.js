@@ -14,13 +14,16 @@ export const turned = () =>
     .map(({ l, h, v, r, w }) => ({ l, h, v: v ?? 0, r, w, place: run().heads.findIndex((head) => head.l === l && head.h === h) }))
     .sort((a, b) => abs(b.v) - abs(a.v));
 
+/** What a name stands for, where the page has words for it. @param {string} group @param {string} name */
+const phrase = (group, name) => (say(`${group}.${name}`) === `${group}.${name}` ? name : say(`${group}.${name}`));
+
 /** What changes when a head is taken away, or what it brings: laid over the tiles, and ranked. */
 export function showEffects() {
   const { by, measure, at, kind } = meta.effects[chosen];
   const ranked = turned();
   lay(run().heads.map((_, place) => ranked.find((one) => one.place === place)?.v ?? null));
   fill("view",
-    lead(say(`${kind}.lead`, by, measure, at)),
+    lead(say(`${kind}.lead`, kind === "ablate" ? phrase("by", by) : by, phrase(kind === "patch" && measure === "cosine" ? "patch" : "measure", measure), at || say("effects.mean"))),
     toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], chosen, (place) => {
       chosen = place;
       showEffects();

@@ -251,7 +251,7 @@ def _choose_token(model: Model, logits: Floats, position: int, request: Generate
     else:
         token_id = int(logits.argmax())
     (entry,) = model.tokenizer.ids_to_tokens([token_id])
-    return Token(position, entry.text, token_id, None, None, entry.special), float(shares[token_id])
+    return replace(entry, index=position), float(shares[token_id])
 
 
 def _common_length(a: str, b: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from attncli.draw.lines import Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, fit_to_view, line, remark, sentences, stack, stack_spaced
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import count_phrase, title, warning
 from attncli.draw.tables import table
@@ -61,7 +61,9 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
 
 
 def _token_name(token: TokenBytes, view: View) -> str:
-    name = label(token.text, ascii=view.ascii) + (f" ({localize('special', view)})" if token.special else "")
+    name = label(token.text, ascii=view.ascii)
+    if token.special:
+        return say(view, "quoted.special", name)
     return say(view, "quoted.unknown", name) if token.unknown else name
 
 

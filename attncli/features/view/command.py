@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +23,7 @@ from attncli.cli.output import (
     write_page,
     write_with_figure,
 )
-from attncli.errors import InputError, LimitError
+from attncli.errors import InputError
 from attncli.features.explain.command import DIGITS
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
-MOST_LINES = 200_000
-"""Lines of a whole document on a screen: drawn in half a minute, 6,000 lines a second."""
-COLUMNS = 10
-"""Numbers of a wide table on one line."""
 TENSOR_FILES = (".safetensors", ".npz")
 
 
@@ -82,8 +77,6 @@ def view(
     output = replace(output, precision=digits)
     view = validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
     validate_page(page)
-    if output.full and not (output.json or output.ndjson or output.plain):
-        _refuse_lines(document, file)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, view.lang, browse=browse)
     give = write_with_figure
@@ -92,30 +85,6 @@ def view(
         if output.svg is not None:
             write_figure(document, output)
     give([document], output, environment, view)
-
-
-def _refuse_lines(document: Document, file: Path) -> None:
-    """Raise LimitError where every row and column of a document would be more lines than a screen is drawn with."""
-    lines = _lines_of(document)
-    if lines > MOST_LINES:
-        raise LimitError(
-            f"every row and column of this document is about {lines:,} lines",
-            where=str(file),
-            expected=f"at most {MOST_LINES:,} lines",
-            hint="no --full; --plain or --json give every number",
-        )
-
-
-def _lines_of(value: Any) -> int:
-    """About how many lines show all of a part of a document, a table some ten columns wide."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray):
-        return math.prod(value.shape[:-1]) + value.size // COLUMNS
-    if isinstance(value, list | tuple):
-        return len(value) + sum(map(_lines_of, value))
-    inner = value.values() if isinstance(value, dict) else ()
-    return sum(map(_lines_of, inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]))
 
 
 def _show_page(

@@ -173,6 +173,24 @@ def test_a_page_lists_the_links_that_the_terminal_lists(
         window.clean()
 
 
+@pytest.mark.parametrize(
+    ("name", "lang", "lead"),
+    [
+        ("ablate mean", "en", "What changes in the mean of all vectors when one head is taken away (it passes on "
+         "nothing): how far the vector turns, 1 − cosine"),
+        ("ablate", "zh", "剔除一个头（不传递任何内容）会使 it 改变多少：向量转动多少，1 − 余弦"),
+        ("patch", "en", f'How much one head of the clean text brings back in the mean of all vectors of "{OTHER}", '
+         "measured by the cosine with the clean text's vector"),
+    ],
+)  # fmt: skip
+def test_a_page_says_in_words_what_is_measured(window: Opened, tmp_path: Path, name: str, lang: str, lead: str) -> None:
+    window.go(saved_page(tmp_path, *EFFECTS[name]))
+    window.value("(lang) => attn.choose({lang})", lang)
+    said = window.until("() => document.querySelector('#view .lead')?.textContent")
+    assert said == lead
+    window.clean()
+
+
 def test_a_trace_in_a_notebook_has_its_text(window: Opened, tmp_path: Path) -> None:
     trace = next(attncli.load("minilm").trace(TEXT, layers=[5]))
     frame = bundle(trace)["text/html"]
