@@ -13,9 +13,15 @@ from attncli.cli.option import (
     ANALYSIS,
     ATTENTION,
     COMPUTE,
+    DATA,
+    DELIVERY,
+    DOCUMENT,
+    DRAWING,
     LARGEST_SEED,
     MODEL,
     OUTPUT,
+    RUN,
+    SCREEN,
     SUBJECT,
     TEXT,
     number,
@@ -28,42 +34,52 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 TEXT_ARGUMENT = typer.Argument(
     help="The text; - for standard input; none for a sample sentence.", show_default=False, metavar="TEXT"
 )
-FILE = option("--file", "-f", help="Read the text from a file; - is standard input.", panel=TEXT, metavar="FILE")
-LINES = option("--lines", help="Every line is a text of its own.", panel=TEXT)
-IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, metavar="IDS")
+FILE = option(
+    "--file", "-f", help="Read the text from a file; - is standard input.", panel=TEXT, about=RUN, metavar="FILE"
+)
+LINES = option("--lines", help="Every line is a text of its own.", panel=TEXT, about=RUN)
+IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, about=RUN, metavar="IDS")
 TOKENIZER = option(
     "--tokenizer",
     help="word, whitespace, char, byte, or a tokenizer.json. [default: word]",
     panel=TEXT,
+    about=RUN,
     metavar="NAME|PATH",
     complete=completion.tokenizers,
 )
-WORDS = option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)
+WORDS = option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT, about=RUN)
 
 QUERY = option(
     "--query",
     help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
     panel=SUBJECT,
+    about=RUN,
     metavar="TOK",
 )
-FROM = option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK")
-TO = option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")
+FROM = option(
+    "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, about=RUN, metavar="TOK"
+)
+TO = option("--to", help="The token that is looked at.", panel=TEXT, about=RUN, metavar="TOK")
 TARGET = option(
     "--target",
     help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
     panel=TEXT,
+    about=RUN,
     metavar="TOK",
 )
 UNKNOWN = option(
     "--unknown",
     help="Also take tokens that the model does not know: to it all of these are one.",
     panel=TEXT,
+    about=RUN,
     rare=True,
 )
-LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, metavar="L")
-HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, metavar="H")
-ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=SUBJECT, metavar="L", least=0)
-ONE_HEAD = number("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H", least=0)
+LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, about=RUN, metavar="L")
+HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, about=RUN, metavar="H")
+ONE_LAYER = number(
+    "--layer", help="The layer, in a file that --save wrote.", panel=SUBJECT, about=RUN, metavar="L", least=0
+)
+ONE_HEAD = number("--head", help="The head whose bias is drawn.", panel=ATTENTION, about=RUN, metavar="H", least=0)
 
 MODEL_ARGUMENT = typer.Argument(
     help="A folder, hub id or alias.",
@@ -76,6 +92,7 @@ CHECKPOINT = option(
     "-m",
     help="A checkpoint: folder, hub id or alias such as minilm. [env: ATTN_MODEL]",
     panel=MODEL,
+    about=RUN,
     metavar="NAME|DIR",
     complete=completion.models,
 )
@@ -83,6 +100,7 @@ IGNORE_CONFIG = option(
     "--ignore-config",
     help="Run although this key of config.json is not implemented.",
     panel=MODEL,
+    about=RUN,
     metavar="KEY",
     rare=True,
 )
@@ -90,6 +108,7 @@ SOURCE = option(
     "--source",
     help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
     panel=MODEL,
+    about=RUN,
     metavar="TEXT",
     rare=True,
 )
@@ -97,6 +116,7 @@ SOURCE_STATES = option(
     "--source-states",
     help="The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.",
     panel=MODEL,
+    about=RUN,
     metavar="FILE",
     rare=True,
 )
@@ -104,41 +124,56 @@ GLOBAL_TOKENS = option(
     "--global-tokens",
     help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
     panel=MODEL,
+    about=RUN,
     metavar="I,J",
     rare=True,
 )
 WEIGHTS = option(
-    "--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL, metavar="FILE"
+    "--weights",
+    "-w",
+    help="Weights of one attention layer: .safetensors, .npz, .pt.",
+    panel=MODEL,
+    about=RUN,
+    metavar="FILE",
 )
 EMBEDDINGS = option(
-    "--embeddings", help="The input vectors, a [tokens, d_model] matrix.", panel=MODEL, metavar="FILE", rare=True
+    "--embeddings",
+    help="The input vectors, a [tokens, d_model] matrix.",
+    panel=MODEL,
+    about=RUN,
+    metavar="FILE",
+    rare=True,
 )
-SEED = option("--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, metavar="INT|random")
+SEED = option(
+    "--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, about=RUN, metavar="INT|random"
+)
 SEED_NUMBER = number(
-    "--seed", help="Seed of draws and intervals.", panel=MODEL, metavar="INT", least=0, most=LARGEST_SEED
+    "--seed", help="Seed of draws and intervals.", panel=MODEL, about=RUN, metavar="INT", least=0, most=LARGEST_SEED
 )
-D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)
-NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL)
+D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, about=RUN)
+NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL, about=RUN)
 EIGHT = 8
 """Heads that seeded weights have where several are compared and `--num-heads` does not say."""
 EIGHT_HEADS = redeclare(NUM_HEADS, help="Number of heads. [default: 8]")
-D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)
-D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)
-BIAS = option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL)
+D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, about=RUN)
+D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, about=RUN)
+BIAS = option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL, about=RUN)
 OUTPUT_PROJECTION = option(
     "--output-projection/--no-output-projection",
     help="W_O after the heads. [default: with several heads]",
     panel=MODEL,
+    about=RUN,
     rare=True,
 )
-RESIDUAL = option("--residual", help="Add the input to the output.", panel=MODEL)
-LAYER_NORM = option("--layer-norm", help="Layer normalization at the end.", panel=MODEL)
+RESIDUAL = option("--residual", help="Add the input to the output.", panel=MODEL, about=RUN)
+LAYER_NORM = option("--layer-norm", help="Layer normalization at the end.", panel=MODEL, about=RUN)
 
 MASK = option(
     "--mask",
     help="causal, window:W, window:L,R, prefix:P, … or a file (0 = hidden). Repeat to intersect, in compare to "
     "compare; A&B intersects. 'attn mask' explains.",
     panel=ATTENTION,
+    about=RUN,
     metavar="SPEC|FILE",
     complete=completion.masks,
 )
@@ -146,16 +181,24 @@ SCALE = option(
     "--scale",
     help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]",
     panel=ATTENTION,
+    about=RUN,
     metavar="SCALE",
     complete=completion.words("sqrt-dk", "sqrt-dmodel", "none"),
 )
 SOFTCAP = number(
-    "--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X", least=1e-30, most=1e30
+    "--softcap",
+    help="Bound the scores: X·tanh(score/X).",
+    panel=ATTENTION,
+    about=RUN,
+    metavar="X",
+    least=1e-30,
+    most=1e30,
 )
 POSITION = option(
     "--position",
     help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]",
     panel=ATTENTION,
+    about=RUN,
     metavar="NAME",
     complete=completion.words("none", "sinusoidal", "rope", "alibi", "learned"),
 )
@@ -163,15 +206,17 @@ ATTENTION_KIND = option(
     "--attention",
     help="dense, or reformer[:BUCKETS[,ROUNDS[,CHUNK]]]: hash attention. [default: dense]",
     panel=ATTENTION,
+    about=RUN,
     metavar="KIND",
     complete=completion.words("dense", "reformer", "reformer:"),
 )
 
-BACKEND = option("--backend", help="What computes.", panel=COMPUTE, values=("auto", "numpy", "torch"))
+BACKEND = option("--backend", help="What computes.", panel=COMPUTE, about=RUN, values=("auto", "numpy", "torch"))
 DEVICE = option(
     "--device",
     help="Where torch computes: cpu, cuda or mps. [default: cpu]",
     panel=COMPUTE,
+    about=RUN,
     values=("cpu", "cuda", "mps"),
     with_number=True,
     rare=True,
@@ -180,55 +225,100 @@ DTYPE = option(
     "--dtype",
     help="Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round.",
     panel=COMPUTE,
+    about=RUN,
     values=DTYPES,
 )
 MAX_MEMORY = option(
-    "--max-memory", help="Refuse work above this. [default: what is free]", panel=COMPUTE, metavar="SIZE", rare=True
+    "--max-memory",
+    help="Refuse work above this. [default: what is free]",
+    panel=COMPUTE,
+    about=RUN,
+    metavar="SIZE",
+    rare=True,
 )
 
-JSON = option("--json", help="One JSON document.", panel=OUTPUT)
-NDJSON = option("--ndjson", help="One JSON document a line, one line a text.", panel=OUTPUT)
-PLAIN = option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT)
-CSV = option("--csv", help="Also write the table, with commas: what --plain shows.", panel=OUTPUT, metavar="FILE")
-OUTPUT_FILE = option(
-    "--output", "-o", help="Write the answer to a file; - is standard output.", panel=OUTPUT, metavar="FILE"
+JSON = option("--json", help="One JSON document.", panel=OUTPUT, about=DELIVERY)
+NDJSON = option("--ndjson", help="One JSON document a line, one line a text.", panel=OUTPUT, about=DELIVERY)
+PLAIN = option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT, about=DELIVERY)
+CSV = option(
+    "--csv", help="Also write the table, with commas: what --plain shows.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
 )
-FIGURE = option("--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", panel=OUTPUT, metavar="FILE")
+OUTPUT_FILE = option(
+    "--output",
+    "-o",
+    help="Write the answer to a file; - is standard output.",
+    panel=OUTPUT,
+    about=DELIVERY,
+    metavar="FILE",
+)
+FIGURE = option(
+    "--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
+)
 FIGURE_STYLE = option(
-    "--figure-style", help="Of the figure: light or dark, 85mm, 300dpi.", panel=OUTPUT, metavar="WORDS"
+    "--figure-style", help="Of the figure: light or dark, 85mm, 300dpi.", panel=OUTPUT, about=DELIVERY, metavar="WORDS"
 )
 SHOW = option(
     "--show",
     help="Parts of the screen to show, with commas between.",
     panel=OUTPUT,
+    about=SCREEN,
     metavar="PARTS",
     complete=completion.parts,
 )
-CODE = option("--code", help="Each step's line of code beside its formula.", panel=OUTPUT, values=("numpy", "torch"))
-BRIEF = option("--brief", help="Show the answer alone.", panel=OUTPUT)
-STEP = option("--step", help="Wait for a key after each step.", panel=OUTPUT)
-FULL = option("--full", help="Show every row, column and dimension.", panel=OUTPUT)
-PRECISION = number("--precision", help="Digits after the point.", panel=OUTPUT, least=0, most=17)
-TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT)
-COLOR = option("--color", "--colour", help="Whether to use colour.", panel=OUTPUT, values=("auto", "always", "never"))
-ASCII = option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT)
-LANG = option("--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, values=("en", "zh"))
-SCALE_COLORS = option(
-    "--scale-colors", help="How weights become shades.", panel=OUTPUT, values=("linear", "log", "row"), rare=True
+CODE = option(
+    "--code",
+    help="Each step's line of code beside its formula.",
+    panel=OUTPUT,
+    about=DRAWING,
+    values=("numpy", "torch"),
 )
-MAX_OUTPUT = option("--max-output", help="Refuse a larger document.", panel=OUTPUT, metavar="SIZE", rare=True)
-STAGES = option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, values=("all",), rare=True)
+BRIEF = option("--brief", help="Show the answer alone.", panel=OUTPUT, about=DRAWING)
+STEP = option("--step", help="Wait for a key after each step.", panel=OUTPUT, about=DELIVERY)
+FULL = option("--full", help="Show every row, column and dimension.", panel=OUTPUT, about=SCREEN)
+PRECISION = number("--precision", help="Digits after the point.", panel=OUTPUT, about=SCREEN, least=0, most=17)
+TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT, about=SCREEN)
+COLOR = option(
+    "--color",
+    "--colour",
+    help="Whether to use colour.",
+    panel=OUTPUT,
+    about=DELIVERY,
+    values=("auto", "always", "never"),
+)
+ASCII = option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT, about=DRAWING)
+LANG = option(
+    "--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, about=DELIVERY, values=("en", "zh")
+)
+SCALE_COLORS = option(
+    "--scale-colors",
+    help="How weights become shades.",
+    panel=OUTPUT,
+    about=SCREEN,
+    values=("linear", "log", "row"),
+    rare=True,
+)
+MAX_OUTPUT = option(
+    "--max-output", help="Refuse a larger document.", panel=OUTPUT, about=DATA, metavar="SIZE", rare=True
+)
+STAGES = option(
+    "--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, about=DOCUMENT, values=("all",), rare=True
+)
 METRIC = option(
     "--metric",
     help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
     panel=ANALYSIS,
+    about=RUN,
     complete=completion.metrics,
     metavar="NAME",
 )
-HTML = option("--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, metavar="FILE")
-ALL_LINKS = option(
-    "--all-links", help="Also the links that say little: special tokens, self, …", panel=ANALYSIS, rare=True
+HTML = option(
+    "--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
 )
-QUIET = option("--quiet", "-q", help="No notes on standard error.", panel=OUTPUT)
-VERBOSE = option("--verbose", "-v", help="Say on standard error what was read and used.", panel=OUTPUT)
-DEBUG = option("--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", panel=OUTPUT, rare=True)
+ALL_LINKS = option(
+    "--all-links", help="Also the links that say little: special tokens, self, …", panel=ANALYSIS, about=RUN, rare=True
+)
+QUIET = option("--quiet", "-q", help="No notes on standard error.", panel=OUTPUT, about=DELIVERY)
+VERBOSE = option("--verbose", "-v", help="Say on standard error what was read and used.", panel=OUTPUT, about=DELIVERY)
+DEBUG = option(
+    "--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", panel=OUTPUT, about=DELIVERY, rare=True
+)

@@ -19,6 +19,7 @@ from attncli.errors import AttnError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from attncli.cli.option import About
     from attncli.cli.settings import Setting
     from attncli.draw.lines import Lines
     from attncli.draw.view import View
@@ -56,6 +57,8 @@ class Environment:
     machine: bool = False  # a machine reads the answer: errors are told as JSON
     origins: list[str] = field(default_factory=list)  # where values came from, for --verbose
     explicit_options: frozenset[str] = frozenset()  # the parameters that stand on the command line itself
+    subjects: Mapping[str, About] = field(default_factory=dict)  # what each option of the command is about, by name
+    spellings: Mapping[str, str] = field(default_factory=dict)  # how each is spelled on a command line
     stop_signal: int | None = None  # the signal that ended the command
     start_time: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
@@ -89,6 +92,17 @@ class Environment:
         from attncli.cli.settings import settings
 
         return settings(self.variables)
+
+    def options_without(self, forms: About, *, besides: About | None = None) -> list[str]:
+        """The options on the command line, as they are spelled there, that change nothing in these forms of the answer,
+        in the order in which the command declares them. besides: only those that change something in these."""
+        from attncli.cli.option import DELIVERY
+
+        return [
+            self.spellings[name]
+            for name, about in self.subjects.items()
+            if name in self.explicit_options and not about & (forms | DELIVERY) and (besides is None or about & besides)
+        ]
 
     @property
     def columns(self) -> int:

@@ -104,6 +104,8 @@ class GroupedCommand(TyperCommand):
         """For `--verbose`: where each value came from that can be set once for all commands."""
         environment: Environment = ctx.obj
         environment.lang = ctx.params.get("lang") or environment.lang
+        environment.subjects = getattr(self.callback, "subjects", {})
+        environment.spellings = {parameter.name or "": parameter.opts[0] for parameter in self.params}
         environment.explicit_options = frozenset(
             name
             for name in ctx.params

@@ -7,11 +7,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from enum import Flag, auto
 from types import NoneType
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
 from attncli.errors import UsageError
@@ -20,6 +22,39 @@ SUBJECT, TEXT, MODEL, ATTENTION = "What to look at", "Text", "Model", "Attention
 ANALYSIS, COMPUTE, OUTPUT = "Analysis", "Compute", "Output"
 PANELS = (SUBJECT, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
 """The groups of a help page, in the order of use."""
+
+
+class About(Flag):
+    """What an option changes where it is given: one or several of the forms that an answer has, or how it comes.
+
+    From this one declaration follow what contradicts `--json`, `--plain` and `--brief`, and what a saved document or
+    `--generate` leaves nothing to change of.
+    """
+
+    DELIVERY = auto()
+    """Where the answer goes, in which form, in which language: it goes with every form."""
+    JSON = auto()
+    """Members of the document."""
+    PLAIN = auto()
+    """Rows of the table that `--plain` and `--csv` write."""
+    SCREEN = auto()
+    """Parts of the screen."""
+    BRIEF = auto()
+    """What `--brief` leaves of the screen: the answer."""
+
+
+RUN = About.JSON | About.PLAIN | About.SCREEN | About.BRIEF
+"""What runs and is measured: it changes every form of the answer."""
+DOCUMENT = About.JSON | About.PLAIN | About.SCREEN
+"""What the document holds besides the answer in words."""
+DATA = About.JSON | About.PLAIN
+"""What is written for programs."""
+DRAWING = About.SCREEN | About.BRIEF
+"""How everything on the screen looks."""
+SCREEN = About.SCREEN
+"""The tables of the screen."""
+DELIVERY = About.DELIVERY
+"""How the answer comes."""
 
 LARGEST = 1_000_000_000
 """The most of anything that can be asked for; memory refuses long before."""
@@ -30,6 +65,7 @@ def option(
     *names: str,
     help: str,
     panel: str,
+    about: About,
     metavar: str | None = None,
     values: Sequence[str] = (),
     with_number: bool = False,
@@ -38,8 +74,8 @@ def option(
 ) -> Any:
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
 
-    values: the words that it takes, if those are all. with_number: each also with a number after a colon.
-    rare: only `--help-all` lists it.
+    about: which forms of the answer it changes. values: the words that it takes, if those are all. with_number: each
+    also with a number after a colon. rare: only `--help-all` lists it.
     """
 
     def check_words(argument: Any) -> Any:
@@ -54,7 +90,7 @@ def option(
         return argument
 
     complete_words = offer(words(*values) if complete is None else complete)
-    return typer.Option(
+    declaration = typer.Option(
         *names,
         help=help,
         rich_help_panel=panel,
@@ -64,6 +100,8 @@ def option(
         callback=check_words if values else None,
         autocompletion=complete_words if values or complete is not None else None,
     )
+    declaration.about = about
+    return declaration
 
 
 @dataclass(frozen=True)
@@ -92,6 +130,7 @@ def number(
     *names: str,
     help: str,
     panel: str,
+    about: About,
     least: float = 1,
     most: float = LARGEST,
     above: bool = False,
@@ -101,7 +140,7 @@ def number(
     """An option that takes a number from `least` to `most`, which its help states. above: `least` itself is too
     small."""
     within = Within(names[0], least, most, above)
-    return typer.Option(
+    declaration = typer.Option(
         *names,
         help=f"{help} [{within.description}]",
         rich_help_panel=panel,
@@ -109,6 +148,8 @@ def number(
         hidden=rare,
         callback=within.check,
     )
+    declaration.about = about
+    return declaration
 
 
 def redeclare(
@@ -116,15 +157,18 @@ def redeclare(
     *,
     help: str = "",
     panel: str = "",
+    about: About | None = None,
     metavar: str = "",
     least: float | None = None,
     most: float | None = None,
     common: bool = False,
 ) -> Any:
     """A declared option as one command means it: spelled, checked and completed the same, with a sentence, a group or
-    ends of its own. common: every help page lists it, though other commands' only `--help-all`."""
+    ends of its own, or where it changes other forms of the answer. common: every help page lists it, though other
+    commands' only `--help-all`."""
     own = copy(declared)
     own.rich_help_panel = panel or declared.rich_help_panel
+    own.about = about or declared.about
     own.hidden = declared.hidden and not common
     own.metavar = metavar or declared.metavar
     own.help = help or declared.help
@@ -250,11 +294,20 @@ def without(*names: str) -> Offer:
 class Meaning:
     """Beside an option group in a command's annotation: options of it that this command declares in another way."""
 
-    options: dict[str, Any]
+    options: Mapping[str, Any]
+
+    def declare(self, name: str, hint: Any) -> Any:
+        """The annotation of an option as the command means it. hint: the group's own."""
+        declaration = self.options[name]
+        if isinstance(declaration, About):
+            (shared,) = hint.__metadata__
+            declaration = redeclare(shared, about=declaration)
+        return Annotated[hint.__origin__, declaration]
 
 
 def meaning(**declarations: Any) -> Meaning:
-    """The command means these options of a group so; see `option.redeclare`."""
+    """The command means these options of a group so: a declaration of its own, see `redeclare`, or what the option is
+    about here."""
     return Meaning(declarations)
 
 
@@ -264,50 +317,90 @@ def _offers(hint: Any, name: str) -> bool:
     )
 
 
-def flat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose option groups (parameters that are dataclasses, with an `Offer` or not) are spread into single
-    options.
+def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a command by name, its option groups (parameters that are dataclasses, with an `Offer` or not)
+    spread into single options."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        group = group_of(_unannotated(hints[name]))
+        if not _is_group(group):
+            parameters[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+            continue
+        details = get_type_hints(group, include_extras=True)
+        for part in getattr(hints[name], "__metadata__", ()):
+            if isinstance(part, Meaning):
+                details |= {option: part.declare(option, details[option]) for option in part.options}
+        repeatable = repeated_names(hints[name])
+        for item in offered_fields(hints[name], group):
+            again = item.name in repeatable
+            parameters[item.name] = inspect.Parameter(
+                item.name,
+                parameter.KEYWORD_ONLY,
+                default=None if again else item.default,
+                annotation=several(details[item.name]) if again else details[item.name],
+            )
+    return parameters
 
-    Typer reads the signature made here; the call puts the groups together again.
+
+def subjects_of(*groups: Any) -> dict[str, About]:
+    """What each option of these groups is about, as `subjects` tells it of a command that has them."""
+
+    def command(**values: Any) -> None: ...
+
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(f"group_{place}", inspect.Parameter.KEYWORD_ONLY) for place in range(len(groups))]
+    )
+    command.__annotations__ = {f"group_{place}": group for place, group in enumerate(groups)}
+    return subjects(command)
+
+
+def subjects(function: Callable[..., Any]) -> dict[str, About]:
+    """What each option of a command is about, by the name of its parameter. Raises TypeError for an option that does
+    not say so: every command reads this before it starts."""
+    about = {}
+    for name, parameter in spread(function).items():
+        for declaration in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(declaration, OptionInfo):
+                if not isinstance(subject := getattr(declaration, "about", None), About):
+                    raise TypeError(f"{function.__name__}: the option {name} does not declare what it is about")
+                about[name] = subject
+    return about
+
+
+def _unannotated(hint: Any) -> Any:
+    """A type without what is annotated beside it."""
+    return hint.__origin__ if hasattr(hint, "__metadata__") else hint
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+def offered_fields(hint: Any, group: Any) -> list[Field[Any]]:
+    """The fields of a group that a command has as options."""
+    return [item for item in fields(group) if _offers(hint, item.name)]
+
+
+def flat(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with its option groups spread out, as Typer reads it; the call puts the groups together again.
+
+    `subjects` of what is returned says what each option is about.
     """
     hints = get_type_hints(function, include_extras=True)
-    plain = get_type_hints(function)
-    groups = {
-        name: group for name, hint in plain.items() if is_dataclass(group := group_of(hint)) and isinstance(group, type)
-    }
-    offered_fields = {
-        name: [item for item in fields(group) if _offers(hints[name], item.name)] for name, group in groups.items()
-    }
-    spread: dict[str, inspect.Parameter] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in groups:
-            details = get_type_hints(groups[name], include_extras=True)
-            for part in getattr(hints[name], "__metadata__", ()):
-                if isinstance(part, Meaning):
-                    details |= {
-                        name_in_group: Annotated[details[name_in_group].__origin__, declaration]
-                        for name_in_group, declaration in part.options.items()
-                    }
-            repeatable = repeated_names(hints[name])
-            for item in offered_fields[name]:
-                again = item.name in repeatable
-                spread[item.name] = inspect.Parameter(
-                    item.name,
-                    parameter.KEYWORD_ONLY,
-                    default=None if again else item.default,
-                    annotation=several(details[item.name]) if again else details[item.name],
-                )
-        else:
-            spread[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+    plain = {name: _unannotated(hint) for name, hint in hints.items()}
+    groups = {name: group for name, hint in plain.items() if _is_group(group := group_of(hint))}
+    parameters = spread(function)
 
     def command(**values: Any) -> Any:
         groups_built = {}
         for name, group in groups.items():
-            group_values = {item.name: values.pop(item.name) for item in offered_fields[name]}
+            group_values = {item.name: values.pop(item.name) for item in offered_fields(hints[name], group)}
             groups_built[name] = gather(plain[name], group, group_values, repeated_names(hints[name]))
         return function(**groups_built, **values)
 
-    command.__signature__ = inspect.Signature(list(spread.values()))  # type: ignore[attr-defined]
-    command.__annotations__ = {name: parameter.annotation for name, parameter in spread.items()}
+    command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
+    command.subjects = subjects(function)  # type: ignore[attr-defined]
     return command

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
 from attncli.cli.environment import Environment
-from attncli.cli.options import OUTPUT, OutputOptions, option
+from attncli.cli.options import DELIVERY, OUTPUT, OutputOptions, option
 from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
 
@@ -49,30 +49,16 @@ def validate_options(
     screen: str = "",
     *,
     files: Mapping[str, Path | None] | None = None,
-    document_options: Sequence[str] = (),
-    tables: Sequence[str] | None = None,
-    answers: Sequence[str] = (),
 ) -> View:
     """Check the output options before any work, and say how this asker is to be shown a screen; raises UsageError, and
     AttnError for a file that cannot be written.
 
     screen: the name of the one whose parts `--show` may name; "" for one without. files: files of the command's own
-    options. document_options: options about the screen that change its document, too; tables: those that change what
-    --plain shows, None for the same; answers: those that change what --brief shows.
+    options.
     """
-    formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
-    if len(formats) > 1:
-        raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
-    if formats and options.svg is None:
-        output_conflicts.refuse_looks(
-            options, environment, formats[0], document_options if tables is None or not options.plain else tables
-        )
-    elif not any((options.svg, options.csv, *(files or {}).values())):
-        output_conflicts.refuse_dropped(options, environment, answers, ranked="top" not in document_options)
-    if not formats and "max_output" in environment.explicit_options and "max_output" not in document_options:
-        raise UsageError(
-            "--max-output is about a document, and none is written", expected="--json, --ndjson or --plain"
-        )
+    output_conflicts.refuse_contradictions(
+        options, environment, files=any((options.svg, options.csv, *(files or {}).values()))
+    )
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
         raise UsageError(f"--figure is {str(options.svg)!r}", expected="a file ending in .svg, .png or .pdf")
     if options.figure_style:
@@ -355,7 +341,14 @@ class PageOptions:
 
     html: Annotated[Path | None, declarations.HTML] = None
     html_budget: Annotated[
-        str, option("--html-budget", help="Data in the page; heads beyond it come small.", panel=OUTPUT, metavar="SIZE")
+        str,
+        option(
+            "--html-budget",
+            help="Data in the page; heads beyond it come small.",
+            panel=OUTPUT,
+            about=DELIVERY,
+            metavar="SIZE",
+        ),
     ] = "16MB"
 
     @property

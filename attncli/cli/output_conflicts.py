@@ -9,15 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.cli.option import OUTPUT
+from attncli.cli.option import OUTPUT, SCREEN, About
 from attncli.errors import AttnError, UsageError
 
 if TYPE_CHECKING:
     from attncli.cli.environment import Environment
     from attncli.cli.options import OutputOptions
 
-LOOKS = ("show", "code", "brief", "full", "precision", "top", "ascii", "scale_colors")
-"""The options about how a screen looks, by name."""
 MODEL_FILES = (
     ".safetensors", ".bin", ".pt", ".pth", ".index.json", ".model", "config.json", "tokenizer.json", "vocab.json",
     "vocab.txt", "merges.txt", "added_tokens.json", "special_tokens_map.json",
@@ -29,34 +27,32 @@ SPECS = (".npy", ".npz", ".json", ".csv", ".tsv", ".safetensors", ".pt", ".pth")
 """How a file's name ends where words of another meaning may stand in its place."""
 
 
-def refuse_looks(
-    options: OutputOptions, environment: Environment, machine: str, document_options: Sequence[str]
-) -> None:
-    """Raise UsageError where the command line asks how a screen looks that is not drawn; variables and settings that
-    do not apply are silent."""
-    for option in (
-        f"--{name.replace('_', '-')}"
-        for name in LOOKS
-        if name in environment.explicit_options and name not in document_options
-    ):
-        raise UsageError(f"{option} is about the screen, and {machine} draws none", expected="one or the other")
-    if options.color == "always" and "color" in environment.explicit_options:
-        raise UsageError(f"--color always does not go with {machine}", expected="no colour, or a screen")
+def refuse_contradictions(options: OutputOptions, environment: Environment, *, files: bool) -> None:
+    """Raise UsageError where the command line holds options that the form of the answer leaves nothing to change of;
+    variables and settings that do not apply are silent. What an option is about is declared with it.
 
-
-def refuse_dropped(options: OutputOptions, environment: Environment, answers: Sequence[str], *, ranked: bool) -> None:
-    """Raise UsageError where one option about the screen leaves nothing for another to change. answers: options that
-    change what --brief shows; ranked: whether --top is about the rows that --full shows."""
-    cut = [
-        name
-        for name in LOOKS
-        if name in environment.explicit_options and name not in ("brief", "code", "ascii", *answers)
-    ]
-    if options.brief and cut:
-        option = f"--{cut[0].replace('_', '-')}"
-        raise UsageError(f"{option} is about the tables, and --brief shows none", expected="one or the other")
-    if options.full and ranked and "top" in environment.explicit_options:
-        raise UsageError("--full shows every row, and --top only the first", expected="one or the other")
+    files: whether anything besides standard output is written, which the options may be about.
+    """
+    formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
+    if len(formats) > 1:
+        raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
+    if formats and options.svg is None:
+        for option in environment.options_without(About.PLAIN if options.plain else About.JSON):
+            raise UsageError(f"{option} is about the screen, and {formats[0]} draws none", expected="one or the other")
+        if options.color == "always" and "color" in environment.explicit_options:
+            raise UsageError(f"--color always does not go with {formats[0]}", expected="no colour, or a screen")
+    elif not formats and not files and options.svg is None:
+        cut = environment.options_without(About.BRIEF, besides=About.SCREEN) if options.brief else ()
+        for option in cut:
+            raise UsageError(f"{option} is about the tables, and --brief shows none", expected="one or the other")
+        ranked = "top" in environment.explicit_options and environment.subjects["top"] == SCREEN
+        if options.full and ranked:
+            raise UsageError("--full shows every row, and --top only the first", expected="one or the other")
+    if not formats:
+        for option in environment.options_without(About.SCREEN | About.BRIEF):
+            raise UsageError(
+                f"{option} is about a document, and none is written", expected="--json, --ndjson or --plain"
+            )
 
 
 def check_files(options: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.cli import declarations
-from attncli.cli.option import option
+from attncli.cli.option import RUN, option
 from attncli.errors import UsageError
 from attncli.inputs.files import opening_waits
 
@@ -28,7 +28,7 @@ DECLARED: dict[str, tuple[type, Any]] = {
     "color": (str, declarations.COLOR),
     "precision": (int, declarations.PRECISION),
     "scale_colors": (str, declarations.SCALE_COLORS),
-    "palette": (str, option("palette", help="", panel="", values=("light", "dark"))),
+    "palette": (str, option("palette", help="", panel="", about=RUN, values=("light", "dark"))),
 }
 """What can be set, by the option's name: the type of its value, and the option's declaration, which checks it. The
 palette, for letters on a light or a dark ground, is what a terminal is, and no option."""

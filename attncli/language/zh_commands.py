@@ -44,7 +44,7 @@ COMMANDS: dict[str, str] = {
     "--baseline draws random changes for one text, and --lines gives several": "--baseline 为一段文本抽取随机改变，而 --lines 给出几段",
     "--{0} is about what runs, and saved documents hold what ran": "--{0} 用于要运行的内容，而保存的文档是已经运行的",
     "--html is a page about heads that look at tokens": "--html 页面展示各头关注哪些词元", "runs, not effects, or no --html": "运行而不是效应，或不用 --html",
-    "--max-output is about a document, and none is written": "--max-output 用于文档，而这里不写文档",
+    "{0} is about a document, and none is written": "{0} 用于文档，而这里不写文档",
     "{0} is about the screen, and {1} draws none": "{0} 用于屏幕显示，而 {1} 不显示屏幕",
     "--color always does not go with {0}": "--color always 不能与 {0} 同用", "no colour, or a screen": "不用颜色，或显示屏幕",
     "--every measures at every token, and --query names one": "--every 在每个词元处测量，而 --query 只指定一个",

@@ -13,7 +13,10 @@ from attncli.cli import declarations
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import (
+    DELIVERY,
+    DRAWING,
     OUTPUT,
+    RUN,
     SUBJECT,
     ComputeOptions,
     OutputOptions,
@@ -50,28 +53,45 @@ class CorpusOptions:
     format: Annotated[
         str | None,
         option(
-            "--format", help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", panel=CORPUS, metavar="KIND"
+            "--format",
+            help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]",
+            panel=CORPUS,
+            about=RUN,
+            metavar="KIND",
         ),
     ] = None
     sample: Annotated[
-        int, number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0)
+        int,
+        number(
+            "--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, about=RUN, least=0
+        ),
     ] = 0
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, panel=CORPUS)] = 0
-    dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS)] = False
+    dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS, about=RUN)] = (
+        False
+    )
     cluster: Annotated[
         str,
         option(
-            "--cluster", help="Field that tells what belongs together, for intervals.", panel=CORPUS, metavar="FIELD"
+            "--cluster",
+            help="Field that tells what belongs together, for intervals.",
+            panel=CORPUS,
+            about=RUN,
+            metavar="FIELD",
         ),
     ] = ""
     max_tokens: Annotated[
-        int, number("--max-tokens", help="Longest text; 0 for the model's own limit.", panel=CORPUS, least=0)
+        int, number("--max-tokens", help="Longest text; 0 for the model's own limit.", panel=CORPUS, about=RUN, least=0)
     ] = 0
     over: Annotated[
-        str, option("--over", help="What becomes of longer texts.", panel=CORPUS, values=("skip", "truncate"))
+        str,
+        option("--over", help="What becomes of longer texts.", panel=CORPUS, about=RUN, values=("skip", "truncate")),
     ] = "skip"
     skip_unknown: Annotated[
-        bool, option("--skip-unknown", help="Leave out texts with words that the model does not know.", panel=CORPUS)
+        bool,
+        option(
+            "--skip-unknown", help="Leave out texts with words that the model does not know.", panel=CORPUS, about=RUN
+        ),
     ] = False
 
 
@@ -80,17 +100,21 @@ class StatisticsOptions:
     """What is measured of the heads."""
 
     metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
-    labels: Annotated[bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE)] = (
-        True
-    )
+    labels: Annotated[
+        bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE, about=RUN)
+    ] = True
     words: Annotated[bool, redeclare(declarations.WORDS, panel=MEASURE)] = False
-    rows: Annotated[bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE)] = (
-        False
-    )
+    rows: Annotated[
+        bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE, about=RUN)
+    ] = False
     find: Annotated[
         list[str] | None,
         option(
-            "--find", help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', panel=MEASURE, metavar="WHICH"
+            "--find",
+            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".',
+            panel=MEASURE,
+            about=RUN,
+            metavar="WHICH",
         ),
     ] = None
     effects: Annotated[
@@ -99,6 +123,7 @@ class StatisticsOptions:
             "--effects",
             help="Also what taking heads away changes; needs --head.",
             panel=MEASURE,
+            about=RUN,
             values=("zero", "mean"),
         ),
     ] = None
@@ -121,15 +146,22 @@ class RunningOptions:
     workers: Annotated[
         int,
         number(
-            "--workers", help="Processes, at most one per processor; 0 for as many.", panel=RUNNING, least=0, most=1024
+            "--workers",
+            help="Processes, at most one per processor; 0 for as many.",
+            panel=RUNNING,
+            about=RUN,
+            least=0,
+            most=1024,
         ),
     ] = 0
     part: Annotated[
         str | None,
-        option("--part", help="One of several parts that run side by side: 2/8.", panel=RUNNING, metavar="I/N"),
+        option(
+            "--part", help="One of several parts that run side by side: 2/8.", panel=RUNNING, about=RUN, metavar="I/N"
+        ),
     ] = None
     engine: Annotated[
-        str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, metavar="NAME")
+        str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, about=RUN, metavar="NAME")
     ] = "here"
     device: Annotated[str | None, redeclare(declarations.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = (
         None
@@ -196,7 +228,14 @@ def start(
     ],
     out: Annotated[
         Path,
-        option("--out", "-o", help="Folder of the scan; the same command again goes on.", panel=OUTPUT, metavar="OUT"),
+        option(
+            "--out",
+            "-o",
+            help="Folder of the scan; the same command again goes on.",
+            panel=OUTPUT,
+            about=DELIVERY,
+            metavar="OUT",
+        ),
     ],
 ) -> None:
     """What every head does over a corpus: means with intervals, labels, strongest examples, links.
@@ -323,10 +362,11 @@ def show(
     output: ScanOutput,
     out: Folder,
     head: Annotated[
-        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="HEAD")
+        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="HEAD", about=DRAWING)
     ] = None,
     metric: Annotated[
-        str | None, redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT)
+        str | None,
+        redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT, about=DRAWING),
     ] = None,
     html: Annotated[Path | None, declarations.HTML] = None,
 ) -> None:
@@ -345,10 +385,6 @@ def show(
     view = validate_options(output, environment, "scan", files={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
-    if (output.json or output.plain) and (head is not None or metric is not None):
-        raise UsageError(
-            f"--{'metric' if head is None else 'head'} is about the screen", expected="no --json and no --plain"
-        )
     head_place = None if head is None else parse_heads(head)[0]
     scan_plan = plan.read_plan(out)
     document = report.read_report(out) if (out / report.NAME).exists() else None
@@ -389,7 +425,7 @@ def verify(
         list[str] | None,
         typer.Argument(help="Where its corpus is now, if it was moved.", metavar="CORPUS...", show_default=False),
     ] = None,
-    shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING)] = 3,
+    shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING, about=RUN)] = 3,
 ) -> None:
     """Compute some shards again and compare them with their files.
 

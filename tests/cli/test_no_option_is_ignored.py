@@ -14,6 +14,7 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 from attncli.cli.app import app_of
+from attncli.cli.options import DELIVERY, About
 
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"
@@ -84,12 +85,8 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     ],
 }
 """Command lines to try each option on; one that it changes is enough."""
-LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
-HEEDED = {
-    ("run", "show"), ("run", "top"), ("heads", "show"), ("heads", "top"), ("cross", "top"), ("compare", "top"),
-    ("tensors", "top"), ("ablate", "top"),
-}  # fmt: skip
-"""Options about the screen that change the document, too, by the command."""
+FORMS = {"json": About.JSON, "ndjson": About.JSON, "plain": About.PLAIN}
+"""What is no screen, by the option that asks for it."""
 
 VALUES = {
     "file": "{tmp}/text", "ids": "1 2", "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
@@ -230,6 +227,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
+"""Options that some command declares to be about its screen alone, of which the values to try are known here."""
+
+
 @cache
 def looks() -> list[tuple[str, str, str, str]]:
     """Every option about the screen of every command, beside every form that is no screen."""
@@ -238,9 +239,9 @@ def looks() -> list[tuple[str, str, str, str]]:
         options = {parameter.name: parameter.opts[0] for parameter in command.params}
         found += [
             (name, options[look], options[machine], look)
-            for look in LOOKS
-            for machine in ("json", "ndjson", "plain")
-            if name in BASES and look in options and machine in options and (name, look) not in HEEDED
+            for look, about in command.callback.subjects.items()
+            for machine, form in FORMS.items()
+            if name in BASES and look in LOOKS and machine in options and not about & (form | DELIVERY)
         ]
     return found
 

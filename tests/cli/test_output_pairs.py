@@ -151,7 +151,7 @@ def test_every_command_is_paired() -> None:
 
 
 def test_the_pairs_would_show_a_drop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.cli.output_conflicts.refuse_dropped", lambda *given, **named: None)
+    monkeypatch.setattr("attncli.cli.output_conflicts.refuse_contradictions", lambda *given, **named: None)
     assert "top beside brief" in list(dropped(folder, "patch", BASES["patch"]))
 
 

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections import Counter
+from collections.abc import Callable
+from functools import cache, wraps
 from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from asking import ask
 
 import attncli
+from attncli.cli.app import command
+from attncli.cli.option import flat
+from attncli.cli.options import DOCUMENT, DRAWING, OUTPUT, RUN, SCREEN, About, command_app, number, option
+from attncli.features.run import command as run_command
 
 DECLARES = {"option", "number", "Option", "Argument"}
 MEANS_TWO = {
@@ -55,3 +67,63 @@ def test_a_sentence_is_written_once():
     ]
     assert len(said) > 100
     assert repeated(said) == {}
+
+
+def test_an_option_that_does_not_say_what_it_is_about_does_not_start():
+    with pytest.raises(TypeError, match="about"):
+        option("--round", help="Digits.", panel=OUTPUT)  # type: ignore[call-arg]
+
+    def rounds(digits: Annotated[int, typer.Option("--round")] = 0) -> None:
+        del digits
+
+    with pytest.raises(TypeError, match="digits does not declare what it is about"):
+        flat(rounds)
+
+
+def test_every_option_is_declared_by_the_one_who_checks_it():
+    raw = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted(Path(attncli.__path__[0]).rglob("*.py"))
+        if path.name != "app.py"  # --version, which is of no command
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option" and path.name != "option.py"
+    ]
+    assert raw == []
+
+
+def an_option_more(about: About, function: Callable[..., None]) -> Callable[..., None]:
+    """A command with an option `--round N` besides its own, declared to be about this."""
+    declared = number("--round", help="Round to so many digits.", panel=OUTPUT, about=about, least=0)
+    signature = inspect.signature(function)
+    more = inspect.Parameter("digits", inspect.Parameter.KEYWORD_ONLY, default=None)
+
+    @wraps(function)
+    def with_more(*arguments: Any, digits: int | None = None, **options: Any) -> None:
+        del digits
+        function(*arguments, **options)
+
+    with_more.__signature__ = signature.replace(parameters=[*signature.parameters.values(), more])  # type: ignore[attr-defined]
+    with_more.__annotations__ = {**function.__annotations__, "digits": Annotated[int | None, declared]}
+    return with_more
+
+
+@pytest.mark.parametrize(
+    ("about", "refused"),
+    [
+        (SCREEN, ["--json", "--plain", "--brief", "--generate"]),
+        (DRAWING, ["--json", "--plain", "--generate"]),
+        (DOCUMENT, ["--brief", "--generate"]),
+        (RUN, ["--generate"]),
+    ],
+)
+def test_what_an_option_goes_with_follows_from_what_it_is_about(about, refused, monkeypatch):
+    """So a new option of `attn run` is nowhere taken and ignored, though nobody wrote a guard for it."""
+    app = command_app(an_option_more(about, run_command.run))
+    monkeypatch.setattr(run_command, "run_app", app)
+    monkeypatch.setattr("asking.kept", cache(command))
+    for option_beside in ("--json", "--plain", "--brief", "--generate"):
+        beside = [option_beside, *(["2"] if option_beside == "--generate" else [])]
+        answer = ask("run", "a b", "--round", "2", *beside)
+        assert ("--round" in answer.err) == (option_beside in refused), (about, option_beside)
+        if option_beside in refused:
+            assert (answer.code, answer.out) == (2, "")

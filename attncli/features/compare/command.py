@@ -15,15 +15,22 @@ from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.option import Repeated, repeat
 from attncli.cli.options import (
+    DELIVERY,
+    DRAWING,
     OUTPUT,
+    RUN,
+    SCREEN,
+    About,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     number,
     only,
+    subjects_of,
 )
 from attncli.cli.output import (
     PAGE_BUDGET,
@@ -147,7 +154,7 @@ def compare(
     model: SideModel,
     attention: SideAttention,
     compute: SideCompute,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN, max_output=RUN, precision=DRAWING)],
     page: PageOptions,
     texts: Annotated[
         list[str] | None,
@@ -166,6 +173,7 @@ def compare(
             "--fail-above",
             help="Exit 1 when a weight differs by more than this.",
             panel=OUTPUT,
+            about=DELIVERY,
             metavar="X",
             least=0,
             most=1e30,
@@ -203,9 +211,6 @@ def compare(
         environment,
         "compare",
         files={"--html": page.html},
-        document_options=("top", "max_output"),
-        tables=("max_output",),
-        answers=("precision",),
     )
     records: list[RunRecord] | None = None if page.html is None else []
     runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
@@ -329,6 +334,7 @@ def _compare_effects(
 ) -> None:
     from attncli.features.effects.ablation import difference_document
 
+    environment.subjects = subjects_of(OutputOptions)
     view = validate_options(output, environment, "difference")
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))

@@ -11,6 +11,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ATTENTION,
     COMPUTE,
+    RUN,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -32,23 +33,31 @@ if TYPE_CHECKING:
 def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
-    n: Annotated[int, number("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
+    n: Annotated[int, number("-n", "--tokens", help="Length of the text.", panel=ATTENTION, about=RUN)] = 1000,
     d_model: Annotated[
         int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 512]")
     ] = None,
     num_heads: Annotated[int | None, declarations.EIGHT_HEADS] = None,
     window: Annotated[
         int,
-        number("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W"),
+        number(
+            "--window",
+            help="Keys of the sliding window, the query's own included.",
+            panel=ATTENTION,
+            about=RUN,
+            metavar="W",
+        ),
     ] = 128,
-    chunk: Annotated[int, number("--chunk", help="Chunk length of hash attention.", panel=ATTENTION)] = 64,
-    rounds: Annotated[int, number("--rounds", help="Rounds of hash attention.", panel=ATTENTION)] = 1,
+    chunk: Annotated[int, number("--chunk", help="Chunk length of hash attention.", panel=ATTENTION, about=RUN)] = 64,
+    rounds: Annotated[int, number("--rounds", help="Rounds of hash attention.", panel=ATTENTION, about=RUN)] = 1,
     mask: Annotated[list[str] | None, declarations.MASK] = None,
-    rows: Annotated[int, number("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, rare=True)] = 128,
+    rows: Annotated[
+        int, number("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, about=RUN, rare=True)
+    ] = 128,
     dtype: Annotated[str, declarations.DTYPE] = "float32",
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     measure: Annotated[
-        bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)
+        bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE, about=RUN)
     ] = False,
 ) -> None:
     """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.

@@ -10,13 +10,17 @@ import typer
 from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
+    RUN,
+    SCREEN,
     TEXT,
+    About,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     option,
     without,
 )
@@ -44,7 +48,7 @@ def cross(
     model: Annotated[ModelOptions, without("residual", "layer_norm")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("scale_colors")],
+    output: Annotated[OutputOptions, without("scale_colors"), meaning(top=About.JSON | SCREEN, max_output=RUN)],
     page: PageOptions,
     key_text: Annotated[
         str | None,
@@ -57,7 +61,11 @@ def cross(
     value_text: Annotated[
         str | None,
         option(
-            "--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT"
+            "--value-text",
+            help="Values from a third text, with a token for every key.",
+            panel=TEXT,
+            about=RUN,
+            metavar="TEXT",
         ),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
@@ -84,8 +92,6 @@ def cross(
         environment,
         "cross",
         files={"--html": page.html},
-        document_options=("top", "max_output"),
-        tables=("max_output",),
     )
     validate_page(page)
     if model.embeddings is not None:

@@ -13,8 +13,10 @@ from attncli.arrays.backend import numbers_of
 from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
+    DOCUMENT,
     MODEL,
     OUTPUT,
+    RUN,
     TEXT,
     AttentionOptions,
     ComputeOptions,
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
     from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
-VERSUS = option("--versus", help="Take this token's logit away from the target's.", panel=TEXT, metavar="TOK")
+VERSUS = option(
+    "--versus", help="Take this token's logit away from the target's.", panel=TEXT, about=RUN, metavar="TOK"
+)
 QUERY = redeclare(
     declarations.QUERY,
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
@@ -66,6 +70,7 @@ class MeasureOptions:
             "--measure",
             help="vector, logprob, kl; several with commas. [default: vector]",
             panel=TEXT,
+            about=RUN,
             metavar="NAMES",
             complete=completion.several("vector", "logprob", "kl"),
         ),
@@ -73,7 +78,7 @@ class MeasureOptions:
     query: Annotated[str | None, QUERY] = None
     target: Annotated[str | None, declarations.TARGET] = None
     every: Annotated[
-        bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=TEXT)
+        bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=TEXT, about=RUN)
     ] = False
 
 
@@ -186,6 +191,7 @@ class RemovalOptions:
             "--by",
             help="What stands for a head: zero, mean, resample.",
             panel=MODEL,
+            about=RUN,
             metavar="zero|mean|resample",
             complete=completion.words("zero", "mean", "resample"),
         ),
@@ -193,20 +199,31 @@ class RemovalOptions:
     reference: Annotated[
         str | None,
         option(
-            "--reference", help="With --by mean or resample: the text that it comes from.", panel=MODEL, metavar="TEXT"
+            "--reference",
+            help="With --by mean or resample: the text that it comes from.",
+            panel=MODEL,
+            about=RUN,
+            metavar="TEXT",
         ),
     ] = None
     reference_file: Annotated[
-        Path | None, option("--reference-file", help="With --by mean: texts, one a line.", panel=MODEL, metavar="FILE")
+        Path | None,
+        option("--reference-file", help="With --by mean: texts, one a line.", panel=MODEL, about=RUN, metavar="FILE"),
     ] = None
     together: Annotated[
-        bool, option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL)
+        bool,
+        option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL, about=RUN),
     ] = False
     start: Annotated[str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")] = None
     end: Annotated[str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")] = None
     cross: Annotated[
         bool,
-        option("--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=TEXT),
+        option(
+            "--cross",
+            help="The link is to the text that --source gives: --to is a token of that.",
+            panel=TEXT,
+            about=RUN,
+        ),
     ] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
     baseline: Annotated[
@@ -215,6 +232,7 @@ class RemovalOptions:
             "--baseline",
             help="Compare with random changes of the same size: the top rows, all, none.",
             panel=OUTPUT,
+            about=RUN,
             metavar="top|all|none",
         ),
     ] = "top"
@@ -226,7 +244,7 @@ def ablate(
     model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output"), meaning(top=DOCUMENT)],
     page: PageOptions,
     removal: RemovalOptions,
     measure_options: MeasureOptions,
@@ -243,7 +261,7 @@ def ablate(
     """
 
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "ablate", files={"--html": page.html}, document_options=("top",))
+    view = validate_options(output, environment, "ablate", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     _refuse_contradictions(removal)
     names = measures(measure_options)
@@ -522,7 +540,7 @@ def patch(
     query: Annotated[str | None, QUERY] = None,
     at: Annotated[
         list[str] | None,
-        option("--at", help="Tokens that get the clean text's. [default: all]", panel=TEXT, metavar="TOK"),
+        option("--at", help="Tokens that get the clean text's. [default: all]", panel=TEXT, about=RUN, metavar="TOK"),
     ] = None,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
 ) -> None:

@@ -16,6 +16,9 @@ from attncli.cli.app import LazyCommands
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     MODEL,
+    RUN,
+    SCREEN,
+    About,
     AttentionOptions,
     ComputeOptions,
     GroupedCommand,
@@ -51,8 +54,8 @@ class ExplainOutput(OutputOptions):
     code: Annotated[str | None, declarations.CODE] = None
 
 
-TextOutput = Annotated[ExplainOutput, without("scale_colors")]
-TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "code")]
+TextOutput = Annotated[ExplainOutput, without("scale_colors"), meaning(show=About.JSON | SCREEN, max_output=RUN)]
+TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "code"), meaning(max_output=RUN)]
 """Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
 SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output", "code")]
 """Those of a topic without a text, whose document is small."""
@@ -134,9 +137,7 @@ def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOut
     """Answer with the document of a topic."""
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    write_explanation(
-        document, output, environment, validate_options(output, environment, document_options=("max_output",))
-    )
+    write_explanation(document, output, environment, validate_options(output, environment))
 
 
 def write_explanation(document: ExplainDocument, output: ExplainOutput, environment: Environment, view: View) -> None:
@@ -371,6 +372,7 @@ def softmax(
             "-t",
             help="Divides the scores first.",
             panel=MODEL,
+            about=RUN,
             metavar="T",
             least=0,
             most=1e30,
@@ -400,8 +402,10 @@ def scaling(
     d_model: Annotated[
         int | None, redeclare(declarations.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do.")
     ] = None,
-    samples: Annotated[int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, least=2)] = 4096,
-    keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
+    samples: Annotated[
+        int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, about=RUN, least=2)
+    ] = 4096,
+    keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL, about=RUN)] = 10,
     seed: Annotated[int, redeclare(declarations.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
@@ -555,9 +559,7 @@ def text(
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    view = validate_options(
-        output, environment, "explain", document_options=("max_output", "show"), tables=("max_output",)
-    )
+    view = validate_options(output, environment, "explain")
     if output.code is not None and output.brief:
         raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
     view = replace(view, code=output.code or "")

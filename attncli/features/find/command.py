@@ -13,6 +13,7 @@ from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     OUTPUT,
+    RUN,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -57,7 +58,7 @@ def find(
     words: Annotated[bool, declarations.WORDS] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
     effect: Annotated[
-        bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT)
+        bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT, about=RUN)
     ] = False,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.

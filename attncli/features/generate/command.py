@@ -12,12 +12,15 @@ from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
     MODEL,
+    RUN,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
     TextOptions,
     number,
+    subjects_of,
+    without,
 )
 from attncli.cli.output import refuse_over, validate_options, write_documents
 from attncli.cli.request import layers_and_heads
@@ -39,6 +42,7 @@ class GenerateOptions:
             "--generate",
             help="Continue the text by N tokens (decoders); shows where each looks.",
             panel=MODEL,
+            about=RUN,
             most=MOST,
         ),
     ] = None
@@ -48,6 +52,7 @@ class GenerateOptions:
             "--temperature",
             help="With --generate: draw tokens; 0 takes the likeliest. [default: 0]",
             panel=MODEL,
+            about=RUN,
             metavar="T",
             least=0,
             most=100,
@@ -59,6 +64,7 @@ class GenerateOptions:
             "--sample-seed",
             help="With --temperature: seed of the draws. [default: 0]",
             panel=MODEL,
+            about=RUN,
             least=0,
             most=LARGEST_SEED,
             rare=True,
@@ -66,9 +72,15 @@ class GenerateOptions:
     ] = None
 
 
-def check(options: GenerateOptions, out_of_place: list[str]) -> None:
-    """Check the options before any work; raises UsageError. out_of_place: options given that do not go with
-    `--generate`."""
+CONTINUATION = (
+    TextOptions, ModelOptions, AttentionOptions, ComputeOptions, Annotated[OutputOptions, without("svg")],
+    GenerateOptions,
+)  # fmt: skip
+"""The options that a continuation takes, as groups; it has no use for any other of `attn run`."""
+
+
+def check(options: GenerateOptions, environment: Environment) -> None:
+    """Check the options before any work: with `--generate` they are those of a continuation. Raises UsageError."""
     if options.generate is None:
         if options.temperature is not None or options.sample_seed is not None:
             raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
@@ -76,8 +88,14 @@ def check(options: GenerateOptions, out_of_place: list[str]) -> None:
     temperature = options.temperature or 0.0
     if options.sample_seed is not None and temperature == 0:
         raise UsageError(f"--sample-seed is {options.sample_seed}", expected="--temperature above 0 as well")
-    if out_of_place:
+    about = subjects_of(*CONTINUATION)
+    if out_of_place := [
+        environment.spellings[name]
+        for name in environment.subjects
+        if name in environment.explicit_options and name not in about
+    ]:
         raise UsageError(f"{' '.join(out_of_place)} does not go with --generate", expected="one or the other")
+    environment.subjects = about
 
 
 def write_continuations(

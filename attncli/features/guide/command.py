@@ -9,7 +9,7 @@ import typer
 
 from attncli.cli import completion
 from attncli.cli.environment import Environment
-from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
+from attncli.cli.options import DATA, DELIVERY, DRAWING, OUTPUT, OutputOptions, command_app, meaning, only, option
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def guide(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
+    output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug"), meaning(color=DRAWING)],
     page: Annotated[
         str | None,
         typer.Argument(
@@ -32,7 +32,9 @@ def guide(
             autocompletion=completion.offer(completion.pages),
         ),
     ] = None,
-    markdown: Annotated[bool, option("--markdown", help="The page as it is written.", panel=OUTPUT)] = False,
+    markdown: Annotated[
+        bool, option("--markdown", help="The page as it is written.", panel=OUTPUT, about=DELIVERY)
+    ] = False,
 ) -> None:
     """The pages of the guide: for learners, engineers, researchers; masks, weight files, JSON.
 
@@ -43,8 +45,7 @@ def guide(
     from attncli.draw.lines import markdown as draw_markdown
     from attncli.language import guide as room
 
-    screen_option = next((f"--{name}" for name in ("color", "ascii") if name in environment.explicit_options), "")
-    if markdown and screen_option and output.color != "never":
+    for screen_option in environment.options_without(DATA) if markdown and output.color != "never" else ():
         raise UsageError(f"{screen_option} is about the screen, and --markdown draws none", expected="one or the other")
     if markdown and page is None:
         raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")

@@ -12,6 +12,9 @@ from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ANALYSIS,
+    RUN,
+    SCREEN,
+    About,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -20,6 +23,7 @@ from attncli.cli.options import (
     command_app,
     meaning,
     option,
+    redeclare,
     without,
 )
 from attncli.cli.output import (
@@ -57,29 +61,35 @@ class HeadsOptions:
             "--sort",
             help="Largest first by this metric; NAME:asc for smallest first.",
             panel=ANALYSIS,
+            about=RUN,
             metavar="NAME",
             complete=completion.orders,
         ),
     ] = None
-    top: Annotated[int | None, declarations.TOP] = None
+    top: Annotated[int | None, redeclare(declarations.TOP, about=RUN)] = None
     exclude: Annotated[
         str | None,
         option(
             "--exclude",
             help="Leave out: first, special, self, neighbours, punctuation.",
             panel=ANALYSIS,
+            about=RUN,
             metavar="NAMES",
             complete=completion.several("first", "special", "self", "neighbours", "punctuation"),
         ),
     ] = None
     renormalise: Annotated[
-        bool, option("--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)
+        bool,
+        option(
+            "--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS, about=RUN
+        ),
     ] = False
-    moved: Annotated[bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS)] = (
-        False
-    )
+    moved: Annotated[
+        bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS, about=RUN)
+    ] = False
     labels: Annotated[
-        bool, option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS)
+        bool,
+        option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS, about=RUN),
     ] = False
     across: Annotated[
         str | None,
@@ -87,6 +97,7 @@ class HeadsOptions:
             "--across",
             help="Add rollout, flow, similarity, circuits.",
             panel=ANALYSIS,
+            about=RUN,
             metavar="NAMES",
             complete=completion.several("rollout", "flow", "similarity", "circuits"),
         ),
@@ -101,7 +112,7 @@ def heads(
     model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("top")],
+    output: Annotated[OutputOptions, without("top"), meaning(show=About.JSON | SCREEN)],
     page: PageOptions,
     heads_options: HeadsOptions,
 ) -> None:
@@ -121,9 +132,6 @@ def heads(
         environment,
         "heads",
         files={"--html": page.html},
-        document_options=("show", "top"),
-        tables=("top",),
-        answers=("top",),
     )
     if heads_options.renormalise and heads_options.exclude is None:
         raise UsageError(

@@ -12,6 +12,7 @@ from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ATTENTION,
+    RUN,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -48,7 +49,13 @@ def mask(
     ] = None,
     n: Annotated[
         int | None,
-        number("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION),
+        number(
+            "-n",
+            "--positions",
+            help="Number of queries and keys. [default: 16, or a file's]",
+            panel=ATTENTION,
+            about=RUN,
+        ),
     ] = None,
     bias: Annotated[
         str | None,
@@ -56,6 +63,7 @@ def mask(
             "--bias",
             help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.",
             panel=ATTENTION,
+            about=RUN,
             metavar="NAME",
             complete=completion.words("alibi", "alibi-symmetric", "t5", "t5-decoder"),
         ),

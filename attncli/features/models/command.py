@@ -9,7 +9,7 @@ import typer
 from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
-from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
+from attncli.cli.options import RUN, TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def show(
             "--estimate",
             help="What attn run would take for this text; - for standard input.",
             panel=TEXT,
+            about=RUN,
             metavar="TEXT",
         ),
     ] = None,
@@ -96,7 +97,13 @@ def verify(
     ] = None,
     target: Annotated[
         str | None,
-        option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT, metavar="TEXT"),
+        option(
+            "--target",
+            help="An encoder-decoder's other text. [default: the text]",
+            panel=TEXT,
+            about=RUN,
+            metavar="TEXT",
+        ),
     ] = None,
     ids: Annotated[str | None, declarations.IDS] = None,
     ignore_config: Annotated[list[str] | None, declarations.IGNORE_CONFIG] = None,

@@ -12,7 +12,10 @@ import typer
 from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
+    DELIVERY,
+    DOCUMENT,
     OUTPUT,
+    RUN,
     TEXT,
     AttentionOptions,
     ComputeOptions,
@@ -20,6 +23,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     option,
 )
 from attncli.cli.output import (
@@ -54,16 +58,18 @@ def run(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, meaning(show=DOCUMENT, top=DOCUMENT)],
     page: PageOptions,
     generate: GenerateOptions,
     query: Annotated[str | None, declarations.QUERY] = None,
     stages: Annotated[str | None, declarations.STAGES] = None,
     save: Annotated[
-        Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")
+        Path | None,
+        option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, about=DELIVERY, metavar="FILE"),
     ] = None,
     batch: Annotated[
-        bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)
+        bool,
+        option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT, about=RUN),
     ] = False,
     words: Annotated[bool, declarations.WORDS] = False,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
@@ -79,17 +85,7 @@ def run(
     from attncli.draw.tables import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
-    options = {
-        "--query": query,
-        "--stages": stages,
-        "--save": save,
-        "--batch": batch,
-        "--words": words,
-        "--all-links": all_links,
-    }
-    generate_option.check(
-        generate, [name for name, value in {**options, "--svg": output.svg, "--html": page.html}.items() if value]
-    )
+    generate_option.check(generate, environment)
     if generate.generate is not None:
         generate_option.write_continuations(environment, generate, text, model, attention, compute, output)
         return
@@ -99,7 +95,7 @@ def run(
         check_writable_format(save)
     validate_page(page, lines=text.lines)
     files = {"--save": save, "--html": page.html}
-    view = validate_options(output, environment, "run", files=files, document_options=("show", "top"))
+    view = validate_options(output, environment, "run", files=files)
     if batch and not text.lines:
         raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
     every = wants_all_stages(stages, output)

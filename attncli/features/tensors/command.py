@@ -11,7 +11,18 @@ from attncli.arrays.backend import numbers_of
 from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST
-from attncli.cli.options import ATTENTION, ComputeOptions, OutputOptions, command_app, number, option
+from attncli.cli.options import (
+    ATTENTION,
+    RUN,
+    SCREEN,
+    About,
+    ComputeOptions,
+    OutputOptions,
+    command_app,
+    meaning,
+    number,
+    option,
+)
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
@@ -29,7 +40,7 @@ from attncli.errors import UsageError
 def tensors(
     ctx: typer.Context,
     compute: ComputeOptions,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, meaning(top=About.JSON | SCREEN)],
     page: PageOptions,
     file: Annotated[
         Path,
@@ -47,10 +58,17 @@ def tensors(
     softcap: Annotated[float | None, declarations.SOFTCAP] = None,
     offset: Annotated[
         int,
-        number("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, least=-LARGEST),
+        number(
+            "--offset",
+            help="Position of query 0, for causal masks and windows.",
+            panel=ATTENTION,
+            about=RUN,
+            least=-LARGEST,
+        ),
     ] = 0,
     key_lengths: Annotated[
-        str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, metavar="N…")
+        str | None,
+        option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, about=RUN, metavar="N…"),
     ] = None,
     softmax_dtype: Annotated[
         str | None,
@@ -58,6 +76,7 @@ def tensors(
             "--softmax-dtype",
             help="The type of scores and weights.",
             panel=ATTENTION,
+            about=RUN,
             values=declarations.DTYPES,
             rare=True,
         ),
@@ -74,9 +93,7 @@ def tensors(
     """
 
     environment: Environment = ctx.obj
-    view = validate_options(
-        output, environment, "tensors", files={"--html": page.html}, document_options=("top",), tables=()
-    )
+    view = validate_options(output, environment, "tensors", files={"--html": page.html})
     validate_page(page)
     every = wants_all_stages(stages, output)
     from attncli.arrays.backend import choose

@@ -10,7 +10,7 @@ import typer
 
 from attncli.cli import declarations
 from attncli.cli.environment import Environment
-from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
+from attncli.cli.options import DELIVERY, OUTPUT, RUN, OutputOptions, command_app, option, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
@@ -51,11 +51,15 @@ def view(
         ),
     ],
     show_as: Annotated[
-        str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, values=("heads",))
+        str | None,
+        option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, about=RUN, values=("heads",)),
     ] = None,
     precision: Annotated[int | None, declarations.PRECISION] = None,
     browse: Annotated[
-        bool, option("--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT)
+        bool,
+        option(
+            "--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT, about=DELIVERY
+        ),
     ] = False,
 ) -> None:
     """Show a saved document or tensor file again, in every view; nothing is computed anew.

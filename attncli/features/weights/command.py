@@ -13,6 +13,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.model_option import refuse_sizes
 from attncli.cli.options import (
     MODEL,
+    RUN,
     TEXT,
     ComputeOptions,
     ModelOptions,
@@ -47,12 +48,13 @@ Prefix = Annotated[
         "--prefix",
         help="Take only the tensors whose name begins so.",
         panel=MODEL,
+        about=RUN,
         metavar="NAME",
         complete=tensor_prefixes,
     ),
 ]
 LayoutName = Annotated[
-    str, option("--layout", help="Whose names the tensors get.", panel=MODEL, values=LAYOUTS)
+    str, option("--layout", help="Whose names the tensors get.", panel=MODEL, about=RUN, values=LAYOUTS)
 ]  # fmt: skip
 Orientation = Annotated[
     str | None,
@@ -60,6 +62,7 @@ Orientation = Annotated[
         "--orientation",
         help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).",
         panel=MODEL,
+        about=RUN,
         values=("in-out", "out-in"),
     ),
 ]
@@ -80,7 +83,13 @@ def init(
     layout: LayoutName = "canonical",
     embedding_for: Annotated[
         str | None,
-        option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT"),
+        option(
+            "--embedding-for",
+            help="Also the seeded embeddings of this text's tokens.",
+            panel=TEXT,
+            about=RUN,
+            metavar="TEXT",
+        ),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
 ) -> None:
