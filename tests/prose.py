@@ -18,6 +18,8 @@ UNTOLD = frozenset(
     "AssertionError", "NotImplementedError", "OSError", "IndexError", "get"}
 )  # fmt: skip
 """Calls whose texts no person is told."""
+SENTENCES = frozenset({"message", "plural", "contextual", "say", "say_each"})
+"""Calls whose texts are extracted into the catalogues."""
 ELSEWHERE = ("language",)
 """The folder of the translations themselves."""
 WORDS = re.compile(r"(?<![\w-])[A-Za-z]?[a-z']{1,} [a-z][a-z']*(?![\w-])")
@@ -63,6 +65,15 @@ def templates(node: ast.AST) -> list[str]:
             return []
 
 
+def _beside_sentences(call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call of `SENTENCES` that are no sentences themselves."""
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(argument, ast.IfExp):
+            yield from (part for part in (argument.body, argument.orelse) if not isinstance(part, ast.Constant))
+        elif not isinstance(argument, ast.Constant):
+            yield argument
+
+
 def _literals(node: ast.AST) -> Iterator[ast.expr]:
     """The literals below a node that a person may be told."""
     for child in ast.iter_child_nodes(node):
@@ -73,6 +84,9 @@ def _literals(node: ast.AST) -> Iterator[ast.expr]:
         if isinstance(child, ast.Call):
             name = getattr(child.func, "id", getattr(child.func, "attr", ""))
             if name in UNTOLD:
+                continue
+            if name in SENTENCES:  # their own test holds them to the catalogues
+                yield from _literals(ast.Module([ast.Expr(part) for part in _beside_sentences(child)], []))
                 continue
         if isinstance(child, ast.JoinedStr | ast.Constant):
             yield child

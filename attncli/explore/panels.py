@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncli.draw.lines import FAINT, Line, Lines, line, remark, stack
+from attncli.draw.lines import FAINT, Line, Lines, join_sentences, line, remark, stack
 from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.token_names import word_name
@@ -19,10 +19,10 @@ from attncli.explore.painting import Pane, RowSpot, Spot, accent, cursor_style, 
 from attncli.explore.state import State
 from attncli.features.effects.document import AblateDocument, EffectRow
 from attncli.features.effects.effect_answer import number
+from attncli.features.explain.derivation_screen import Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
-from attncli.features.explain.screen import Derivation
 from attncli.inputs.token import find_token
-from attncli.language import say
+from attncli.language import message, plural, say
 
 # Rankings: heads below each other by a number, with its bar; the chosen row stands out.
 
@@ -130,7 +130,7 @@ def effects(
     """What was found, in words; then all heads, if they were asked for."""
     close = replace(view, width=width)
     if head_effects is None:
-        return fit_pane(Pane.of(remark(say(view, "explore.effects.none"), close)), width, height)
+        return fit_pane(Pane.of(remark(say(view, "Taking the head away …"), close)), width, height)
     text_lines = _effects_text(
         replace(state, query=head_effects.query, key=head_effects.key), loaded_run, head_effects, close
     )
@@ -144,22 +144,38 @@ def effects(
 
 def _effects_text(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Lines:
     word = link_name(state, loaded_run, view).partition(" -> " if view.ascii else " → ")[0]
-    head = say(view, "explore.head", *head_effects.place)
+    layer, head_number = head_effects.place
+    head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
     parts = []
     if head_effects.head is not None and head_effects.head.effects:
         row = head_effects.head.effects[0]
-        parts.append(say(view, "explore.effects.head", head, word, number(cosine_of(row))))
+        parts.append(
+            say(
+                view,
+                "Without {head} the last vector of {word} turns by {size} (1 − cosine).",
+                head=head,
+                word=word,
+                size=number(cosine_of(row)),
+            )
+        )
         if _baseline(row):
-            parts.append(say(view, "explore.effects.random", _baseline(row)))
+            parts.append(say(view, "A random change of the same size turns it by {size}.", size=_baseline(row)))
     if head_effects.cut_document is not None and head_effects.cut_document.effects:
         cut_size = cosine_of(head_effects.cut_document.effects[0])
-        parts.append(say(view, "explore.effects.cut", link_name(state, loaded_run, view), number(cut_size)))
+        parts.append(
+            say(
+                view,
+                "With the link {link} alone cut in this head it turns by {size}.",
+                link=link_name(state, loaded_run, view),
+                size=number(cut_size),
+            )
+        )
     if head_effects.every is not None:
-        parts = [say(view, "explore.effects.every", word), *parts]
-        parts.append(say(view, "explore.effects.column"))
-        parts.append(say(view, "effect.sum"))
-        return remark(say(view, "sentences").join(parts), view, style="")
-    parts.append(say(view, "explore.effects.more"))
+        parts = [say(view, "How far the last vector of {word} turns without each head:", word=word), *parts]
+        parts.append(say(view, "Behind the first rows: a random change of the same size."))
+        parts.append(say(view, "Heads are taken away one at a time: these numbers do not add up."))
+        return remark(join_sentences(parts, view), view, style="")
+    parts.append(say(view, "e again: every head, one at a time. Esc stops."))
     return stack(remark(part, view, style="") for part in parts)
 
 
@@ -186,7 +202,7 @@ def search(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
     """The ranking; each row's head is chosen as one moves along it."""
     ranking_rows = search_rows(state, loaded_run)
     if not ranking_rows:
-        return Pane.of(remark(say(view, "explore.search.none"), replace(view, width=width)))
+        return Pane.of(remark(say(view, "No head is known to have this link."), replace(view, width=width)))
     return ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, height)
 
 
@@ -201,6 +217,33 @@ def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
 
 STEPS = ("similarity", "scaled", "masked", "softmax", "output", "matrices")
 """The parts of a derivation that are gone through, one at a time: five numbered steps, and all of them as matrices."""
+STEP_WORDS = {
+    "similarity": (
+        message("similarity"),
+        message(
+            "The query asks, each key answers: both vectors are multiplied number by number, and "
+            "the products are added."
+        ),
+    ),
+    "scaled": (
+        message("scale"),
+        message("The dot products are scaled, so that they do not grow with the width of the vectors."),
+    ),
+    "masked": (message("mask"), message("What the mask hides becomes −∞ and drops out of the softmax.")),
+    "softmax": (
+        message("softmax"),
+        message("Each score is raised to a power of e and divided by the sum: weights from 0 to 1 that sum to 1."),
+    ),
+    "output": (
+        message("weighted sum"),
+        message("Each value counts as much as its weight: their sum is what the word takes along from this head."),
+    ),
+    "matrices": (
+        message("as matrices"),
+        message("The same for all words at once; ▸ marks the row that was worked out."),
+    ),
+}
+"""The name of each, and what it does."""
 NUMBERED = 5
 """How many of them have a number."""
 
@@ -208,8 +251,12 @@ NUMBERED = 5
 def step_title(state: State, view: View) -> str:
     """The number of the step in sight and its name; of the matrices, the name alone."""
     step = min(state.step, len(STEPS) - 1)
-    name = say(view, f"explore.why.{STEPS[step]}.title")
-    return say(view, "explore.why.step", step + 1, NUMBERED, name) if step < NUMBERED else name
+    name = say(view, STEP_WORDS[STEPS[step]][0])
+    return (
+        say(view, "step {number} of {total}: {step}", number=step + 1, total=NUMBERED, step=name)
+        if step < NUMBERED
+        else name
+    )
 
 
 def why(
@@ -220,20 +267,31 @@ def why(
     with_words: whether it says in words what the step does.
     """
     if derivation is None:
-        return fit_pane(Pane.of(remark(say(view, "explore.why.waiting"), replace(view, width=width))), width, height)
+        return fit_pane(Pane.of(remark(say(view, "deriving …"), replace(view, width=width))), width, height)
     close = replace(view, width=width, top=min(10, max(height - 8, 3)))
     step = STEPS[min(state.step, len(STEPS) - 1)]
     sum_of = _in_a_line(derivation, state.key, close)
     room = max(height - len(sum_of.rows) - 1, 1)
     if with_words:
-        words = remark(say(view, f"explore.why.{step}"), close, style="")
+        words = remark(say(view, STEP_WORDS[step][1]), close, style="")
         block = stack((words, line(""), getattr(Derivation(derivation, close), step)()))
     else:
         block = _whole(derivation, step, close, room)
     top = min(state.top, max(len(block.rows) - room, 0))
     lines = block.rows[top : top + room]
     lines_left = len(block.rows) - top - len(lines)
-    more: Line = ((spell(say(view, "explore.why.left", lines_left), ascii=view.ascii), FAINT),) if lines_left else ()
+    more: Line = (
+        (
+            (
+                spell(
+                    say(view, plural("↓ {count} more line", "↓ {count} more lines", count=lines_left)), ascii=view.ascii
+                ),
+                FAINT,
+            ),
+        )
+        if lines_left
+        else ()
+    )
     rows = [*lines, *([()] * (room - len(lines))), more, *sum_of.rows]
     return fit_pane(Pane(tuple(rows)), width, height, ascii=view.ascii)
 
@@ -253,7 +311,7 @@ def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
     scores, softmax = derivation.step(Scores), derivation.step(SoftmaxRow)
     score = scores.scores[key] if key < len(scores.scores) else None
     if score is None or softmax.highest is None:
-        return remark(say(view, "explore.why.hidden"), view, style=accent(view))
+        return remark(say(view, "The mask hides this key: its weight is 0."), view, style=accent(view))
     weight = float(np.asarray(softmax.weights)[key])
     formula = f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace("− -", "+ ")
     return remark(spell(formula, ascii=view.ascii), view, style=accent(view) or "bold")
