@@ -31,7 +31,7 @@ from attncli.errors import AttnError
 from attncli.explore.actions import act, retype, row, take_answer
 from attncli.explore.frame import DrawPane, Frame, Notice, draw_frame, links
 from attncli.explore.loaded_run import LoadedRun, Source
-from attncli.explore.painting import (
+from attncli.explore.panels import (
     HeadSpot,
     KeySpot,
     PairSpot,
@@ -42,8 +42,13 @@ from attncli.explore.painting import (
     accent,
     blank,
     cursor_style,
+    effects,
+    link_name,
+    search,
+    step_title,
+    values,
+    why,
 )
-from attncli.explore.panels import effects, link_name, search, step_title, values, why
 from attncli.explore.state import ACTIONS, KEYS, Key, State
 from attncli.explore.walk import QUESTIONS, Question, Walk, WalkJob, Work, caption
 from attncli.language import message, plural, say

@@ -26,7 +26,7 @@ from attncli.draw.token_names import bare_text, unknown_words_sentence, word_nam
 from attncli.draw.view import View
 from attncli.explore.head_grid import MEASURE_NAMES, about, grid, matrix, slot
 from attncli.explore.loaded_run import LoadedRun, Pair
-from attncli.explore.painting import (
+from attncli.explore.panels import (
     SHADES,
     KeySpot,
     Pane,

@@ -14,7 +14,7 @@ from attncli.draw.shaded_matrix import normalise, shade, sign
 from attncli.draw.token_names import word_name
 from attncli.draw.view import View
 from attncli.explore.loaded_run import LoadedRun, Pair
-from attncli.explore.painting import (
+from attncli.explore.panels import (
     BLANK,
     SHADES,
     HeadSpot,
