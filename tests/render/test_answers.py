@@ -319,22 +319,85 @@ def facts(document: Any) -> Iterator[Fact]:
                         yield Fact((first, record["head"]), frozenset((query, key)), weight or 0.0)
 
 
+RECORDS = {"tokens", "keys", "layers", "heads", "effects", "parts", "links", "moved", "aligned", "a", "b", "steps",
+           "generated", "overview", "matrices"}  # fmt: skip
+"""What a document holds of single tokens, links and heads."""
+
+
+def whole(document: Any) -> list[float]:
+    """The numbers that are of no head or word alone: the document's own, and what answers compute from all."""
+    rest = {name: value for name, value in document.items() if name not in RECORDS}
+    counts = [len(value) for name, value in document.items() if name in RECORDS and isinstance(value, list)]
+    sides = [document[side] for side in ("a", "b") if isinstance(document.get(side), dict)]
+    of_sides = [number for side in sides for name in side if name not in RECORDS for number in numbers_of(side[name])]
+    # a head that looks at the same word is compared with the one that the answer is about
+    looks = [row["looks"]["weight"] for row in document.get("effects", [])[:1] if row.get("looks")]
+    return [*numbers_of(rest), *counts, *of_sides, *looks, *derived(document)]
+
+
+class Clause(NamedTuple):
+    """A part of a line that speaks of one head at most, its words with the first of the line, and its numbers."""
+
+    place: tuple[int, int] | None
+    words: frozenset[str]
+    numbers: list[str]
+
+
+def clauses(line: str) -> Iterator[Clause]:
+    """The parts of a line: each ends with its head where numbers stand before the first, else each begins with it."""
+    found = list(PLACE.finditer(line))
+    words = [a or b for a, b in WORD.findall(line)]
+    first = NUMBER.search(line)
+    if not found:
+        yield Clause(None, frozenset(words), NUMBER.findall(line))
+        return
+    is_last = first is not None and first.start() < found[0].start()
+    cuts = [0, *(match.end() for match in found[:-1]), len(line)] if is_last else [
+        0, *(match.start() for match in found[1:]), len(line)
+    ]  # fmt: skip
+    for match, (start, stop) in zip(found, pairwise(cuts), strict=True):
+        part = line[start : match.start()] + line[match.end() : stop]
+        place = tuple(int(number) for number in match.groups() if number)
+        about = frozenset([*words[:1], *(a or b for a, b in WORD.findall(part))])
+        yield Clause((place[0], place[1]), about, NUMBER.findall(part))
+
+
 def misplaced(sentences: str, document: Any) -> list[str]:
-    """The lines that name a head, where the first number beside it is none that this head has of the line's words."""
-    held = list(facts(document))
+    """The lines with a number that neither the head that is named beside it has of the words named beside it, nor the
+    whole document: of lines that name a head or a word every number is looked up."""
+    held, rest = list(facts(document)), whole(document)
     wrong = []
     for line in sentences.splitlines():
-        places = [tuple(int(part) for part in match if part) for match in PLACE.findall(line)]
-        words = {a or b for a, b in WORD.findall(line)}
-        # a share with its sign is the head's own; the whole that it is of has none
-        numbers = sorted(NUMBER.findall(PLACE.sub("", line)), key=lambda text: text[0] not in "+-")
-        if places and numbers and held:
+        for clause in clauses(line):
+            if not held or (clause.place is None and not clause.words):
+                continue
             own = [
-                fact.number for fact in held if fact.place == places[0] and (fact.words <= words or words <= fact.words)
+                fact.number
+                for fact in held
+                if clause.place in (None, fact.place) and (fact.words <= clause.words or clause.words <= fact.words)
             ]
-            if unfounded(numbers[0], own):
+            # what is told first beside a head is its own, whatever is equal to it in the whole document
+            numbers = sorted(clause.numbers, key=lambda text: text[0] not in "+-")
+            leading = unfounded(numbers[0], own) if clause.place is not None and numbers else []
+            if leading or unfounded(" ".join(numbers), [*own, *rest]) or exchanged(line, clause, document):
                 wrong.append(line)
+                break
     return wrong
+
+
+def exchanged(line: str, clause: Clause, document: Any) -> bool:
+    """Whether a line of a comparison tells two weights of a link that are not A's and B's, in this order."""
+    words = [a or b for a, b in WORD.findall(line)]
+    if document["schema"] != "attn.compare/1" or clause.place is None or len(words) != 2 or len(clause.numbers) < 2:
+        return False
+    texts = [document["a"]["tokens"][pair[0]]["text"] for pair in document["aligned"]]
+    for head in document["heads"]:
+        for i, j in np.argwhere(np.outer(np.equal(texts, words[0]), np.equal(texts, words[1]))):
+            pair = [head["weights_a"][i][j], head["weights_b"][i][j]]
+            is_there = (head["a"]["layer"], head["a"]["head"]) == clause.place
+            if is_there and not any(map(unfounded, clause.numbers[:2], [[number] for number in pair])):
+                return False
+    return True
 
 
 def test_a_number_of_another_head_or_word_is_noticed() -> None:
@@ -348,3 +411,23 @@ def test_a_number_of_another_head_or_word_is_noticed() -> None:
     assert misplaced(said, run) == []
     assert misplaced(said.replace("sat", "on"), run)
     assert misplaced(said.replace("第 0 头", "第 1 头"), run)
+
+
+SECOND = {
+    "run model": ("0.30, layer 1 head 2", "0.43, layer 1 head 2"),
+    "compare texts": ("to 0.81 in B", "to 0.63 in B"),
+    "ablate": ("there 0.89", "there 0.43"),
+    "logits": ("+0.30 of 1.94", "+0.30 of 0.07"),
+}
+"""A number that is not the first of its line, and another of the same document that stands elsewhere in it."""
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_every_number_of_a_line_is_bound_to_its_head_and_words(name: str, folder: Path) -> None:
+    asked = [part.replace("{tmp}", str(folder)) for part in ASKED[name]]
+    document, said = ask(*asked, "--json").json, ask(*asked, "--brief", width=400).out
+    right, wrong = SECOND[name]
+    assert right in said
+    assert misplaced(said, document) == []
+    assert unfounded(wrong, [*numbers_of(document), *derived(document), 1, 2, 5]) == []  # somewhere it is true
+    assert misplaced(said.replace(right, wrong), document)
