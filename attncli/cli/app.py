@@ -23,6 +23,7 @@ COMMANDS = {
     "logits": "What each head adds to a token's logit.",
     "patch": "Which heads carry the difference between two texts.",
     "learn": "Train a small model on a task, and see attention form.",
+    "why": "Why a head looks there: its score, part by part.",
     "compare": "What differs between two texts, heads, masks, models or files.",
     "cross": "Cross-attention between two texts.",
     "tensors": "Attention over q, k, v arrays from a file.",
@@ -46,7 +47,7 @@ SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
 
 GROUPS = {
     "Look at a text": ("run", "heads", "explain", "find", "tokens", "explore"),
-    "See what matters": ("ablate", "logits", "patch", "compare"),
+    "See what matters": ("why", "ablate", "logits", "patch", "compare"),
     "See it learn": ("learn",),
     "Other inputs": ("cross", "tensors", "scan"),
     "Masks and cost": ("mask", "cost"),

@@ -60,6 +60,9 @@ FROM = option(
     "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, about=RUN, metavar="TOK"
 )
 TO = option("--to", help="The token that is looked at.", panel=TEXT, about=RUN, metavar="TOK")
+CROSS = option(
+    "--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=TEXT, about=RUN
+)
 TARGET = option(
     "--target",
     help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",

@@ -32,7 +32,7 @@ from msgspec.json import schema_components
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "learn", "tasks", "scan",
+    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "why", "learn", "tasks", "scan",
     "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""

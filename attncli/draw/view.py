@@ -65,6 +65,7 @@ PARTS_OF: dict[str, tuple[str, ...]] = {
     ),
     "scan": ("header", "grid", "labels", "effects", "metrics", "examples", "answer"),
     "tensors": ("header", "shapes", "scores", "weights", "output", "metrics", "links", "answer"),
+    "why": ("header", "tokens", "grid", "query", "key", "pairs", "dimensions", "writes", "answer"),
 }  # fmt: skip
 
 

@@ -13,16 +13,18 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial, reduce
 from math import frexp, prod
 from operator import and_
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend, numpy_backend
 from attncli.arrays.numpy_backend import in_order
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
 from attncli.mechanism.trace import SQUARE
+
+Floats = np.ndarray[Any, np.dtype[Any]]
 
 # Memory that blocks of query rows take turns to use: asking the system for it anew would cost as much as a product.
 
@@ -115,6 +117,21 @@ def softmax(
     # the highest score's exponential is 1
     peak = unless_empty(0.0, 1.0 / total) if sinks is None else None
     return SoftmaxResult(weights, unless_empty(-float("inf"), highest + spread), empty, entropies, peak)
+
+
+def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Floats:
+    """The weights that rows of scores would have, [..., key], float64: of scores that are known, such as those of a run
+    with a part taken off.
+
+    visible: booleans that broadcast to the scores; hidden keys and rows that see nothing have 0. sink: the learned
+    logit that takes part; None without one.
+    """
+    exact = numpy_backend("float64")
+    masked = np.where(visible, scores, -np.inf).reshape(1, -1, scores.shape[-1])
+    sinks = None if sink is None else exact.array([sink])
+    visibility = exact.array(np.broadcast_to(visible, scores.shape).reshape(masked.shape))
+    result = softmax(exact, exact.array(masked), visibility, sinks, free=False)
+    return np.asarray(exact.numpy(result.weights)).reshape(scores.shape)
 
 
 EVERY_STAGE = frozenset(SQUARE)

@@ -10,7 +10,8 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
 from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions
-from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any, normalise
+from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any
+from attncli.mechanism.norm import normalise
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import (
@@ -83,6 +84,9 @@ def run_block(
             rows = slice(None) if context.asking is None else context.asking
             beside = convolve(backend, block.convolution, weights, block_input)[..., rows, :]
             norm = block.convolution.norm
+            if context.on_activation is not None:
+                context.on_activation(layer, "conv", beside)
+                context.on_activation(layer, "conv.norm", output + beside)
             output = normalise(backend, norm, output + beside, weights("conv.norm.weight"), weights("conv.norm.bias"))
         # NumPy's bfloat16 is wider after a product with a plain number
         return backend.cast(output, backend.dtype) if backend.dtype in LOW_PRECISION else output

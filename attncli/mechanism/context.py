@@ -125,7 +125,8 @@ class Context(Struct, frozen=True, eq=False):
     to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or "cross".
     interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
     queries and leave the layer, None where none are singled out; the others only lend their keys and values.
-    on_activation: handed the layer, a norm's place with what enters it, or "mlp" with what the feed-forward part gives.
+    on_activation: handed the layer, a norm's place with what enters it, or "mlp" or "conv" with what the feed-forward
+    part or the convolution gives.
     """
 
     positions: np.ndarray[Any, Any]

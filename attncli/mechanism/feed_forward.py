@@ -1,4 +1,4 @@
-"""What a block has beside attention: normalization, linear maps, the feed-forward part or experts with a router."""
+"""The feed-forward part of a block: one for all tokens, or experts among which a router chooses."""
 
 from __future__ import annotations
 
@@ -8,41 +8,10 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import by_rows
 from attncli.mechanism.context import ReadWeights
-from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Norm
-
-
-@np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
-def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
-    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
-    if weight is not None and weight.ndim > 1:  # every head has weights of its own
-        return _normalise_rows(backend, norm, weight, bias, x)
-    return by_rows(partial(_normalise_rows, backend, norm, weight, bias), x)
-
-
-def _normalise_rows(backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array) -> Array:
-    dtype = backend.dtype_of(x)
-    wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
-    if not norm.affine:
-        weight = bias = None
-    elif weight is not None and norm.unit_offset:
-        weight = weight + 1.0
-    if norm.kind == "layer" and (weight is None or weight.ndim == 1):
-        wide_dtype = backend.dtype_of(wide)
-        weight, bias = (
-            None if parameter is None else backend.cast(parameter, wide_dtype) for parameter in (weight, bias)
-        )
-        return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
-    if norm.kind == "layer":
-        scaled = backend.layer_norm(wide, norm.eps, None, None)
-    else:
-        scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / x.shape[-1] + norm.eps)
-    if weight is not None:
-        scaled = scaled * weight
-    return backend.cast(scaled if bias is None else scaled + bias, dtype)
-
+from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp
 
 Role = Callable[[str], Array | None]
 

@@ -22,15 +22,17 @@ from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.mechanism.context import ReadWeights, Weights
-from attncli.mechanism.feed_forward import linear, normalise
+from attncli.mechanism.feed_forward import linear
+from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
+from attncli.models.bind import Binding, TensorBinding, bind, layer_roles
 from attncli.models.config import seen_both_ways, settle, without
 from attncli.models.families import MODEL_TYPES, family
-from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
+from attncli.models.family import Family
 from attncli.models.model import Identity, Model
-from attncli.models.run import Store, with_positions
+from attncli.models.run import EmbeddingPart, Store, parts_through_norm, with_positions
 
 
 class CheckpointStore:
@@ -64,6 +66,30 @@ class CheckpointStore:
             x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
         x = linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
         return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
+
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+        embedding, weights = self.spec.embedding, self.outer(backend)
+        x = self._rows(backend, "tokens.weight", [self._id(token) for token in tokens]) * embedding.scale
+        project = partial(_project, backend, weights("embed.project.weight"))
+        parts = [EmbeddingPart("token", project(x) if embedding.projection == "tokens" else x)]
+        shift = weights("embed.project.bias")
+        if embedding.projection == "tokens" and shift is not None:
+            parts.append(EmbeddingPart("bias", shift))
+        if embedding.positions is not None:
+            places, stored = self._places(tokens), "positions.weight" in self.binding.outer
+            table = partial(self._rows, backend, "positions.weight", places)
+            zeros = parts[0].vectors * 0.0
+            vectors = with_positions(backend, embedding, zeros, places, table, stored=stored)
+            parts.append(EmbeddingPart("position", vectors))
+        if embedding.types:
+            rows = [min(token.part, embedding.types - 1) for token in tokens]
+            parts.append(EmbeddingPart("type", self._rows(backend, "types.weight", rows)))
+        if embedding.norm is not None:
+            parts = parts_through_norm(backend, embedding.norm, parts, weights)
+        if embedding.projection == "sum":
+            parts = [EmbeddingPart(part.kind, project(part.vectors)) for part in parts]
+            parts += [] if shift is None else [EmbeddingPart("bias", shift)]
+        return parts
 
     def expect(self, layers: range) -> None:
         self._deferred_layer = layers.stop - 1
@@ -146,6 +172,10 @@ class CheckpointStore:
                 expected="a tokenizer that belongs to this checkpoint",
             )
         return token.id
+
+
+def _project(backend: Backend, matrix: Array | None, x: Array) -> Array:
+    return x if matrix is None else backend.matmul(x, backend.transpose(matrix))
 
 
 class _LayerWeights(ReadWeights):
@@ -232,6 +262,9 @@ class CachedStore:
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self._store.embed(backend, tokens)
+
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+        return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
         """Nothing is read ahead: what is held is not read again."""

@@ -47,7 +47,8 @@ class Model(Struct, frozen=True, eq=False):
     An encoder-decoder comes as its encoder; `decoder` gives the other side.
     warnings: what loading found odd, for every document made with it.
     decoder_store: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width];
-    source: the tokens that it comes from, none for captured states.
+    source: the tokens that it comes from, none for captured states. encoder: the model that made it of them; None for
+    captured states, and for a model that reads nothing.
     ends: the ids at which a text that it continues ends; none where the checkpoint names none.
     """
 
@@ -61,6 +62,7 @@ class Model(Struct, frozen=True, eq=False):
     memory: Array | None = None
     source: tuple[Token, ...] = ()
     ends: frozenset[int] = frozenset()
+    encoder: Model | None = None
 
     @property
     def own_layers(self) -> bool:
@@ -218,7 +220,7 @@ class Model(Struct, frozen=True, eq=False):
         memory = wide.finish(last.after)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         side = replace(self, spec=self.spec.decoder, store=self.decoder_store, tokenizer=tokenizer, decoder_store=None)
-        return replace(side, memory=memory, source=tuple(tokens))
+        return replace(side, memory=memory, source=tuple(tokens), encoder=self)
 
     def reading(self, states: np.ndarray[Any, Any]) -> Model:
         """The decoder of a model over captured states of its encoder, [token, width]: as `decoder`, without the text

@@ -10,18 +10,17 @@ from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
-from attncli.arrays.numpy_backend import uniform
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
+from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
 from attncli.models.layout import Vocabulary
 from attncli.models.model import Identity, Model, Source
-from attncli.models.run import with_positions
+from attncli.models.run import EmbeddingPart, with_positions
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
@@ -240,6 +239,18 @@ class OneLayerStore(Struct, frozen=True, eq=False):
     vocabulary: Vocabulary | None = None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        exact = numpy_backend("float64")
+        return backend.array(self._with_positions(exact, exact.array(self._token_vectors(tokens))))
+
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+        x, exact = self._token_vectors(tokens), numpy_backend("float64")
+        parts = [EmbeddingPart("token", backend.array(x))]
+        if self.spec.embedding.positions is not None:
+            parts.append(EmbeddingPart("position", backend.array(self._with_positions(exact, exact.array(x * 0.0)))))
+        return parts
+
+    def _token_vectors(self, tokens: Sequence[Token]) -> np.ndarray[Any, Any]:
+        """The vector of each token, [token, d_model], float64."""
         width = self.spec.d_model
         if self.embedding is not None:
             if self.embedding.shape != (len(tokens), width):
@@ -249,19 +260,19 @@ class OneLayerStore(Struct, frozen=True, eq=False):
                     where="--embeddings",
                     expected=f"[{len(tokens)}, {width}], one row per token",
                 )
-            x = self.embedding.astype(np.float64)
-        else:
-            x = np.stack([self._row(token) for token in tokens]).astype(np.float64)
-        places = range(len(tokens))
-        exact = numpy_backend("float64")
-        with_places = with_positions(
+            return self.embedding.astype(np.float64)
+        return np.stack([self._row(token) for token in tokens]).astype(np.float64)
+
+    def _with_positions(self, exact: Backend, x: Array) -> Array:
+        """Vectors [token, d_model] with their places added."""
+        width, places = self.spec.d_model, range(x.shape[-2])
+        return with_positions(
             exact,
             self.spec.embedding,
-            exact.array(x),
+            x,
             places,
             lambda: exact.array(np.stack([_vector(self.seed, f"position\0{place}", width) for place in places])),
         )
-        return backend.array(with_places)
 
     def _row(self, token: Token) -> np.ndarray[Any, Any]:
         if self.vocabulary is None:
@@ -299,17 +310,3 @@ def seeded_model(
     spec, weights = spec_of(settings), seeded_weights(settings, seed)
     identity = Identity(source, seed=seed, digest=digest(weights))
     return Model(spec, OneLayerStore(spec, weights, seed, embedding), tokenizer, backend, identity)
-
-
-def split_embedding(model: Model, tokens: Sequence[Token]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
-    """E and P, both [token, d_model] in float64, where positions are added to weights of our own; None elsewhere: a
-    checkpoint may scale and norm them too."""
-    embedding = model.spec.embedding
-    if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
-        return None
-    bare = replace(model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None)))
-    exact = numpy_backend("float64")
-    without_positions, with_positions = (
-        np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store)
-    )
-    return without_positions, with_positions - without_positions

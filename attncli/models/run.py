@@ -8,7 +8,7 @@ computed again: their keys and values are those of the text's own run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol, assert_never
+from typing import Literal, NamedTuple, Protocol, assert_never
 
 import numpy as np
 from msgspec import Struct
@@ -20,10 +20,19 @@ from attncli.inputs.token import Token
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Interventions, Kind, Replace, Weights
-from attncli.mechanism.feed_forward import linear_if_any, normalise
-from attncli.mechanism.projection import sinusoidal, timescales
+from attncli.mechanism.feed_forward import linear_if_any
+from attncli.mechanism.norm import Norm, normalise
+from attncli.mechanism.position import sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Spec
 from attncli.mechanism.trace import LayerTrace
+
+
+class EmbeddingPart(NamedTuple):
+    """A part of what enters layer 0: vectors [token, width], or one for all tokens, [width]. "norm" is the shift of the
+    embeddings' norm, "bias" that of their projection."""
+
+    kind: Literal["token", "position", "type", "bias", "norm"]
+    vectors: Array
 
 
 class Store(Protocol):
@@ -31,6 +40,9 @@ class Store(Protocol):
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
+
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+        """What `embed` adds up, part by part; its norm has the statistics of the sum."""
 
     def expect(self, layers: range) -> None:
         """Be told which layers will be asked for next, in order."""
@@ -152,6 +164,9 @@ class ProgressStore:
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self._store.embed(backend, tokens)
 
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+        return self._store.embed_parts(backend, tokens)
+
     def expect(self, layers: range) -> None:
         self._stop = layers.stop
         self._store.expect(layers)
@@ -169,6 +184,23 @@ class ProgressStore:
 
 
 # The vectors that enter layer 0: where each token stands, added to what it is.
+
+
+def parts_through_norm(
+    backend: Backend, norm: Norm, parts: Sequence[EmbeddingPart], weights: Weights
+) -> list[EmbeddingPart]:
+    """The parts of embeddings through their norm, with the statistics of their sum; its shift is one of its own."""
+    weight, bias = (weights(f"embed.norm.{name}") if norm.affine else None for name in ("weight", "bias"))
+    total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
+
+    def centre(x: Array) -> Array:
+        return x - backend.sum(x, -1) / x.shape[-1] if norm.kind == "layer" else x
+
+    centred = centre(total)
+    divisor = backend.sqrt(backend.sum(centred * centred, -1) / total.shape[-1] + norm.eps)
+    gain = 1.0 if weight is None else weight + 1.0 if norm.unit_offset else weight
+    normed = [EmbeddingPart(part.kind, centre(part.vectors) / divisor * gain) for part in parts]
+    return normed if bias is None else [*normed, EmbeddingPart("norm", bias)]
 
 
 def with_positions(

@@ -30,6 +30,7 @@ from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Position, RelativeBuckets, Rope, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Identity, Model
+from attncli.models.run import EmbeddingPart
 from attncli.models.transformers_model import (
     ENGINE,
     Call,
@@ -340,6 +341,9 @@ class TransformersStore:
         self._read = 0
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        raise self._refusal()
+
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
         raise self._refusal()
 
     def expect(self, layers: range) -> None:

@@ -20,7 +20,8 @@ from ray.cluster_utils import Cluster
 
 import attncli
 from attncli.scan import plan
-from attncli.scan.engines import STORE, Engine, LocalWorkers, RayCluster, run
+from attncli.scan.engines import STORE, Engine, LocalWorkers, RayCluster
+from attncli.scan.shard_run import run
 
 SMALL = {"object_store_memory": STORE, "include_dashboard": False}
 

@@ -90,7 +90,7 @@ def test_rare_options_are_listed_when_all_are_asked_for() -> None:
 
 
 SEVERAL = {
-    **dict.fromkeys(("ablate", "cost", "explore", "find", "heads", "logits", "patch"), 8), "explain multihead": 4
+    **dict.fromkeys(("ablate", "cost", "explore", "find", "heads", "logits", "patch", "why"), 8), "explain multihead": 4
 }  # fmt: skip
 """Heads of seeded weights of the commands that have more than one of them."""
 

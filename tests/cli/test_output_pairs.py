@@ -29,6 +29,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "explain metric": ("explain", "metric", "entropy"),
     "mask": ("mask", "causal"),
     "patch": ("patch", "the cat sat", "the dog sat", "--num-heads", "2", "--residual"),
+    "why": ("why", "the cat sat", "--from", "sat", "--to", "cat", "--num-heads", "2"),
     "models show": ("models", "show", "{t}/gpt2"),
     "weights show": ("weights", "show", WEIGHTS),
     "weights init": ("weights", "init", "{t}/out/new.npz"),

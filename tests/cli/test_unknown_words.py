@@ -33,6 +33,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "find": ("find", TEXT, *MODEL, "--from", "香", "--to", "，"),
     "ablate": ("ablate", TEXT, *MODEL, *ONE),
     "patch": ("patch", TEXT, "她吃香蕉，他吃苹果", *MODEL, *ONE),
+    "why": ("why", TEXT, *MODEL, *ONE, "--from", "香", "--to", "，"),
     "compare": ("compare", TEXT, "他吃苹果，她吃香蕉", *MODEL),
     "cross": ("cross", TEXT, TEXT, "--tokenizer", "{tmp}/tokenizer.json"),
     "tokens": ("tokens", TEXT, *MODEL),

@@ -23,6 +23,7 @@ from attncli.features.run import command as run_command
 DECLARES = {"option", "number", "Option", "Argument"}
 MEANS_TWO = {
     "--batch": "all texts at once, or not; how many texts a step of training has",
+    "--by": "what stands for a head that is taken away; how a score is split",
     "--head": "heads to show; the one head whose bias is drawn",
     "--layer": "layers to show; the one layer of a file",
     "--measure": "effects have several measures; a cost is timed or not",

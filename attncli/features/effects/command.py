@@ -216,15 +216,7 @@ class RemovalOptions:
     ] = False
     start: Annotated[str | None, redeclare(declarations.FROM, help="Cut a link: the token that looks.")] = None
     end: Annotated[str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")] = None
-    cross: Annotated[
-        bool,
-        option(
-            "--cross",
-            help="The link is to the text that --source gives: --to is a token of that.",
-            panel=TEXT,
-            about=RUN,
-        ),
-    ] = False
+    cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
     baseline: Annotated[
         str,
@@ -307,7 +299,8 @@ def _usual_place(model: Model) -> str:
 
 
 def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
-    from attncli.draw.page import Page, effects_of, start_of
+    from attncli.draw.page import Page
+    from attncli.draw.page.document_page import effects_of, start_of
     from attncli.measure.run_record import run_record
 
     record = run_record(model, text.text, request.tokens_of(model, text))

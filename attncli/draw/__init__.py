@@ -1,0 +1,1 @@
+"""How a result looks: text, tables, matrices, the shaded sentence; figures and the page."""

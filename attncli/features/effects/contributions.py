@@ -1,0 +1,380 @@
+"""Why a head looks at a key: its score as a sum over pairs of parts of the residual stream.
+
+With norms frozen at what they were in this run, a head's queries and keys are sums of what each part of the stream
+makes, and a score is the sum over pairs of a part of the query's stream and a part of the key's. A constant added to a
+row of scores changes no weight; contributions are therefore measured against what the row expects, or against another
+key, and both are sums again.
+Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as sums over pairs; the
+derivative of log A_ij along a part is its contribution less the mean that the row's weights give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError
+from attncli.features.effects.sweep import SweepText
+from attncli.language import message
+from attncli.mechanism.attend import attend_rows, span, weights_of_scores
+from attncli.mechanism.context import Kind, Weights
+from attncli.mechanism.frozen_projection import FrozenHead, HeadProjection, freeze, head_projection
+from attncli.mechanism.projection import RelativeVectors, project, relative_vectors
+from attncli.mechanism.spec import Attention
+from attncli.models.model import Model
+from attncli.models.residual_stream import PartKind, Reading, Receiver, StreamPart, numbers, read_stream
+from attncli.models.run import cache_weights
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+LinkPartKind: TypeAlias = PartKind | Literal["relative", "score_bias"]
+"""What a part of a score comes from: a part of the stream, vectors of relative positions that meet queries or keys, or
+a bias that the position adds to scores."""
+Side: TypeAlias = Literal["both", "query", "key"]
+
+
+class Link(Struct, frozen=True):
+    """A head's link: in which attention, from which query to which key."""
+
+    layer: int
+    kind: Kind
+    head: int
+    query: int
+    key: int
+
+
+class LinkPart(Struct, frozen=True):
+    """A part of a score. stream: the part of the residual stream; None for what the position adds. side: whose stream
+    it is a part of; "both" where query and key are tokens of one text."""
+
+    kind: LinkPartKind
+    stream: StreamPart | None
+    side: Side
+
+
+class RowScores(Struct, frozen=True, eq=False):
+    """One row of a head's scores, over the keys that it may see.
+
+    keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft cap. added: what the
+    position adds after it. weights: of each, 0 where hidden. visible: booleans. sink: the head's learned logit; None
+    without one. All [key].
+    """
+
+    keys: Floats
+    scaled: Floats
+    added: Floats
+    weights: Floats
+    visible: Floats
+    softcap: float | None
+    sink: float | None
+
+    def weights_without(self, removed: Floats, added: Floats | float = 0.0) -> Floats:
+        """The weights, [..., key], with `removed` off the scores, and `added` off what the position adds."""
+        scores = self.scaled - removed
+        if self.softcap is not None:
+            scores = self.softcap * np.tanh(scores / self.softcap)
+        return weights_of_scores(scores + self.added - added, self.visible, self.sink)
+
+
+class Contributions(Struct, frozen=True, eq=False):
+    """A link's score, taken apart.
+
+    parts: in the order of the model. query_sums, key_sums: of each part its contribution to the score with each key, as
+    part of the query over all parts of the key, and the other way round, [part, key]. queries, keys: what each part
+    makes in the head's space, [part, dim] and [part, key, dim]. scale: multiplies their products.
+    """
+
+    link: Link
+    row: RowScores
+    parts: tuple[LinkPart, ...]
+    query_sums: Floats
+    key_sums: Floats
+    queries: Floats
+    keys: Floats
+    scale: float
+    relative: RelativeVectors | None
+    space: HeadSpace
+
+    @property
+    def place(self) -> int:
+        """Where the link's key stands among the row's keys."""
+        return int(np.flatnonzero(self.row.keys == self.link.key)[0])
+
+    @property
+    def score(self) -> float:
+        """The score of the run, before a soft cap, with what the position adds."""
+        return float(self.row.scaled[self.place] + self.row.added[self.place])
+
+    @property
+    def weight(self) -> float:
+        """The link's weight in the run."""
+        return float(self.row.weights[self.place])
+
+    def centre(self, sums: Floats, than: int | None = None) -> Floats:
+        """Contributions to scores, [..., key], as contributions to the advantage of the link's key: over what the row
+        expects, or over the key number `than`."""
+        if than is None:
+            return np.asarray(sums[..., self.place] - sums @ self.row.weights)
+        return np.asarray(sums[..., self.place] - sums[..., self._place_of(than)])
+
+    def total(self, than: int | None = None) -> float:
+        """The advantage of the link's key, by the run's own scores."""
+        return float(self.centre(self.row.scaled + self.row.added, than))
+
+    def pairs(self, than: int | None = None) -> Floats:
+        """What each pair of a part of the query and a part of the key adds to the advantage, [part, part]."""
+        keys = self._centre_vectors(self.keys, than)
+        table: Floats = self.scale * (self.queries @ keys.T)
+        for index, part in enumerate(self.parts):
+            if part.kind == "score_bias":
+                table[index, index] = self.centre(self.query_sums[index], than)
+            elif part.kind == "relative" and self.relative is not None:
+                if self.relative.keys is not None:
+                    meeting = self._centre_vectors(self.relative.keys[None], than)[0]
+                    table[:, index] = self.scale * (self.queries @ meeting)
+                    if self.relative.more is not None:
+                        table[self._bias, index] += self.scale * float(self.relative.more @ meeting)
+                if self.relative.queries is not None:
+                    scores = self.scale * np.einsum("kd,pkd->pk", self.relative.queries, self.keys)
+                    table[index] = self.centre(scores, than)
+        return table
+
+    def weights_without(self) -> dict[str, Floats]:
+        """The link's weight with each part taken from the query's side alone, from the key's side at this key alone,
+        and at all keys, [part]; NaN where a part has no such side."""
+        at_key = np.zeros_like(self.key_sums)
+        at_key[:, self.place] = self.key_sums[:, self.place]
+        weights = {
+            name: self.row.weights_without(removed)[:, self.place]
+            for name, removed in (("query", self.query_sums), ("key", at_key), ("all_keys", self.key_sums))
+        }
+        for index, part in enumerate(self.parts):
+            if part.kind == "score_bias":
+                weights["query"][index] = np.nan
+                weights["key"][index] = self.row.weights_without(np.zeros(1), at_key[index])[self.place]
+                weights["all_keys"][index] = self.row.weights_without(np.zeros(1), self.key_sums[index])[self.place]
+            if part.side == "key":
+                weights["query"][index] = np.nan
+            if part.side == "query":
+                weights["key"][index] = weights["all_keys"][index] = np.nan
+        return weights
+
+    def _place_of(self, key: int) -> int:
+        places = np.flatnonzero((self.row.keys == key) & self.row.visible)
+        if not len(places):
+            raise InputError(
+                message("the mask hides the other key from this query"),
+                expected=message("two keys that the query sees"),
+            )
+        return int(places[0])
+
+    def _centre_vectors(self, vectors: Floats, than: int | None) -> Floats:
+        """[part, key, dim] to [part, dim]."""
+        if than is not None:
+            return np.asarray(vectors[:, self.place] - vectors[:, self._place_of(than)])
+        return np.asarray(vectors[:, self.place] - np.einsum("k,pkd->pd", self.row.weights, vectors))
+
+    @property
+    def _bias(self) -> int:
+        return next(index for index, part in enumerate(self.parts) if _is_own_bias(part.stream))
+
+
+class HeadSpace(Struct, frozen=True, eq=False):
+    """What becomes of a head's queries and keys in this run. query: of the link's query alone; keys: of the row's."""
+
+    query: FrozenHead
+    keys: FrozenHead
+    query_reading: Reading
+    key_reading: Reading | None
+
+
+def _is_own_bias(part: StreamPart | None) -> bool:
+    return part is not None and part.kind == "bias" and part.place == "qk"
+
+
+def own_bias(link: Link) -> StreamPart:
+    """The part that the biases and norms of the head's own queries and keys are."""
+    return StreamPart("bias", link.layer, link.kind, link.head, place="qk")
+
+
+def contributions(
+    text: SweepText,
+    link: Link,
+    *,
+    by_layer: bool = False,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Contributions:
+    """Take a link's score apart.
+
+    by_layer: whether the heads of a layer are one part. progress: told the share done. Raises InputError where the mask
+    hides the key from the query.
+    """
+    model, backend = text.model, text.backend
+    block = model.spec.blocks[link.layer]
+    attention = block.attention if link.kind == "self" else block.cross
+    assert attention is not None
+    prefix = "attn" if link.kind == "self" else "cross"
+    weights = cache_weights(model.store.layer(backend, link.layer))
+    apart = link.kind == "self" and int(text.tokens[link.query].index) in (attention.own_global or ())
+    projections = [
+        head_projection(backend, attention, weights, prefix, side, link.head, apart=apart) for side in _SIDES
+    ]
+    here = slice(link.query, link.query + 1)
+    query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, here)
+    if link.kind == "self":
+        rows = _rows_seen(attention, link.query, text.count)
+        key_receiver = Receiver(link.layer, "self", projections[1].matrix, rows)
+        reading, key_reading = read_stream(
+            model, text.tokens, backend, [query_receiver, key_receiver], by_layer=by_layer, progress=progress
+        )
+        source = reading.entering
+    else:
+        assert model.memory is not None
+        source = backend.cast(model.memory, backend.dtype)
+        rows = slice(0, source.shape[-2])
+        (reading,) = read_stream(model, text.tokens, backend, [query_receiver], by_layer=by_layer, progress=progress)
+        key_reading = _source_reading(model, backend, projections[1], source, by_layer=by_layer)
+    context = text.context()
+    frozen = (
+        freeze(backend, projections[0], weights, reading.entering, context).of(here),
+        freeze(backend, projections[1], weights, source, context, memory=link.kind == "cross").of(rows),
+    )
+    row, relative, learned = _row(text, attention, weights, prefix, link, reading.entering, source, rows)
+    return _contributions(link, attention, row, (reading, key_reading), frozen, relative, learned)
+
+
+_SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
+
+
+def _rows_seen(attention: Attention, query: int, count: int) -> slice:
+    """The keys outside which a query sees nothing."""
+    low, high = span(attention.mask, query, query, count)
+    return slice(low, high) if low < high else slice(0, count)
+
+
+def _source_reading(
+    model: Model, backend: Backend, projection: HeadProjection, source: Array, *, by_layer: bool
+) -> Reading:
+    """What the other text's stream makes of keys; captured states are one part."""
+    encoder = model.encoder
+    if encoder is None:
+        values = _known(backend, source) @ projection.matrix.T
+        return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
+    receiver = Receiver(len(encoder.spec.blocks), "self", projection.matrix, slice(0, source.shape[-2]))
+    return read_stream(encoder, model.source, backend, [receiver], by_layer=by_layer)[0]
+
+
+def _row(
+    text: SweepText,
+    attention: Attention,
+    weights: Weights,
+    prefix: str,
+    link: Link,
+    x: Array,
+    source: Array,
+    rows: slice,
+) -> tuple[RowScores, RelativeVectors | None, Floats]:
+    """The row of the link's query as the run has it, and what meets it besides the stream: vectors of relative
+    positions, and learned keys, [key, dim]."""
+    backend, context = text.backend, text.context()
+    memory = None if link.kind == "self" else source
+    parts = project(backend, attention, weights, prefix, x, memory, context, link.layer)
+    block = attend_rows(
+        backend, parts.q, parts.k, parts.v, parts.rule, link.query, link.query + 1,
+        keep=("scaled", "capped", "biased", "weights"), whole=True,
+    )  # fmt: skip
+    stages = {name: np.asarray(backend.numpy(stage[link.head, 0]), np.float64) for name, stage in block.stages.items()}
+    real = parts.k.shape[-2] - parts.rule.extra_keys
+    columns = np.asarray([*range(rows.start, rows.stop), *range(real, parts.k.shape[-2])])
+    visible = np.ones(parts.k.shape[-2], bool)
+    if block.visibility is not None:
+        shape = (attention.heads, 1, parts.k.shape[-2])
+        visible = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))[link.head, 0]
+    group = link.head // (attention.heads // attention.kv_heads)
+    learned = _known(backend, parts.k)[group, real:]
+    sinks = parts.rule.sinks
+    row = RowScores(
+        columns,
+        stages["scaled"][columns],
+        (stages["biased"] - stages["capped"])[columns],
+        stages["weights"][columns],
+        visible[columns],
+        attention.softcap,
+        None if sinks is None else float(sinks[link.head]),
+    )
+    if not (row.visible & (row.keys == link.key)).any():
+        raise InputError(
+            message("the mask hides this key from this query in every chosen head"),
+            expected=message("a key that the query sees"),
+        )
+    relative = relative_vectors(backend, attention, weights, prefix, x, link.query, columns, link.head)
+    return row, relative, learned
+
+
+def _contributions(
+    link: Link,
+    attention: Attention,
+    row: RowScores,
+    readings: tuple[Reading, Reading],
+    frozen: tuple[FrozenHead, FrozenHead],
+    relative: RelativeVectors | None,
+    learned: Floats,
+) -> Contributions:
+    """Both sides' parts in one list, and their products."""
+    sides: tuple[Side, Side] = ("both", "both") if link.kind == "self" else ("query", "key")
+    parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
+    if link.kind == "cross":
+        parts += [LinkPart(part.kind, part, sides[1]) for part in readings[1].parts]
+    has_bias = bool(frozen[0].constant.any() or frozen[1].constant.any() or len(learned))
+    has_bias = has_bias or (relative is not None and relative.more is not None)
+    if has_bias:
+        parts.append(LinkPart("bias", own_bias(link), "both"))
+    bias = len(parts) - 1
+    dim, columns = attention.head_dim, len(row.keys)
+    has_relative = relative is not None
+    has_added = bool(row.added.any()) and not has_relative
+    if has_relative:
+        parts.append(LinkPart("relative", None, "both"))
+    if has_added:
+        parts.append(LinkPart("score_bias", None, "both"))
+    queries, keys = np.zeros((len(parts), dim)), np.zeros((len(parts), columns, dim), readings[1].values.dtype)
+    of_tokens = columns - len(learned)
+    first = 0 if link.kind == "self" else len(readings[0].parts)
+    for index in range(len(readings[0].parts)):
+        queries[index] = frozen[0].apply(readings[0].values[index])[0]
+    for index in range(len(readings[1].parts)):
+        keys[first + index, :of_tokens] = frozen[1].apply(readings[1].values[index])
+    if has_bias:
+        queries[bias] = frozen[0].constant[0]
+        keys[bias, :of_tokens] = frozen[1].constant
+        keys[bias, of_tokens:] = learned
+    scale = attention.scale
+    query_total, key_total = queries.sum(0), keys.sum(0, dtype=np.float64)
+    query_sums: Floats = scale * (queries @ key_total.T)
+    key_sums: Floats = scale * (keys @ query_total)
+    if relative is not None:
+        place = len(parts) - 1
+        if relative.keys is not None:
+            met = scale * (queries @ relative.keys.T)
+            more = 0.0 if relative.more is None else scale * (relative.keys @ relative.more)
+            query_sums += met
+            if relative.more is not None:
+                query_sums[bias] += more
+            key_sums[place] = met.sum(0) + more
+        if relative.queries is not None:
+            meeting = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
+            key_sums[:place] += meeting[:place]
+            query_sums[place] = meeting.sum(0)
+    if has_added:
+        query_sums[-1] = key_sums[-1] = row.added
+    space = HeadSpace(frozen[0], frozen[1], readings[0], readings[1])
+    return Contributions(link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space)
+
+
+def _known(backend: Backend, array: Array) -> Floats:
+    values = numbers(backend, array)
+    assert values is not None
+    return values

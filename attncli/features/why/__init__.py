@@ -1,0 +1,1 @@
+"""`attn why`: why a head looks there."""

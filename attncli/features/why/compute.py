@@ -1,0 +1,321 @@
+"""Why a head looks at a key, and the document of `attn why` that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct
+
+from attncli.arrays.backend import SCORE_ITEM
+from attncli.documents.header import header, notes, token_rows
+from attncli.errors import InputError, LimitError, UnsupportedError
+from attncli.features.effects.ablation import choose_backend, refuse_foreign
+from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
+from attncli.features.effects.places import HeadSelection, attentions, places
+from attncli.features.effects.sweep import SweepText
+from attncli.features.why.document import (
+    RowKey,
+    Split,
+    ThanKey,
+    WeightWithout,
+    WhyDimensions,
+    WhyDocument,
+    WhyLink,
+    WhyPair,
+    WhyPart,
+)
+from attncli.inputs.token import Token
+from attncli.language import message
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.context import Kind
+from attncli.mechanism.position import frequencies
+from attncli.mechanism.spec import Rope, Spec
+from attncli.models.estimate import estimate
+from attncli.models.model import Model
+from attncli.models.residual_stream import most_parts
+from attncli.models.run import rows_for
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+PAIRS = 200
+"""Pairs of parts that a document holds, the strongest; of two hundred parts there are forty thousand."""
+
+
+class WhyRequest(Struct, frozen=True):
+    """What is asked. queries, keys: the pieces of the two words that the link is between; of several the two with the
+    largest weight. than: the pieces of another key; none for what the row expects. selection: the heads among which the
+    one with the largest weight is explained. source_text: what a link of kind "cross" looks at; None for captured
+    states."""
+
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    selection: HeadSelection
+    kind: Kind = "self"
+    than: tuple[int, ...] = ()
+    by: Split = "part"
+    source_text: str | None = None
+
+
+def why_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: WhyRequest,
+    *,
+    memory: int | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> WhyDocument:
+    """Explain a link and return the `attn.why/1` document.
+
+    Args:
+        model: As `attncli.load` returns it; a decoder that reads a source for a link to that.
+        text: The text, with its `tokens`.
+        request: Which link, over what, split how.
+        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one part.
+        progress: Told the share done.
+
+    Raises:
+        InputError: The mask hides the key in every chosen head, or both keys are the same.
+        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes.
+        LimitError: It would take more memory.
+
+    Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as sums over pairs.
+    """
+    refuse_foreign(model)
+    running = choose_backend(model, tokens, [])
+    refuse_hashing(model.spec)
+    if request.than and set(request.than) & set(request.keys):
+        raise InputError(
+            message("the key is compared with itself"), expected=message("another key after --than"),
+        )  # fmt: skip
+    link, than = strongest_link(running, request)
+    by_layer = _fit(running, link, memory)
+    taken_apart = contributions(running, link, by_layer=by_layer, progress=progress)
+    return _document(model, text, tokens, running, request, taken_apart, than, by_layer=by_layer)
+
+
+def refuse_hashing(spec: Spec) -> None:
+    """Raise UnsupportedError for attention by hashes: its scores are no sums over all pairs."""
+    for block in spec.blocks:
+        if block.attention.hashing is not None:
+            raise UnsupportedError(
+                message("hash attention compares tokens within buckets that the vectors decide on"),
+                expected=message("dense attention, whose scores are sums over pairs of parts"),
+            )
+
+
+class _PairWeights:
+    """The weights between some queries and some keys, kept while blocks of rows go by, by kind, layer and head."""
+
+    def __init__(self, model: Model, queries: Sequence[int], keys: Sequence[int]) -> None:
+        self._model, self._queries, self._keys = model, queries, keys
+        self.weights: dict[tuple[int, str, int, int, int], float] = {}
+
+    def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
+        backend = self._model.backend
+        for query in (number for number in self._queries if block.start <= number < block.stop):
+            for key in (number for number in self._keys if block.low <= number < block.high):
+                weights = backend.numpy(block.stages["weights"][..., query - block.start, key - block.low])
+                visible = block.visibility
+                hidden = np.zeros(len(weights), bool)
+                if visible is not None:
+                    whole = backend.broadcast(visible, block.stages["weights"].shape)
+                    hidden = ~np.asarray(backend.numpy(whole[..., query - block.start, key - block.low]))
+                for head, weight in enumerate(weights.tolist()):
+                    if not hidden[head]:
+                        self.weights[layer, kind, block.first_head + head, query, key] = weight
+
+
+def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | None]:
+    """The link with the largest weight among the chosen heads and the pieces of both words, and the piece of the other
+    key with the largest weight in that row, None without one. Raises InputError where the mask hides all of them."""
+    model, spec = text.model, text.model.spec
+    chosen = [place for place in places(spec, request.selection) if place.kind == request.kind]
+    if not chosen:
+        raise InputError(
+            message("no chosen head has such a link"), expected=message("heads of the attention that the link is in")
+        )
+    everything = [*request.keys, *request.than]
+    pair_weights = _PairWeights(model, request.queries, everything)
+    layers = sorted({place.layer for place in chosen})
+    rows = rows_for(spec, text.count)
+    for _ in model.trace(text.tokens, layers=layers, keep=("weights",), rows=rows, on_block=pair_weights.on_block):
+        pass
+    weights = pair_weights.weights
+    links = [
+        Link(place.layer, place.kind, place.head, query, key)
+        for place in chosen
+        for query in request.queries
+        for key in request.keys
+        if (place.layer, place.kind, place.head, query, key) in weights
+    ]
+    if not links:
+        raise InputError(
+            message("the mask hides this key from this query in every chosen head"),
+            expected=message("a key that the query sees"),
+        )
+
+    def weight(link: Link, key: int) -> float:
+        return weights.get((link.layer, link.kind, link.head, link.query, key), -1.0)
+
+    first = max(links, key=lambda link: weight(link, link.key))
+    if not request.than:
+        return first, None
+    than = max(request.than, key=lambda key: weight(first, key))
+    if weight(first, than) < 0:
+        raise InputError(
+            message("the mask hides the other key from this query"), expected=message("two keys that the query sees")
+        )
+    return first, than
+
+
+def _fit(text: SweepText, link: Link, memory: int | None) -> bool:
+    """Whether heads must be added up by layer to fit. Raises LimitError where that does not help."""
+    if memory is None:
+        return False
+    attention = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind]
+    run_bytes = estimate(text.model.spec, text.count, kept_stages=1, dtype=text.backend.dtype).peak
+    keys = text.count if text.model.memory is None else max(text.count, text.model.memory.shape[-2])
+    for by_layer in (False, True):
+        parts = most_parts(text.model.spec, link.layer, by_layer=by_layer)
+        # what is read, and what the head makes of it
+        needed = run_bytes + 2 * parts * keys * attention.head_dim * SCORE_ITEM[text.backend.dtype]
+        if needed <= memory:
+            return by_layer
+    raise LimitError(
+        message(
+            "this would take about {needed:,} bytes of memory, there may be {memory:,}", needed=needed, memory=memory
+        ),
+        expected=message("less work, or a higher --max-memory"),
+        hint=message("a shorter text"),
+    )
+
+
+def _document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    running: SweepText,
+    request: WhyRequest,
+    parts: Contributions,
+    than: int | None,
+    *,
+    by_layer: bool,
+) -> WhyDocument:
+    link, row = parts.link, parts.row
+    advantages = parts.row.scaled + parts.row.added
+    expected = float(advantages[row.visible] @ row.weights[row.visible])
+    pairs = parts.pairs(than)
+    strongest = np.argsort(-np.abs(pairs), axis=None, kind="stable")[:PAIRS]
+    return WhyDocument(
+        **header(model, text, tokens, computing=running.backend),
+        source_text=UNSET if link.kind == "self" else request.source_text,
+        source_tokens=UNSET if link.kind == "self" else token_rows(source_tokens(model)),
+        link=WhyLink(layer=link.layer, head=link.head, query=link.query, key=link.key, attention=link.kind),
+        by=request.by,
+        score=parts.score,
+        softcap=row.softcap,
+        weight=parts.weight,
+        centred="row" if than is None else ThanKey(key=than, weight=float(row.weights[row.keys == than][0])),
+        total=parts.total(than),
+        difference=float(parts.query_sums[:, parts.place].sum() - parts.score),
+        row=[
+            RowKey(key=int(key), weight=float(weight), advantage=float(score - expected))
+            for key, weight, score, visible in zip(row.keys, row.weights, advantages, row.visible, strict=True)
+            if visible
+        ],
+        by_layer=by_layer,
+        parts=_part_rows(parts, than),
+        pairs=[
+            WhyPair(query_part=int(place // pairs.shape[1]), key_part=int(place % pairs.shape[1]), contribution=value)
+            for place, value in zip(strongest, pairs.reshape(-1)[strongest].tolist(), strict=True)
+            if value
+        ],
+        pair_count=int(pairs.size),
+        dimensions=_dimensions(running, parts, request.by, than),
+        warnings=notes(model, text, tokens),
+    )
+
+
+def source_tokens(model: Model) -> list[Token]:
+    """What a decoder looks at: the tokens of the other text, or captured states, as words."""
+    if model.source or model.memory is None:
+        return list(model.source)
+    return [Token(place, f"s{place}", None, None, None) for place in range(model.memory.shape[-2])]
+
+
+def _part_rows(parts: Contributions, than: int | None) -> list[WhyPart]:
+    query_sides, key_sides = parts.centre(parts.query_sums, than), parts.centre(parts.key_sums, than)
+    without = parts.weights_without()
+    return [
+        _part_row(
+            part,
+            float(query_sides[index]),
+            float(key_sides[index]),
+            {name: float(values[index]) for name, values in without.items()},
+        )
+        for index, part in enumerate(parts.parts)
+    ]
+
+
+def _part_row(part: LinkPart, query_side: float, key_side: float, without: dict[str, float]) -> WhyPart:
+    stream = part.stream
+    return WhyPart(
+        kind=part.kind,
+        layer=None if stream is None else stream.layer,
+        attention=None if stream is None else stream.attention,
+        head=None if stream is None else stream.head,
+        place=None if stream is None else stream.place,
+        source=None if stream is None else stream.source,
+        side=part.side,
+        query_side=None if part.side == "key" else query_side,
+        key_side=None if part.side == "query" else key_side,
+        weight_without=WeightWithout(**{name: None if np.isnan(value) else value for name, value in without.items()}),
+    )
+
+
+def _dimensions(text: SweepText, parts: Contributions, by: Split, than: int | None) -> list[WhyDimensions]:
+    """The advantage split by entries of queries and keys: by rotated pairs, or one by one.
+
+    Source of pairs as frequencies: Barbero et al., Round and round we go! What makes rotary positional encodings
+    useful?, 2024.
+    """
+    if by not in ("frequency", "dimension"):
+        return []
+    attention = dict(attentions(text.model.spec.blocks[parts.link.layer]))[parts.link.kind]
+    rope = attention.position if isinstance(attention.position, Rope) else None
+    if by == "frequency" and rope is None:
+        raise UnsupportedError(
+            message("nothing is rotated in this attention: it has no frequencies"),
+            expected=message("a model with rotary positions, or --by dimension"),
+        )
+    groups: list[tuple[list[int], float | None]] = [([entry], None) for entry in range(attention.head_dim)]
+    if by == "frequency" and rope is not None:
+        groups = frequency_groups(rope, attention.head_dim, text.tokens[-1].index + 1)
+    products = parts.scale * parts.queries.sum(0) * parts.keys.sum(0, dtype=np.float64)
+    rows = []
+    for entries, period in groups:
+        sums = products[:, entries].sum(-1)
+        rows.append(
+            WhyDimensions(
+                dimensions=entries,
+                period=period,
+                contribution=float(parts.centre(sums, than)),
+                weight_without=float(parts.row.weights_without(sums)[parts.place]),
+            )
+        )
+    return rows
+
+
+def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int], float | None]]:
+    """The pairs of entries that are rotated together, each with its period in tokens, the shortest first, and the
+    entries that are not rotated. length: how many positions the text has."""
+    per_pair, _ = frequencies(rope, length)
+    half = rope.dims // 2
+    groups: list[tuple[list[int], float | None]] = []
+    for pair, turn in enumerate(per_pair.tolist()):
+        entries = [pair, pair + half] if rope.pairing == "half" else [2 * pair, 2 * pair + 1]
+        groups.append(([rope.first + entry for entry in entries], 2 * np.pi / turn if turn else None))
+    rest = [entry for entry in range(dim) if not rope.first <= entry < rope.first + rope.dims]
+    return [*groups, *([(rest, None)] if rest else [])]

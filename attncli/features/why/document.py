@@ -1,0 +1,159 @@
+"""`attn.why/1`: why a head looks at a key, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from msgspec import UNSET, UnsetType
+
+from attncli.documents import Count, Header, Part, TokenRow, Weight, describe, index_of, position_errors
+from attncli.features.effects.document import AttentionKind, TargetToken
+from attncli.language import message
+
+WhyKind = Literal[
+    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "norm", "relative",
+    "score_bias",
+]  # fmt: skip
+Split = Literal["part", "token", "frequency", "dimension"]
+Optional = Annotated[float | None, describe("Null where the part has no such side.")]
+
+
+class WhyLink(Part, frozen=True, kw_only=True):
+    """The link that is explained."""
+
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    key: Annotated[Count, describe("A token of the text, or of the other text in cross-attention.")]
+    attention: AttentionKind
+
+
+class ThanKey(Part, frozen=True, kw_only=True):
+    """Another key that the advantage is over."""
+
+    key: Count
+    weight: Weight
+
+
+class RowKey(Part, frozen=True, kw_only=True):
+    """A key that the query sees: its weight, and what its score has over what the row expects."""
+
+    key: Annotated[Count, describe("Learned keys come after the tokens.")]
+    weight: Weight
+    advantage: float
+
+
+class WeightWithout(Part, frozen=True, kw_only=True):
+    """The link's weight with the part taken from the query's side, from this key's, or from every key's."""
+
+    query: Optional
+    key: Optional
+    all_keys: Optional
+
+
+class WhyPart(Part, frozen=True, kw_only=True):
+    """A part of the score."""
+
+    kind: Annotated[WhyKind, describe("What wrote it; score_bias and relative are what the position adds.")]
+    layer: Annotated[Count | None, describe("The layer that wrote it; null for embeddings.")]
+    attention: Annotated[AttentionKind | None, describe("Of a head or a bias: which attention of its layer.")]
+    head: Annotated[Count | None, describe("Of a head; of a bias, the head whose queries and keys it is in.")]
+    place: Annotated[str | None, describe("Of a norm: where it sits. Of a bias in queries and keys: qk.")]
+    source: Annotated[
+        Count | None,
+        describe("The token whose values a head carried; null for all of them, or where this is not told."),
+    ]
+    side: Annotated[Literal["both", "query", "key"], describe("Whose stream it is a part of.")]
+    query_side: Annotated[float | None, describe("As part of the query, over all parts of the key.")]
+    key_side: Annotated[float | None, describe("As part of the key, over all parts of the query.")]
+    weight_without: WeightWithout
+
+
+class WhyPair(Part, frozen=True, kw_only=True):
+    """A part of the query with a part of the key, by their places in `parts`."""
+
+    query_part: Count
+    key_part: Count
+    contribution: float
+
+
+class WhyDimensions(Part, frozen=True, kw_only=True):
+    """Entries of queries and keys that are multiplied with each other, and what their product adds."""
+
+    dimensions: Annotated[list[Count], describe("Which entries: one, or a pair that is rotated together.")]
+    period: Annotated[float | None, describe("Tokens for a whole turn of the pair; null where nothing turns.")]
+    contribution: float
+    weight_without: Annotated[float, describe("The link's weight without these entries.")]
+
+
+class Written(Part, frozen=True, kw_only=True):
+    """What the head writes from one source token: the weight times its value, through the output matrix."""
+
+    source: Annotated[Count, describe("Learned keys come after the tokens.")]
+    weight: Weight
+    norm: float
+    share: Annotated[float, describe("Of the head's output: the part along it, over its length; shares sum to 1.")]
+    logit: Annotated[float | None, describe("What it adds to the target's logit; null without one.")]
+
+
+class Writes(Part, frozen=True, kw_only=True):
+    """What the head writes for the query, by source token."""
+
+    norm: Annotated[float, describe("Of the head's whole output for the query.")]
+    target: TargetToken | None
+    logit: Annotated[float | None, describe("What the head adds to the target's logit; null without one.")]
+    sources: list[Written]
+
+
+class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
+    """Why a head looks at a key: its score as a sum over pairs of parts of the residual stream, with the statistics of
+    every norm those of this run."""
+
+    source_text: (
+        Annotated[str | None, describe("The text that is looked at in cross-attention; null for captured states.")]
+        | UnsetType
+    ) = UNSET
+    source_tokens: list[TokenRow] | UnsetType = UNSET
+    link: WhyLink
+    by: Split
+    score: Annotated[float, describe("Before a soft cap, with what the position adds.")]
+    softcap: Annotated[float | None, describe("The bound of the soft cap, which parts do not explain; null for none.")]
+    weight: Weight
+    centred: Annotated[
+        Literal["row"] | ThanKey, describe("What contributions are over: what the row expects, or another key.")
+    ]
+    total: Annotated[float, describe("The advantage of the key, which the contributions of each side add up to.")]
+    difference: Annotated[float, describe("The sum of all pairs of parts less the score.")]
+    row: Annotated[list[RowKey], describe("The keys that the query sees.")]
+    by_layer: Annotated[bool, describe("Whether the heads of a layer are one part, to save memory.")]
+    parts: Annotated[list[WhyPart], describe("In the order of the model.")]
+    pairs: Annotated[list[WhyPair], describe("The strongest pairs, by size.")]
+    pair_count: Annotated[Count, describe("How many pairs there are.")]
+    dimensions: Annotated[list[WhyDimensions], describe("With --by frequency or dimension: entries of q and k.")]
+    writes: Writes | UnsetType = UNSET
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Keys lie in the text that is looked at, pairs among the parts."""
+        yield from super().validation_errors()
+        keys = self.keys
+        if self.link.attention == "cross" and self.source_tokens is UNSET:
+            yield "source_tokens", message("absent, and the link is to another text")
+        if self.source_tokens is not UNSET and isinstance(self.source_text, str):
+            yield from position_errors(self.source_tokens, self.source_text, "source_tokens")
+        if self.link.key >= len(keys):
+            yield "link.key", message("{key} of {count} tokens", key=self.link.key, count=len(keys))
+        if not isinstance(self.centred, str) and self.centred.key >= len(keys):
+            yield "centred.key", message("{key} of {count} tokens", key=self.centred.key, count=len(keys))
+        for number, pair in enumerate(self.pairs):
+            if max(pair.query_part, pair.key_part) >= len(self.parts):
+                yield f"pairs[{number}]", message("of {count} parts", count=len(self.parts))
+        for number, part in enumerate(self.parts):
+            if part.kind in ("head", "feed_forward") and part.layer is None:
+                yield f"parts[{number}]", message("{kind} without its layer", kind=repr(part.kind))
+
+    @property
+    def keys(self) -> list[TokenRow]:
+        """The tokens that are looked at."""
+        return self.tokens if self.source_tokens is UNSET else self.source_tokens

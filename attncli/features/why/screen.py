@@ -1,0 +1,496 @@
+"""The screen of `attn.why/1`: why a head looks there, both sides ranked, the pairs, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, remark, sentences, stack
+from attncli.draw.numbers import bar, percent, writer
+from attncli.draw.safe import cells, cut, label, spell
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
+from attncli.draw.tables import GAP, table
+from attncli.draw.token_names import quoted_word
+from attncli.draw.view import PARTS_OF, View
+from attncli.features.effects.effect_answer import capitalize, draw_parts, grids
+from attncli.language import contextual, message, plural, say
+
+if TYPE_CHECKING:
+    from attncli.documents import TokenRow
+    from attncli.features.why.document import WhyDocument, WhyPart
+    from attncli.language import Message
+
+
+PARTS = PARTS_OF["why"]
+"""Every part, in the order of the screen."""
+LONGEST, SHORTEST = 24, 4
+"""Cells of the longest and shortest bar."""
+ROWS = 5
+"""Parts of each side that are shown unless more are asked for."""
+QUARTER = 0.25
+"""A part that gives at least this share of the advantage is named as a reason."""
+NONE = 0.005
+"""An advantage below this is none."""
+WORD_CELLS = 16
+"""Cells of a word beside a part."""
+
+
+def why_screen(document: WhyDocument, view: View) -> Lines:
+    """The whole screen of an `attn.why/1` document."""
+    drawings = (header, shown_tokens, _grid, _query_side, _key_side, _pairs, _dimensions, _writes, why_answer)
+    draw_by_part: dict[str, Callable[[WhyDocument, View], Lines]] = dict(zip(PARTS, drawings, strict=True))
+    hidden = ("tokens",) if document.writes is UNSET else ("tokens", "pairs")
+    return draw_parts(draw_by_part, document, view, hidden=hidden)
+
+
+def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
+    """All parts as a table for `--plain`, its first row the names of the columns."""
+    if document.by in ("frequency", "dimension"):
+        yield ("dimensions", "period", "contribution", "weight_without")
+        for row in document.dimensions:
+            yield (" ".join(map(str, row.dimensions)), row.period, row.contribution, row.weight_without)
+        return
+    yield (
+        "kind", "layer", "attention", "head", "place", "source", "side", "query_side", "key_side", "without_query",
+        "without_key", "without_all_keys",
+    )  # fmt: skip
+    for part in document.parts:
+        without = part.weight_without
+        yield (
+            part.kind, part.layer, part.attention, part.head, part.place, part.source, part.side, part.query_side,
+            part.key_side, without.query, without.key, without.all_keys,
+        )  # fmt: skip
+
+
+def part_name(part: WhyPart) -> Message:
+    """A part as tables name it."""
+    layer, head = part.layer, part.head
+    match part.kind:
+        case "token":
+            return contextual("part", "token")
+        case "position":
+            return contextual("part", "position")
+        case "type":
+            return contextual("part", "token type")
+        case "states":
+            return message("captured states")
+        case "head" if part.attention == "cross":
+            return message("L{layer} H{head} cross", layer=layer, head=head)
+        case "head":
+            return message("L{layer} H{head}", layer=layer, head=head)
+        case "heads":
+            return message("L{layer} all heads", layer=layer)
+        case "feed_forward":
+            return message("L{layer} feed-forward", layer=layer)
+        case "convolution":
+            return message("L{layer} convolution", layer=layer)
+        case "relative":
+            return message("relative position")
+        case "score_bias":
+            return message("position bias")
+        case "bias" if part.place == "qk":
+            return message("biases of q and k")
+        case "bias":
+            return message("embedding bias") if layer is None else message("L{layer} attention bias", layer=layer)
+        case _:
+            return _norm_name(part)
+
+
+def _norm_name(part: WhyPart) -> Message:
+    match part.place:
+        case "embed.norm":
+            return message("embedding norm")
+        case "final":
+            return message("final norm")
+        case "mlp.sum" | "mlp.out":
+            return message("L{layer} norm after feed-forward", layer=part.layer)
+        case "cross.sum" | "cross.out":
+            return message("L{layer} norm after cross-attention", layer=part.layer)
+        case "attn.sum" | "attn.out":
+            return message("L{layer} norm after attention", layer=part.layer)
+        case "conv.norm":
+            return message("L{layer} norm after convolution", layer=part.layer)
+        case _:
+            return message("L{layer} norm before attention", layer=part.layer)
+
+
+def _name(part: WhyPart, document: WhyDocument, view: View) -> str:
+    """The same on this screen, with the word whose values it carried."""
+    name = say(view, part_name(part))
+    if part.source is None:
+        return name
+    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
+    text = label(tokens[part.source].text, ascii=view.ascii) if part.source < len(tokens) else "?"
+    return f"{name} {spell('←', ascii=view.ascii)} {cut(text, WORD_CELLS, ascii=view.ascii)}"
+
+
+def _of_words(document: WhyDocument, view: View) -> tuple[str, str]:
+    """Both words, quoted; with their places where they are alike."""
+    query, key = document.tokens[document.link.query], document.keys[document.link.key]
+    texts = [quoted_word(query.text, view), quoted_word(key.text, view)]
+    if document.link.attention == "self" and texts[0] == texts[1] and document.link.query != document.link.key:
+        texts = [
+            f"{text} #{index}" for text, index in zip(texts, (document.link.query, document.link.key), strict=True)
+        ]
+    return texts[0], texts[1]
+
+
+def _grid(document: WhyDocument, view: View) -> Lines:
+    values = {
+        kind: [
+            (part.layer, part.head, (part.query_side or 0.0) + (part.key_side or 0.0))
+            for part in document.parts
+            if part.kind == "head" and part.attention == kind and part.layer is not None and part.head is not None
+        ]
+        for kind in ("self", "cross")
+        if document.by != "token"
+    }
+    return grids(values, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
+
+
+def _count_shown(view: View, count: int) -> int:
+    return count if view.full else min(ROWS if view.few else view.top, count)
+
+
+def _query_side(document: WhyDocument, view: View) -> Lines:
+    return _side(document, view, "query")
+
+
+def _key_side(document: WhyDocument, view: View) -> Lines:
+    return _side(document, view, "key")
+
+
+def _side(document: WhyDocument, view: View, side: str) -> Lines:
+    if document.by in ("frequency", "dimension"):
+        return Lines()
+    values = [
+        (part, value)
+        for part in document.parts
+        if (value := part.query_side if side == "query" else part.key_side) is not None
+    ]
+    ranked = sorted(values, key=lambda pair: -abs(pair[1]))
+    shown = ranked[: _count_shown(view, len(ranked))]
+    rest = ranked[len(shown) :]
+    query, key = _of_words(document, view)
+    title = (
+        say(view, "what asks: parts of {query}", query=query)
+        if side == "query"
+        else say(view, "what answers: parts of {key}", key=key)
+    )
+    numbers = [value for _, value in shown] + ([sum(value for _, value in rest)] if rest else [])
+    without = [part.weight_without.query if side == "query" else part.weight_without.key for part, _ in shown]
+    names = [_name(part, document, view) for part, _ in shown]
+    if rest:
+        names.append(say(view, plural("{count} other", "{count} others", count=len(rest))))
+    names.append(say(view, contextual("column", "total")))
+    write = writer(numbers, max(view.precision, 2))
+    total = sum(value for _, value in ranked)
+    columns = [
+        names,
+        [write(value) for value in (*numbers, total)],
+        [
+            *("-" if value is None else f"{value:.{max(view.precision, 2)}f}" for value in without),
+            *[""] * (len(names) - len(shown)),
+        ],
+    ]
+    titles = ["", say(view, contextual("column", "adds")), say(view, contextual("column", "weight without"))]
+    largest = max((abs(value) for _, value in shown), default=0.0)
+    room = view.width - sum(
+        max(map(cells, (title, *column))) + GAP for title, column in zip(titles, columns, strict=True)
+    )
+    length = min(max(room, SHORTEST), LONGEST)
+    bars = [bar(abs(value) / largest if largest else 0.0, length, ascii=view.ascii) for _, value in shown]
+    rows = [list(row) for row in zip(*columns, [*bars, *[""] * (len(names) - len(bars))], strict=True)]
+    return table(
+        [*titles, ""], rows, view, align=["left", "right", "right", "left"], title=title, bars=3, strong=len(rows) - 1
+    )
+
+
+def _pairs(document: WhyDocument, view: View) -> Lines:
+    if document.by in ("frequency", "dimension"):
+        return Lines()
+    shown = document.pairs[: _count_shown(view, len(document.pairs))]
+    write = writer([pair.contribution for pair in shown], max(view.precision, 2) + 1)
+    rows = [
+        [
+            _name(document.parts[pair.query_part], document, view),
+            _name(document.parts[pair.key_part], document, view),
+            write(pair.contribution),
+        ]
+        for pair in shown
+    ]
+    query, key = _of_words(document, view)
+    titles = [say(view, "of {word}", word=query), say(view, "of {word}", word=key)]
+    title = say(
+        view, plural("the strongest of {count:,} pair", "the strongest of {count:,} pairs", count=document.pair_count)
+    )
+    adds = say(view, contextual("column", "adds"))
+    return table([*titles, adds], rows, view, align=["left", "left", "right"], title=title)
+
+
+def _dimensions(document: WhyDocument, view: View) -> Lines:
+    """The entries of queries and keys that add most, with the period of a rotated pair."""
+    rows = document.dimensions
+    if not rows:
+        return Lines()
+    order = sorted(range(len(rows)), key=lambda index: -abs(rows[index].contribution))
+    count = len(rows) if view.full else min(view.top, len(rows))
+    shown = [rows[index] for index in sorted(order[:count])]
+    rest = [rows[index].contribution for index in order[count:]]
+    numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
+    write = writer(numbers, max(view.precision, 2))
+    names = [_dimension_name(row.dimensions, view) for row in shown]
+    names += [say(view, plural("{count} other", "{count} others", count=len(rest)))] if rest else []
+    periods = ["-" if row.period is None else _period(row.period) for row in shown]
+    largest = max((abs(row.contribution) for row in shown), default=0.0)
+    without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
+    blank = [""] * (len(names) - len(shown))
+    columns = [names, [*periods, *blank], [write(value) for value in numbers], [*without, *blank]]
+    titles = [
+        say(view, contextual("column", "entries")), say(view, contextual("column", "period in tokens")),
+        say(view, contextual("column", "adds")), say(view, contextual("column", "weight without")),
+    ]  # fmt: skip
+    if document.by == "dimension":
+        del columns[1], titles[1]
+    room = view.width - sum(
+        max(map(cells, (title, *column))) + GAP for title, column in zip(titles, columns, strict=True)
+    )
+    length = min(max(room, SHORTEST), LONGEST)
+    bars = [bar(abs(row.contribution) / largest if largest else 0.0, length, ascii=view.ascii) for row in shown] + blank
+    title = (
+        say(view, "by pairs of entries that are rotated together, the fastest first")
+        if document.by == "frequency"
+        else say(view, "by entries of q and k")
+    )
+    return table(
+        [*titles, ""], [list(row) for row in zip(*columns, bars, strict=True)], view,
+        align=["left", *["right"] * (len(columns) - 1), "left"], title=title, bars=len(columns),
+    )  # fmt: skip
+
+
+def _period(tokens: float) -> str:
+    return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"
+
+
+def _dimension_name(entries: Sequence[int], view: View) -> str:
+    if len(entries) > 2:
+        return say(view, "{count} not rotated", count=len(entries))
+    return ", ".join(map(str, entries))
+
+
+def _writes(document: WhyDocument, view: View) -> Lines:
+    """What the head writes for the query, by the token whose value it carried."""
+    if document.writes is UNSET:
+        return Lines()
+    writes = document.writes
+    shown = sorted(writes.sources, key=lambda row: -abs(row.share))[: _count_shown(view, len(writes.sources))]
+    names = [
+        label(document.keys[row.source].text, ascii=view.ascii)
+        if row.source < len(document.keys)
+        else say(view, "learned key")
+        for row in shown
+    ]
+    columns = [
+        [cut(name, WORD_CELLS, ascii=view.ascii) for name in names],
+        [f"{row.weight:.{max(view.precision, 2)}f}" for row in shown],
+        [f"{row.norm:.{max(view.precision, 2)}f}" for row in shown],
+        [percent(row.share) for row in shown],
+    ]
+    titles = [
+        say(view, contextual("column", "from")), say(view, contextual("column", "weight")),
+        say(view, contextual("column", "norm")), say(view, contextual("column", "share")),
+    ]  # fmt: skip
+    if writes.target is not None:
+        logits = [row.logit or 0.0 for row in shown]
+        write = writer(logits, max(view.precision, 2))
+        columns.append([write(value) for value in logits])
+        titles.append(say(view, "to the logit of {word}", word=quoted_word(writes.target.text, view)))
+    query, _ = _of_words(document, view)
+    return table(
+        titles, [list(row) for row in zip(*columns, strict=True)], view,
+        align=["left", *["right"] * (len(columns) - 1)],
+        title=say(view, "what the head writes for {query}", query=query),
+    )  # fmt: skip
+
+
+def why_answer(document: WhyDocument, view: View) -> Lines:
+    """The sentence, each word tinted by its advantage in this row, and what the numbers say."""
+    keys = document.keys
+    shares = [0.0] * len(keys)
+    for row in document.row:
+        if row.key < len(keys):
+            shares[row.key] = max(row.advantage, 0.0)
+    largest = max(shares, default=0.0)
+    shares = [share / largest if largest > 0 else 0.0 for share in shares]
+    query = frozenset({document.link.query})
+    if document.link.attention == "self":
+        blocks = [sentence(words(document.text, document.tokens, shares, query), view)]
+    else:
+        text = document.source_text if isinstance(document.source_text, str) else None
+        blocks = [
+            sentence(words(document.text, document.tokens, [None] * len(document.tokens), query), view),
+            sentence(words(text, keys, shares, frozenset()), view),
+        ]
+    if any(share >= LEAST for share in shares):
+        blocks.append(remark(say(view, "tint: how far above what its row expects the score of each word is"), view))
+    lines = [*why_sentences(document, view), not_learned_note(document.model, view)]
+    return stack((*blocks, sentences(lines, view)))
+
+
+def why_sentences(document: WhyDocument, view: View) -> list[str]:
+    """The sentences: what the head does, why, what adds up, and what would tell whether it matters."""
+    texts = [_looks(document, view), *_reasons(document, view), _exactness(document, view)]
+    if document.softcap is not None:
+        texts.append(say(view, "A soft cap follows, which no parts explain: they explain the score before it."))
+    if document.by_layer:
+        texts.append(say(view, "To save memory, the heads of each layer are one part here."))
+    texts.append(say(view, "Does it matter?  {command}", command=_next_command(document)))
+    return [capitalize(text) for text in texts if text]
+
+
+def _next_command(document: WhyDocument) -> str:
+    """What would tell whether the link matters."""
+    link = document.link
+    ends = [_reference(tokens, index) for tokens, index in ((document.tokens, link.query), (document.keys, link.key))]
+    cross = " --cross" if link.attention == "cross" else ""
+    return f"attn ablate … --from {ends[0]} --to {ends[1]}{cross}"
+
+
+def _reference(tokens: Sequence[TokenRow], index: int) -> str:
+    """A token as an option names it: by its text where that is a word that stands once, else by its place."""
+    text = tokens[index].text.strip()
+    alone = sum(token.text.strip() == text for token in tokens) == 1
+    return text if alone and text.isalnum() else f"'#{index}'"
+
+
+def _looks(document: WhyDocument, view: View) -> str:
+    query, key = _of_words(document, view)
+    link = document.link
+    places = {"query": query, "key": key, "weight": f"{document.weight:.2f}", "layer": link.layer, "head": link.head}
+    if len(document.row) == 1:
+        return say(
+            view, "In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.", **places
+        )
+    places["advantage"] = f"{document.total:.2f}"
+    if not isinstance(document.centred, str):
+        than = quoted_word(document.keys[document.centred.key].text, view)
+        places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
+        return say(
+            view,
+            "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at {other} ({other_weight}): "
+            "the score is {advantage} higher.",
+            **places,
+        )
+    if document.total < NONE:
+        return say(
+            view,
+            "In layer {layer} head {head} {query} looks at {key} ({weight}) no more than its row expects: "
+            "the advantage of its score is {advantage}.",
+            **places,
+        )
+    return say(
+        view,
+        "In layer {layer} head {head} {query} looks at {key} ({weight}): its score is {advantage} above what the row "
+        "expects.",
+        **places,
+    )
+
+
+def _reasons(document: WhyDocument, view: View) -> list[str]:
+    """The largest part of each side where it gives a quarter of the advantage or more; else that the reason is
+    spread."""
+    if len(document.row) == 1 or document.total < NONE or document.by in ("frequency", "dimension"):
+        return []
+    query, key = _of_words(document, view)
+    texts = []
+    spread = []
+    for side, word in (("query", query), ("key", key)):
+        parts = [part for part in document.parts if _value(part, side) is not None]
+        first = max(parts, key=lambda part: _value(part, side) or 0.0, default=None)
+        value = 0.0 if first is None else _value(first, side) or 0.0
+        if first is None or value < QUARTER * document.total:
+            spread.append(side)
+            continue
+        without = first.weight_without.query if side == "query" else first.weight_without.key
+        places = {
+            "reason": reason(first, document, word, view), "value": f"{value:.2f}",
+            "total": f"{document.total:.2f}", "without": "-" if without is None else f"{without:.2f}",
+        }  # fmt: skip
+        texts.append(
+            say(
+                view,
+                "What asks is above all {reason}: {value} of {total}; without it the weight is {without}.",
+                **places,
+            )
+            if side == "query"
+            else say(
+                view,
+                "What answers is above all {reason}: {value} of {total}; without it the weight is {without}.",
+                **places,
+            )
+        )
+    if len(spread) == 2:
+        texts.append(say(view, "No part of either word explains a quarter of that: the reason is spread."))
+    elif spread == ["query"]:
+        texts.append(say(view, "On the side that asks, no part explains a quarter: the reason is spread."))
+    elif spread == ["key"]:
+        texts.append(say(view, "On the side that answers, no part explains a quarter: the reason is spread."))
+    return texts
+
+
+def _value(part: WhyPart, side: str) -> float | None:
+    return part.query_side if side == "query" else part.key_side
+
+
+def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
+    """A part of a word as a sentence names it."""
+    layer, head = part.layer, part.head
+    if part.kind == "head" and part.source is not None:
+        tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
+        source = quoted_word(tokens[part.source].text, view) if part.source < len(tokens) else "?"
+        places = {"layer": layer, "head": head, "word": word, "source": source}
+        return say(view, "what layer {layer} head {head} brought to {word} from {source}", **places)
+    match part.kind:
+        case "token":
+            return say(view, "the word {word} itself", word=word)
+        case "position":
+            return say(view, "where {word} stands", word=word)
+        case "type":
+            return say(view, "the token type of {word}", word=word)
+        case "head" if part.attention == "cross":
+            return say(
+                view, "what layer {layer} cross head {head} brought to {word}", layer=layer, head=head, word=word
+            )
+        case "head":
+            return say(view, "what layer {layer} head {head} brought to {word}", layer=layer, head=head, word=word)
+        case "heads":
+            return say(view, "what the heads of layer {layer} brought to {word}", layer=layer, word=word)
+        case "feed_forward":
+            return say(view, "what layer {layer}'s feed-forward made of {word}", layer=layer, word=word)
+        case "convolution":
+            return say(view, "what layer {layer}'s convolution made of {word}", layer=layer, word=word)
+        case "relative" | "score_bias":
+            return say(view, "the distance between the two words")
+        case "states":
+            return say(view, "the state {word}", word=word)
+        case _:
+            return say(view, "what is the same for every word ({part})", part=part_name(part))
+
+
+def _exactness(document: WhyDocument, view: View) -> str:
+    places = {
+        "score": f"{document.score:.4f}",
+        "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
+    }
+    return say(
+        view,
+        plural(
+            "{count} part adds up to the score {score} (difference {difference}).",
+            "{count} parts add up to the score {score} (difference {difference}).",
+            count=len(document.parts),
+            **places,
+        ),
+    )

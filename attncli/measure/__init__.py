@@ -1,0 +1,1 @@
+"""What weights say: metrics, links, labels and words, shared by heads, scan, the explorer and the page."""

@@ -1,0 +1,1 @@
+"""What attention is: pure computation on arrays. No files, no model families."""

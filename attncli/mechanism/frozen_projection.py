@@ -1,0 +1,273 @@
+"""One head's queries or keys as a linear map of what enters its attention, with every norm frozen.
+
+Between the vectors that enter and the queries and keys that meet there may be norms of narrow vectors, of queries and
+keys, a bound, a rotation, a factor that grows with the position. A rotation and such a factor are linear; norms and
+bounds are, with the deviations, and with the share that each entry keeps, that they had in this run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays.backend import Array, Backend, numpy_backend
+from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.norm import Norm, deviation, through_norm
+from attncli.mechanism.position import rotate, rotation, temperatures
+from attncli.mechanism.projection import rotations_of
+from attncli.mechanism.spec import Attention, Latent, Rope
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+Side = Literal["q", "k"]
+
+
+class Factor(Struct, frozen=True, eq=False):
+    """Every entry times a number, [token, dim], [token, 1] or [1, dim]."""
+
+    values: Floats
+
+    def apply(self, x: Floats) -> Floats:
+        return x * self.values
+
+    def of(self, rows: slice) -> Factor:
+        return self if len(self.values) == 1 else Factor(self.values[rows])
+
+
+class Centre(Struct, frozen=True, eq=False):
+    """The mean of the entries taken away from each."""
+
+    def apply(self, x: Floats) -> Floats:
+        return x - x.mean(-1, keepdims=True)
+
+    def of(self, rows: slice) -> Centre:
+        return self
+
+
+class Turn(Struct, frozen=True, eq=False):
+    """Pairs of entries rotated. cos, sin: [token, pair]."""
+
+    rope: Rope
+    cos: Floats
+    sin: Floats
+
+    def apply(self, x: Floats) -> Floats:
+        backend = numpy_backend(str(x.dtype))
+        turned = rotate(backend, self.rope, backend.keep(x), backend.keep(self.cos), backend.keep(self.sin))
+        return backend.numpy(turned)
+
+    def of(self, rows: slice) -> Turn:
+        return Turn(self.rope, self.cos[rows], self.sin[rows])
+
+
+Step = Factor | Centre | Turn
+
+
+class FrozenHead(Struct, frozen=True, eq=False):
+    """What becomes of a projection on its way to the scores: linear steps, and what they add to, [token, dim]."""
+
+    steps: tuple[Step, ...]
+    constant: Floats
+
+    def apply(self, x: Floats) -> Floats:
+        """What the steps make of parts, [..., token, dim]; the constant is a part of its own."""
+        for step in self.steps:
+            x = step.apply(x)
+        return x
+
+    def of(self, rows: slice) -> FrozenHead:
+        """The same of some tokens."""
+        return FrozenHead(tuple(step.of(rows) for step in self.steps), self.constant[rows])
+
+
+class HeadProjection(Struct, frozen=True, eq=False):
+    """The matrix of one head's queries or keys, [dim, width], before anything is done to them.
+
+    name: of the projection's role. rows: which of its rows are the head's.
+    """
+
+    spec: Attention
+    prefix: str
+    side: Side
+    name: str
+    rows: slice
+    matrix: Floats
+
+
+def head_projection(
+    backend: Backend, spec: Attention, weights: Weights, prefix: str, side: Side, head: int, *, apart: bool = False
+) -> HeadProjection:
+    """The projection of one query head's queries, or of the keys that they meet. prefix: "attn" or "cross". apart:
+    whether the query has projections to itself, as a global token of Longformer."""
+    number = head if side == "q" or spec.latent is not None else head // (spec.heads // spec.kv_heads)
+    rows = slice(number * spec.head_dim, (number + 1) * spec.head_dim)
+    name = f"global_{side}" if apart else side
+
+    def read(role: str) -> Floats:
+        array = weights(f"{prefix}.{role}")
+        if array is None:
+            raise KeyError(f"{prefix}.{role}")
+        return _floats(backend, array)
+
+    if spec.latent is not None:
+        matrix = _latent_matrix(spec, spec.latent, read, side, rows, head)
+    else:
+        whole = read(f"{name}.weight")
+        matrix = whole[rows]
+        if spec.qk_norm is not None and spec.qk_norm.over == "width" and spec.qk_norm.norm.kind == "layer":
+            matrix = matrix - whole.mean(0)  # the norm takes the mean over all heads away
+    return HeadProjection(spec, prefix, side, name, rows, np.ascontiguousarray(matrix))
+
+
+def _latent_matrix(
+    spec: Attention, latent: Latent, read: Callable[[str], Floats], side: Side, rows: slice, head: int
+) -> Floats:
+    """As `from_latent` goes, with the narrow norm's division left for later."""
+    if side == "q":
+        if latent.query is None:
+            return read("q.weight")[rows]
+        return through_norm(latent.norm, read("q.weight")[rows], read("q_down_norm.weight")) @ read("q_down.weight")
+    content = spec.head_dim - latent.straight
+    first = head * (content + spec.v_dim)
+    down = read("kv_down.weight")
+    wide = through_norm(latent.norm, read("kv.weight")[first : first + content], read("kv_down_norm.weight"))
+    return np.concatenate([wide @ down[: latent.keys], down[latent.keys :]])
+
+
+def freeze(
+    backend: Backend, projection: HeadProjection, weights: Weights, x: Array, context: Context, *, memory: bool = False
+) -> FrozenHead:
+    """What becomes of a head's queries or keys in this run. x: what enters the attention, or the vectors that keys are
+    made from, [token, width]. memory: whether those are another text's."""
+    spec, prefix, side, rows = projection.spec, projection.prefix, projection.side, projection.rows
+    vectors = _floats(backend, x)
+    steps: list[Step] = []
+    constant = np.zeros((len(vectors), spec.head_dim), vectors.dtype)
+    total = vectors @ projection.matrix.T
+
+    def array_of(role: str) -> Floats | None:
+        array = weights(f"{prefix}.{role}")
+        return None if array is None else _floats(backend, array)
+
+    def put(step: Step) -> None:
+        nonlocal constant, total
+        steps.append(step)
+        constant, total = step.apply(constant), step.apply(total)
+
+    def shift(by: Floats | None) -> None:
+        nonlocal constant, total
+        if by is not None:
+            constant, total = constant + by, total + by
+
+    if spec.latent is not None:
+        _freeze_latent(spec, spec.latent, array_of, side, rows, vectors, put, shift)
+    else:
+        bias = array_of(f"{projection.name}.bias")
+        if bias is not None:
+            is_centred = spec.qk_norm is not None and spec.qk_norm.over == "width" and spec.qk_norm.norm.kind == "layer"
+            shift(bias[rows] - (bias.mean() if is_centred else 0.0))
+    if spec.clip is not None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(total == 0, 1.0, np.clip(total, -spec.clip, spec.clip) / total)
+        put(Factor(share))
+    norm = spec.qk_norm
+    if norm is not None and norm.over == "width":
+        whole = _floats(backend, _required(weights, f"{prefix}.{projection.name}.weight"))
+        wide = vectors @ whole.T
+        bias = array_of(f"{projection.name}.bias")
+        wide = wide if bias is None else wide + bias
+        if spec.clip is not None:
+            wide = np.clip(wide, -spec.clip, spec.clip)
+        put(Factor(1.0 / deviation(norm.norm, wide)))
+        gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
+        _gain(norm.norm, None if gain is None else gain[rows], put)
+        shift(None if added is None or not norm.norm.affine else added[rows])
+
+    def norm_by_head() -> None:
+        assert norm is not None
+        if norm.norm.kind == "layer":
+            put(Centre())
+        put(Factor(1.0 / deviation(norm.norm, total)))
+        gain, added = (array_of(f"{side}_norm.{name}") for name in ("weight", "bias"))
+        number = rows.start // spec.head_dim
+        own = tuple(None if part is None else part[number] if part.ndim == 2 else part for part in (gain, added))
+        _gain(norm.norm, own[0], put)
+        shift(own[1] if norm.norm.affine else None)
+
+    by_head = norm is not None and norm.over != "width"
+    if by_head and norm is not None and not norm.after:
+        norm_by_head()
+    if isinstance(spec.position, Rope):
+        if memory:
+            places = np.arange(len(vectors))
+            cos, sin = rotation(spec.position, places, len(places))
+        else:
+            cos, sin = rotations_of(backend, spec.position, context)
+        put(Turn(spec.position, cos.astype(vectors.dtype), sin.astype(vectors.dtype)))
+    if by_head and norm is not None and norm.after:
+        norm_by_head()
+    if spec.temperature is not None and side == "q":
+        put(Factor(temperatures(spec.temperature, context.positions)[:, None]))
+    return FrozenHead(tuple(steps), constant)
+
+
+def _freeze_latent(
+    spec: Attention,
+    latent: Latent,
+    array_of: Callable[[str], Floats | None],
+    side: Side,
+    rows: slice,
+    vectors: Floats,
+    put: Callable[[Step], None],
+    shift: Callable[[Floats | None], None],
+) -> None:
+    """The narrow norm's division, and the biases."""
+    if side == "q" and latent.query is None:
+        bias = array_of("q.bias")
+        shift(None if bias is None else bias[rows])
+        return
+    name, kept = ("q_down", None) if side == "q" else ("kv_down", latent.keys)
+    down, added = array_of(f"{name}.weight"), array_of(f"{name}.bias")
+    assert down is not None
+    narrow = vectors @ down.T
+    narrow = (narrow if added is None else narrow + added)[:, :kept]
+    weight = array_of(f"{name}_norm.weight")
+    if side == "q":
+        wide, bias = array_of("q.weight"), array_of("q.bias")
+        assert wide is not None
+        if added is not None:
+            shift(through_norm(latent.norm, wide[rows], weight) @ added)
+        put(Factor(1.0 / deviation(latent.norm, narrow)))
+        shift(None if bias is None else bias[rows])
+        return
+    wide, bias = array_of("kv.weight"), array_of("kv.bias")
+    assert wide is not None
+    content = spec.head_dim - latent.straight
+    head = rows.start // spec.head_dim
+    first = head * (content + spec.v_dim)
+    if added is not None:
+        through = through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]
+        shift(np.concatenate([through, added[latent.keys :]]))
+    factors = np.ones((len(vectors), spec.head_dim))
+    factors[:, :content] = 1.0 / deviation(latent.norm, narrow)
+    put(Factor(factors))
+    if bias is not None:
+        shift(np.concatenate([bias[first : first + content], np.zeros(latent.straight)]))
+
+
+def _gain(norm: Norm, weight: Floats | None, put: Callable[[Step], None]) -> None:
+    if norm.affine and weight is not None:
+        put(Factor((weight + 1.0 if norm.unit_offset else weight)[None, :]))
+
+
+def _required(weights: Weights, role: str) -> Array:
+    array = weights(role)
+    if array is None:
+        raise KeyError(role)
+    return array
+
+
+def _floats(backend: Backend, array: Array) -> Floats:
+    return np.asarray(backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32)

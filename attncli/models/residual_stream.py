@@ -1,0 +1,408 @@
+"""The residual stream as a sum of parts, read by linear maps on its way through the layers.
+
+What enters an attention is a norm of a sum: of the embeddings and of what each earlier head and feed-forward part
+wrote. With the mean and the deviation that a norm had in this run it is linear, so that any linear map of what enters
+is the sum of what it makes of each part. Parts are mapped as they arise: of a part only what a map makes of it is
+kept, [token, dim], never its vectors.
+Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import Array, Backend
+from attncli.inputs.token import Token
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context, Kind, Weights
+from attncli.mechanism.norm import Norm, deviation, normalise, through_norm
+from attncli.mechanism.spec import Block, Spec
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.model import Model
+from attncli.models.run import LONG, rows_for
+
+Floats = np.ndarray[Any, np.dtype[Any]]
+
+PartKind: TypeAlias = Literal[
+    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "norm"
+]
+"""What wrote a part: the embeddings of a token, its position and its type; captured states that a decoder reads; one
+head, or all heads of a layer; a bias; a feed-forward or expert part; a convolution beside the layer; a norm's shift."""
+
+
+class StreamPart(Struct, frozen=True):
+    """A part of the residual stream. layer: that wrote it; None for embeddings. attention, head: of a head.
+
+    place: of a norm, where it sits. source: the token whose values a head carried; None for all of them.
+    """
+
+    kind: PartKind
+    layer: int | None = None
+    attention: Kind | None = None
+    head: int | None = None
+    place: str | None = None
+    source: int | None = None
+
+
+class Receiver(Struct, frozen=True, eq=False):
+    """A linear map of what enters an attention after its norm.
+
+    layer, kind: which attention; a layer beyond the last stands for what the final norm gives. matrix: [dim, width].
+    rows: the tokens that are read.
+    """
+
+    layer: int
+    kind: Kind
+    matrix: Floats
+    rows: slice
+
+
+class Reading(Struct, frozen=True, eq=False):
+    """What a receiver makes of each part, [part, token, dim]; the sum over parts is what it makes of the stream.
+
+    entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of the stream came
+    before a part, what it is multiplied with in the end, [norm, token].
+    """
+
+    parts: tuple[StreamPart, ...]
+    values: Floats
+    entering: Array
+    tails: Floats
+
+
+class HeadEvent(Struct, frozen=True, eq=False):
+    """The heads of an attention as they write.
+
+    trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim, dim]. begun: how
+    many norms of the stream came before, for `Reading.tails`. factors: of each token that is read, [token, 1].
+    """
+
+    kind: Kind
+    trace: LayerTrace
+    matrices: Floats
+    begun: int
+    factors: Floats
+
+
+OnHeads: TypeAlias = Callable[[int, HeadEvent], None]
+"""Handed the number of a receiver and the heads of each attention before it, in order."""
+
+
+class _StreamNorm(Struct, frozen=True, eq=False):
+    """A norm of the stream itself, with its weight."""
+
+    norm: Norm
+    weight: Floats | None
+
+
+def stream_norms(spec: Spec, layer: int, kind: Kind) -> Iterator[tuple[int, str, Norm]]:
+    """The norms that the whole stream passes on its way to an attention, its own included: layer, place and norm, in
+    order. A layer beyond the last stands for the final norm."""
+    for index, block in enumerate(spec.blocks[: layer + 1]):
+        if index == layer:
+            places = ["attn.in"] if kind == "self" else ["attn.sum", "cross.in"]
+        elif block.parallel and block.mlp is not None:
+            places = []
+        else:
+            places = ["attn.sum", "cross.sum", "mlp.sum"]
+        yield from ((index, place, block.norms[place]) for place in places if place in block.norms)  # type: ignore[index]
+        if index < layer and block.convolution is not None:
+            yield index, "conv.norm", block.convolution.norm
+    if layer == len(spec.blocks) and spec.final_norm is not None:
+        yield layer, "final", spec.final_norm
+
+
+def numbers(backend: Backend, array: Array | None) -> Floats | None:
+    """An array in NumPy, float64 where the backend computes in it, else float32; None for None."""
+    if array is None:
+        return None
+    return np.asarray(backend.numpy(array), np.float64 if backend.dtype == "float64" else np.float32)
+
+
+class _Tap:
+    """A receiver while the stream goes by."""
+
+    def __init__(self, number: int, receiver: Receiver, norms: Sequence[_StreamNorm], size: int, dtype: Any) -> None:
+        self.number, self.receiver = number, receiver
+        maps = [receiver.matrix]
+        for stream_norm in reversed(norms):
+            maps.append(through_norm(stream_norm.norm, maps[-1], stream_norm.weight))
+        self._maps = [np.ascontiguousarray(matrix, dtype) for matrix in reversed(maps)]
+        self._passed: list[Floats] = []
+        self._parts: list[StreamPart] = []
+        self._begun: list[int] = []
+        rows = receiver.rows.stop - receiver.rows.start
+        # taken of memory where it is written
+        self._values = np.empty((size, rows, receiver.matrix.shape[0]), dtype)
+
+    @property
+    def passed(self) -> int:
+        """How many norms of the stream have come."""
+        return len(self._passed)
+
+    @property
+    def map(self) -> Floats:
+        """What the receiver makes of the stream as it is now, [dim, width], but for the divisions to come."""
+        return self._maps[self.passed]
+
+    def forget(self) -> None:
+        """Nothing of the stream goes on: the layer has no residual connection."""
+        self._parts.clear()
+        self._begun.clear()
+
+    def note(self, *parts: StreamPart) -> Floats:
+        """Where the values of these parts go, [part, token, dim]."""
+        first = len(self._parts)
+        self._parts += parts
+        self._begun += [len(self._passed)] * len(parts)
+        return self._values[first : first + len(parts)]
+
+    def add(self, part: StreamPart, vectors: Floats, matrix: Floats, factors: Floats | float = 1.0) -> None:
+        """A part by its vectors, [token, width] of all tokens or one for all of them, [width], through `matrix`, times
+        a factor of each token, [token, 1]."""
+        rows = self.receiver.rows
+        chosen = vectors[rows] if vectors.ndim == 2 else vectors
+        column = factors if isinstance(factors, float) else factors[rows]
+        self.note(part)[0] = (chosen @ matrix.T) * column
+
+    def divide(self, deviations: Floats) -> None:
+        """A norm of the stream: every part is divided by the same number per token."""
+        self._passed.append(deviations[self.receiver.rows])
+
+    def close(self, entering: Array) -> Reading:
+        """The reading, at the attention."""
+        factors = [np.ones(self._values.shape[1])]
+        for deviations in reversed(self._passed):
+            factors.append(factors[-1] / deviations[:, 0])
+        factors.reverse()
+        values = self._values[: len(self._parts)]
+        for index, begun in enumerate(self._begun):
+            values[index] *= factors[begun][:, None]
+        return Reading(tuple(self._parts), values, entering, np.stack(factors))
+
+
+def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:
+    """No fewer parts than the stream has where it enters an attention of this layer."""
+    count = 8
+    for block in spec.blocks[: layer + 1]:
+        heads = block.attention.heads + (block.cross.heads if block.cross is not None else 0)
+        count += (2 if by_layer else heads) + 12
+    return count
+
+
+def read_stream(
+    model: Model,
+    tokens: Sequence[Token],
+    backend: Backend,
+    receivers: Sequence[Receiver],
+    *,
+    keep: frozenset[str] = frozenset(),
+    by_layer: bool = False,
+    on_heads: OnHeads | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Reading]:
+    """Run a text and read its residual stream, part by part.
+
+    receivers: what reads; layers after the last of them are not run. by_layer: whether the heads of a layer are one
+    part. on_heads: is handed each layer's heads in place of their being parts of the readings. keep: the n × n stages
+    that traces hold. progress: told the share done.
+    The norms on the way have the statistics of this run. Returns a reading for each receiver, in their order.
+    """
+    spec, store = model.spec, model.store
+    last = max(receiver.layer for receiver in receivers)
+    taps = _taps(model, backend, receivers, by_layer=by_layer)
+    memory = model.memory
+    context = Context(
+        np.asarray([token.index for token in tokens]),
+        tokens[-1].index + 1,
+        memory=None if memory is None else backend.cast(memory, backend.dtype),
+        keep=keep,
+        rows=None if keep or len(tokens) <= LONG else rows_for(spec, len(tokens)),
+    )
+    reads_cross = any(receiver.layer == last and receiver.kind == "cross" for receiver in receivers)
+    store.expect(range(min(last + reads_cross, len(spec.blocks))))
+    hidden = store.embed(backend, tokens)
+    for kind, vectors in store.embed_parts(backend, tokens):
+        array = numbers(backend, vectors)
+        assert array is not None
+        for tap in taps:
+            tap.add(StreamPart(kind, place="embed.norm" if kind == "norm" else None), array, tap.map)
+    readings: dict[int, Reading] = {}
+    waiting = list(taps)
+
+    def enter(layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array) -> None:
+        for tap in [tap for tap in waiting if (tap.receiver.layer, tap.receiver.kind) == (layer, kind)]:
+            readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
+            waiting.remove(tap)
+
+    for index, block in enumerate(spec.blocks[: last + 1]):
+        progress(index / (last + 1))
+        weights = store.layer(backend, index)
+        enter(index, "self", block.norms.get("attn.in"), "attn.in", weights, hidden)
+        if not waiting:
+            break
+        writer = _LayerWriter(backend, block, index, len(tokens), waiting, by_layer=by_layer, on_heads=on_heads)
+        watched = replace(context, on_activation=writer.on_activation)
+        trace = run_block(backend, block, weights, hidden, watched, index)
+        writer.attend("self", trace, weights)
+        if block.cross is not None and trace.cross is not None:
+            enter(index, "cross", block.norms.get("cross.in"), "cross.in", weights, trace.cross.before)
+            writer.attend("cross", trace.cross, weights)
+        writer.feed_forward(weights)
+        hidden = trace.after
+    enter(len(spec.blocks), "self", spec.final_norm, "final", store.outer(backend), hidden)
+    progress(1.0)
+    return [readings[number] for number in range(len(receivers))]
+
+
+def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], *, by_layer: bool) -> list[_Tap]:
+    """The receivers, each with its map at every point of the stream: norms are read before the run."""
+    spec, store = model.spec, model.store
+    dtype = np.float64 if backend.dtype == "float64" else np.float32
+    known: dict[tuple[int, str], _StreamNorm] = {}
+
+    def read(layer: int, place: str, norm: Norm) -> _StreamNorm:
+        if (layer, place) not in known:
+            weights = store.outer(backend) if place == "final" else store.layer(backend, layer)
+            weight = numbers(backend, weights(f"{place}.weight")) if norm.affine else None
+            known[layer, place] = _StreamNorm(norm, weight)
+        return known[layer, place]
+
+    taps = []
+    for number, receiver in enumerate(receivers):
+        norms = [read(*address) for address in stream_norms(spec, receiver.layer, receiver.kind)]
+        size = most_parts(spec, receiver.layer, by_layer=by_layer)
+        taps.append(_Tap(number, receiver, norms, size, dtype))
+    return taps
+
+
+def _enter(backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array) -> Reading:
+    """The reading of what enters an attention. x: what enters its norm, [token, width]."""
+    if norm is None:
+        return tap.close(x)
+    weight, bias = weights(f"{place}.weight"), weights(f"{place}.bias")
+    tap.divide(deviation(norm, _known(backend, x)))
+    shift = numbers(backend, bias) if norm.affine else None
+    if shift is not None:
+        tap.add(StreamPart("norm", None if place == "final" else tap.receiver.layer, place=place), shift, tap.map)
+    return tap.close(normalise(backend, norm, x, weight, bias))
+
+
+def _known(backend: Backend, array: Array) -> Floats:
+    values = numbers(backend, array)
+    assert values is not None
+    return values
+
+
+class _LayerWriter:
+    """What a layer writes, in the order in which `run_block` adds its branches, handed to the taps."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        block: Block,
+        layer: int,
+        count: int,
+        taps: Sequence[_Tap],
+        *,
+        by_layer: bool,
+        on_heads: OnHeads | None,
+    ) -> None:
+        self._backend, self._block, self._layer, self._taps = backend, block, layer, taps
+        self._count = count
+        self._by_layer, self._on_heads = by_layer, on_heads
+        self._deviations: dict[str, Floats] = {}
+        self._written: dict[str, Floats] = {}
+
+    def on_activation(self, layer: int, what: str, array: Array) -> None:
+        """Keep what is needed of it: of a norm only what it divides by."""
+        if what in ("mlp", "conv"):
+            self._written[what] = _known(self._backend, array)
+        elif not what.endswith(".in"):  # the others are on the way of the stream or of a branch
+            norm = self._norm(what)
+            assert norm is not None
+            self._deviations[what] = deviation(norm, _known(self._backend, array))
+
+    def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
+        """What the heads write, and the bias that they share."""
+        backend, block = self._backend, self._block
+        prefix = "attn" if kind == "self" else "cross"
+        attention = block.attention if kind == "self" else block.cross
+        assert attention is not None
+        mixed = _known(backend, trace.stages["mixed"])
+        matrix, bias = (numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias"))
+        if matrix is None:  # the heads' outputs side by side
+            matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)
+        for tap in self._taps:
+            if not block.residual:
+                tap.forget()
+            branch, factors = self._branch(tap, f"{prefix}.out", weights, residual=block.residual)
+            by_head = (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
+            rows = tap.receiver.rows
+            if self._on_heads is not None:
+                event = HeadEvent(kind, trace, by_head, tap.passed, factors[rows])
+                self._on_heads(tap.number, event)
+            elif self._by_layer:
+                joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
+                part = StreamPart("heads", self._layer, kind)
+                tap.note(part)[0] = joined @ (branch @ matrix).T * factors[rows]
+            else:
+                heads = [StreamPart("head", self._layer, kind, head) for head in range(attention.heads)]
+                values = tap.note(*heads)
+                np.matmul(mixed[:, rows], by_head, out=values)
+                values *= factors[rows]
+            if bias is not None:
+                tap.add(StreamPart("bias", self._layer, kind), bias, branch, factors)
+        if not self._is_parallel:
+            self._pass_norm(f"{prefix}.sum", weights)
+
+    def feed_forward(self, weights: Weights) -> None:
+        """What the rest of the layer writes."""
+        if self._block.mlp is not None:
+            for tap in self._taps:
+                branch, factors = self._branch(tap, "mlp.out", weights)
+                tap.add(StreamPart("feed_forward", self._layer), self._written["mlp"], branch, factors)
+            if not self._is_parallel:
+                self._pass_norm("mlp.sum", weights)
+        if self._block.convolution is not None:
+            for tap in self._taps:
+                tap.add(StreamPart("convolution", self._layer), self._written["conv"], tap.map)
+            self._pass_norm("conv.norm", weights)
+
+    @property
+    def _is_parallel(self) -> bool:
+        return self._block.parallel and self._block.mlp is not None
+
+    def _norm(self, place: str) -> Norm | None:
+        if place == "conv.norm":
+            return None if self._block.convolution is None else self._block.convolution.norm
+        return self._block.norms.get(place)  # type: ignore[call-overload]
+
+    def _branch(self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True) -> tuple[Floats, Floats]:
+        """A tap's map of what a branch writes, [dim, width], through the norm on its result if there is one, and the
+        factor of each token. That norm's shift is a part of its own."""
+        # no norm follows a feed-forward part that runs beside the attention
+        norm = None if self._is_parallel and place == "mlp.out" else self._norm(place)
+        scale = self._block.branch_scale if residual else 1.0
+        if norm is None:
+            return tap.map * scale, np.ones((self._count, 1))
+        weight, bias = (numbers(self._backend, weights(f"{place}.{name}")) for name in ("weight", "bias"))
+        if norm.affine and bias is not None:
+            tap.add(StreamPart("norm", self._layer, place=place), bias, tap.map * scale)
+        return through_norm(norm, tap.map * scale, weight), 1.0 / self._deviations[place]
+
+    def _pass_norm(self, place: str, weights: Weights) -> None:
+        """A norm of the stream itself, if there is one here."""
+        norm = self._norm(place)
+        if norm is None:
+            return
+        bias = numbers(self._backend, weights(f"{place}.bias")) if norm.affine else None
+        for tap in self._taps:
+            tap.divide(self._deviations[place])
+            if bias is not None:
+                tap.add(StreamPart("norm", self._layer, place=place), bias, tap.map)

@@ -1,0 +1,125 @@
+"""`attn why` as a person and a program meet it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+
+TEXT = "The animal didn't cross the street because it was too tired"
+MINILM = ("--model", "minilm")
+LINK = ("--from", "it", "--to", "animal")
+L5H11 = (*MINILM, *LINK, "--head", "L5H11")
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return ask("why", TEXT, *L5H11, "--json").json
+
+
+def part(document: dict[str, Any], kind: str, layer: int | None = None) -> dict[str, Any]:
+    (one,) = [row for row in document["parts"] if (row["kind"], row["layer"]) == (kind, layer)]
+    return one
+
+
+def test_the_known_values(document: dict[str, Any]) -> None:
+    """Made with transformers and hooks in float64."""
+    assert len(document["parts"]) == 85
+    known = {"score": 4.14116, "weight": 0.64661, "total": 0.92457}
+    assert {name: document[name] for name in known} == pytest.approx(known, abs=5e-6)
+    asks = {
+        ("feed_forward", 4): 0.23162,
+        ("token", None): 0.14842,
+        ("feed_forward", 2): 0.10486,
+        ("position", None): 0.07702,
+    }
+    answers = {("token", None): 0.21414, ("feed_forward", 0): 0.15669, ("feed_forward", 1): 0.10201}
+    assert {name: part(document, *name)["query_side"] for name in asks} == pytest.approx(asks, abs=5e-6)
+    assert {name: part(document, *name)["key_side"] for name in answers} == pytest.approx(answers, abs=5e-6)
+    lost = document["weight"] - part(document, "feed_forward", 4)["weight_without"]["query"]
+    assert lost == pytest.approx(0.16626, abs=5e-6)
+    without = part(document, "token")["weight_without"]
+    assert document["weight"] - without["all_keys"] == pytest.approx(0.15258, abs=5e-6)
+    assert document["weight"] - without["key"] == pytest.approx(0.11192, abs=5e-6)
+    first = document["pairs"][0]
+    assert first["contribution"] == pytest.approx(0.05239, abs=5e-6)
+    names = [document["parts"][first[side]]["kind"] for side in ("query_part", "key_part")]
+    assert names == ["feed_forward", "token"]
+    assert document["pair_count"] == 85 * 85
+
+
+def test_both_sides_add_up(document: dict[str, Any]) -> None:
+    for side in ("query_side", "key_side"):
+        assert sum(row[side] for row in document["parts"]) == pytest.approx(document["total"], abs=1e-9)
+    assert abs(document["difference"]) < 1e-9
+    row = document["row"]
+    assert sum(key["weight"] * key["advantage"] for key in row) == pytest.approx(0, abs=1e-6)
+
+
+def test_than_is_the_ratio_of_two_weights() -> None:
+    document = ask("why", TEXT, *L5H11, "--than", "street", "--json").json
+    assert document["total"] == pytest.approx(np.log(document["weight"] / document["centred"]["weight"]), abs=1e-9)
+    assert sum(row["query_side"] for row in document["parts"]) == pytest.approx(document["total"], abs=1e-9)
+
+
+def test_without_a_head_it_is_the_one_that_find_ranks_first() -> None:
+    first = ask("find", TEXT, *MINILM, *LINK, "--json").json["heads"][0]
+    link = ask("why", TEXT, *MINILM, *LINK, "--json").json["link"]
+    assert (link["layer"], link["head"]) == (first["layer"], first["head"])
+    assert ask("why", TEXT, *MINILM, *LINK, "--layer", "3", "--json").json["link"]["head"] == 1
+
+
+def test_the_answer_stands_last_and_says_where_the_reason_is_spread() -> None:
+    shown = ask("why", TEXT, *L5H11).out
+    answer = " ".join(shown.split())
+    assert 'layer 4\'s feed-forward made of "it": 0.23 of 0.92; without it the weight is 0.48' in answer
+    assert "On the side that answers, no part explains a quarter: the reason is spread." in answer
+    assert "85 parts add up to the score 4.1412" in answer
+    assert shown.splitlines()[-1] == "Does it matter?  attn ablate … --from it --to animal"
+    spread = " ".join(ask("why", TEXT, *L5H11, "--than", "street", "--brief").out.split())
+    assert "No part of either word explains a quarter of that: the reason is spread." in spread
+    assert "above all" not in spread
+    chinese = ask("why", TEXT, *L5H11, "--brief", "--lang", "zh").out
+    assert "原因是分散的" in chinese
+    assert "layer" not in chinese
+
+
+def test_splits_by_entries_add_up() -> None:
+    turned = ("why", TEXT, *LINK, "--position", "rope", "--num-heads", "2", "--dtype", "float64", "--json")
+    for by, count in (("frequency", 16), ("dimension", 32)):
+        document = ask(*turned, "--by", by).json
+        assert len(document["dimensions"]) == count
+        assert sum(row["contribution"] for row in document["dimensions"]) == pytest.approx(document["total"], abs=1e-9)
+    shown = ask(*turned[:-1], "--by", "frequency").out
+    assert "period in tokens" in shown
+
+
+def test_plain_lines_are_the_parts() -> None:
+    lines = ask("why", "a b c", "--from", "c", "--to", "a", "--plain").out.splitlines()
+    assert lines[0].split("\t")[:3] == ["kind", "layer", "attention"]
+    assert [line.split("\t")[0] for line in lines[1:]] == ["token"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (("why", TEXT), 2, "--from TOK and --to TOK"),
+        (("why", TEXT, *LINK, "--by", "luck"), 2, "part, frequency or dimension"),
+        (("why", TEXT, *LINK, "--than", "animal"), 3, "compared with itself"),
+        (("why", TEXT, "--from", "it", "--to", "cat"), 3, "cat"),
+        (("why", TEXT, "--from", "animal", "--to", "it", "--mask", "causal"), 3, "hides this key"),
+        (("why", TEXT, *LINK, "--mask", "causal", "--than", "tired"), 3, "hides the other key"),
+        (("why", TEXT, *LINK, "--attention", "reformer:2"), 4, "dense attention"),
+        (("why", TEXT, *LINK, "--by", "frequency"), 4, "--by dimension"),
+        (("why", TEXT, *LINK, "--cross"), 2, "--source TEXT"),
+        (("why", TEXT, *MINILM, *LINK, "--max-memory", "1MB"), 5, "--max-memory"),
+        (("why", TEXT, *MINILM, *LINK, "--head", "L5H12"), 3, "there is no head 12"),
+    ],
+)
+def test_what_cannot_be_explained_is_told(line: tuple[str, ...], code: int, said: str) -> None:
+    answer = ask(*line)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in " ".join(answer.err.split())
+    assert "Traceback" not in answer.err
