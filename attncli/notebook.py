@@ -10,8 +10,7 @@ import numpy as np
 
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.documents import Document
-from attncli.draw.page import Page, page_bytes
-from attncli.draw.page.document_page import page_of
+from attncli.draw.page import Page, page_bytes, page_of
 from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.row_stream import kinds_left_out

@@ -31,6 +31,7 @@ KEYWORDS = {
     "plural": (1, 2),
     "contextual": ((1, "c"), 2),
     "say": (2,),
+    "say_each": (2,),
 }
 """The functions whose literals are sentences, and which of their arguments are."""
 
@@ -45,7 +46,11 @@ def literals(
     for node in ast.walk(ast.parse(file.read())):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in keywords:
+            if name == "say_each":  # each of its arguments is a sentence
+                for argument in node.args[1:]:
+                    for text in alternatives(argument):
+                        yield node.lineno, name, [None, text], []
+            elif name in keywords:
                 for texts in product(*map(alternatives, node.args)):
                     yield node.lineno, name, list(texts), []
 
@@ -81,13 +86,10 @@ class PlainCatalog(Catalog):
 
 def sentences() -> Catalog:
     """Every sentence of the source, without a translation."""
-    from attncli.language.en import PHRASES
-
     template = Catalog()
     found = extract_from_dir(PACKAGE, method_map=[("**.py", literals)], keywords=KEYWORDS)
     for _, _, text, _, context in found:
-        if text not in PHRASES:  # phrases by name, which have not become sentences yet
-            template.add(text, context=context)
+        template.add(text, context=context)
     return template
 
 

@@ -23,7 +23,7 @@ from attncli.__main__ import main
 import numpy, attncli.features.run.command, attncli.features.heads.command, attncli.features.run.compute
 # most command lines import these, too
 import attncli.cli.output, attncli.models.load, attncli.features.run.screen, attncli.features.explain.screen
-import attncli.draw.lines, attncli.language.en, orjson, rich.console, rich.padding, rich.table
+import attncli.draw.lines, orjson, rich.console, rich.padding, rich.table
 from importlib import import_module
 lines, ways, limit, further = json.loads(sys.argv[1])
 for name in further:

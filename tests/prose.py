@@ -18,8 +18,8 @@ UNTOLD = frozenset(
     "AssertionError", "NotImplementedError", "OSError", "IndexError", "get"}
 )  # fmt: skip
 """Calls whose texts no person is told."""
-IN_CATALOGUES = frozenset({"message", "plural", "contextual", "say"})
-"""Calls whose texts are sentences of the catalogues, which a test of their own holds to be whole."""
+SENTENCES = frozenset({"message", "plural", "contextual", "say", "say_each"})
+"""Calls whose texts are extracted into the catalogues."""
 ELSEWHERE = ("language",)
 """The folder of the translations themselves."""
 WORDS = re.compile(r"(?<![\w-])[A-Za-z]?[a-z']{1,} [a-z][a-z']*(?![\w-])")
@@ -65,10 +65,13 @@ def templates(node: ast.AST) -> list[str]:
             return []
 
 
-def _literals_or_self(node: ast.AST) -> Iterator[ast.expr]:
-    """The literals in an argument of such a call, the sentence itself apart."""
-    if not isinstance(node, ast.Constant):
-        yield from _literals(ast.Module([ast.Expr(node)], []) if isinstance(node, ast.Call) else node)
+def _beside_sentences(call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments of a call of `SENTENCES` that are no sentences themselves."""
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(argument, ast.IfExp):
+            yield from (part for part in (argument.body, argument.orelse) if not isinstance(part, ast.Constant))
+        elif not isinstance(argument, ast.Constant):
+            yield argument
 
 
 def _literals(node: ast.AST) -> Iterator[ast.expr]:
@@ -82,8 +85,8 @@ def _literals(node: ast.AST) -> Iterator[ast.expr]:
             name = getattr(child.func, "id", getattr(child.func, "attr", ""))
             if name in UNTOLD:
                 continue
-            if name in IN_CATALOGUES:
-                yield from (part for other in ast.iter_child_nodes(child) for part in _literals_or_self(other))
+            if name in SENTENCES:  # their own test holds them to the catalogues
+                yield from _literals(ast.Module([ast.Expr(part) for part in _beside_sentences(child)], []))
                 continue
         if isinstance(child, ast.JoinedStr | ast.Constant):
             yield child

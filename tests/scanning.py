@@ -13,7 +13,8 @@ from unittest.mock import patch
 import attncli
 from attncli.models.model import Model
 from attncli.scan import plan
-from attncli.scan.engines import Job, ShardOutcome
+from attncli.scan.engines import Job
+from attncli.scan.shard_files import ShardOutcome
 from attncli.scan.worker import Worker
 
 

@@ -30,13 +30,18 @@ def test_metrics_is_a_module():
     assert set(attncli.metrics.METRICS) <= set(attncli.metrics.__all__)
 
 
+PACKAGE = Path(attncli.__file__).parent
+
+
 def test_the_package_says_where_things_are():
     told = inspect.getdoc(attncli).splitlines()
     assert len(told) <= 25
     for name in attncli.__all__:
         assert getattr(attncli, name) is not None
     rooms = {line.split()[0].rstrip("/") for line in told if line.startswith("    ") and "(" not in line.split("  ")[2]}
-    folders = {path.parent.name for path in Path(attncli.__file__).parent.glob("*/__init__.py")}
+    folders = {
+        path.parts[0] for path in (file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py")) if len(path.parts) > 1
+    }
     assert folders <= rooms
     assert len(folders) > 10
 

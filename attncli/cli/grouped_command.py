@@ -47,7 +47,9 @@ class GroupedCommand(TyperCommand):
         super().__init__(*settings, **named_settings)
         for parameter in self.params:
             if hasattr(parameter, "get_runtime_param"):  # Typer 0.29 or newer
-                parameter._runtime_param = PlainValue(parameter.type_descriptor.annotation)
+                parameter._runtime_param = PlainValue(  # type: ignore[attr-defined,unused-ignore]
+                    parameter.type_descriptor.annotation  # type: ignore[attr-defined,unused-ignore]
+                )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ALL in args[: args.index("--") if "--" in args else len(args)]:

@@ -204,7 +204,7 @@ def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Liter
     """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error."""
     text = options.seed or "0"
     if text == "random":
-        from attncli.mechanism.random_streams import draw_seed
+        from attncli.arrays.numpy_backend import draw_seed
 
         drawn_seed = draw_seed()
         environment.note(f"seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})")

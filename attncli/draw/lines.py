@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, clusters, cut, safe, spell
 from attncli.draw.view import View
-from attncli.language import say, translate
+from attncli.language import contextual, message, say, translate
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -232,6 +232,15 @@ def _pieces(text: str) -> list[str]:
 FAINT = "bright_black"
 
 
+BEGINNINGS = {
+    "error": message("error: "),
+    "where": message("where: "),
+    "expected": message("expected: "),
+    "try": message("try: "),
+}
+"""What an error's lines begin with."""
+
+
 def localize(text: str, view: View) -> str:
     """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
     if view.lang != "en" and not view.ascii:
@@ -262,6 +271,15 @@ def sentences(texts: Iterable[str], view: View) -> Lines:
     return stack(remark(text, view, style="") for text in texts)
 
 
+def join_sentences(texts: Iterable[str], view: View) -> str:
+    """Sentences one after the other in one text, "" left out; not every language has a space between them."""
+    joined = ""
+    for text in texts:
+        if text:
+            joined = say(view, "{sentence} {next_sentence}", sentence=joined, next_sentence=text) if joined else text
+    return joined
+
+
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
     """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
     rows = wrap(localize(text, view), view.width, ascii=view.ascii)
@@ -284,7 +302,7 @@ def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
         if value:
             text = value if name == "where" else _translate_value(value, view)
             rows.append(
-                ((say(view, f"notice.{name}"), STYLES[name] if view.color else ""), (safe(text, ascii=view.ascii), ""))
+                ((say(view, BEGINNINGS[name]), STYLES[name] if view.color else ""), (safe(text, ascii=view.ascii), ""))
             )
     return Lines(tuple(rows))
 
@@ -294,9 +312,12 @@ def _translate_value(text: str, view: View) -> str:
     if view.lang == "en":
         return text
     if (ends := RANGE.fullmatch(text)) is not None:
-        return say(view, "range.above" if ends[1] else "range", ends[2], ends[3])
+        template = contextual("limits", "above {lowest} to {highest}") if ends[1] else message("{lowest} to {highest}")
+        return say(view, template, lowest=ends[2], highest=ends[3])
     if VALUES.fullmatch(text):
-        return re.sub(r",? or ", say(view, "list.or"), text).replace(", ", say(view, "list"))
+        return re.sub(r",? or ", say(view, contextual("between", " or ")), text).replace(
+            ", ", say(view, contextual("between", ", "))
+        )
     return translate(text, view.lang)
 
 

@@ -242,7 +242,7 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
 
 def numbered_title(place: int, document: Document, view: View) -> Lines:
     """The number of a text, from 0, and the text itself where the screen below does not begin with it."""
-    number = say(view, "text.number", place)
+    number = say(view, "text {number}", number=place)
     if view.show is None and not view.brief:
         return heading(number, "", view)
     room = max(view.width - cells(number) - 2, 8)

@@ -16,11 +16,12 @@ from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, s
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, clusters, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
+from attncli.draw.tables import PlacedLink
 from attncli.draw.token_names import MARK, quoted_ends, quoted_token
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.run.document import RunDocument
-from attncli.language import say
+from attncli.language import Message, message, say
 
 if TYPE_CHECKING:
     from attncli.documents import ModelPart, TokenRow
@@ -205,15 +206,14 @@ def shaded_sentence(
     *,
     query: int | Iterable[int] | None,
     tint: str,
-    values: Sequence[object] = (),
 ) -> Lines:
-    """The text's words, tinted by their shares, the queries in brackets, and what the tint says. tint: its phrase,
-    values: what stands in its places. Shares past the tokens (learned keys) are left out; words without a share stay as
+    """The text's words, tinted by their shares, the queries in brackets, and what the tint says. tint: its sentence.
+    Shares past the tokens (learned keys) are left out; words without a share stay as
     they are. shares: None where nothing tells any; then no tint is explained either."""
     known_shares = [float(share) for share in np.nan_to_num([] if shares is None else list(shares))][: len(tokens)]
     all_shares = [*known_shares, *[None] * (len(tokens) - len(known_shares))]
     chosen_indices = frozenset() if query is None else frozenset({query} if isinstance(query, int) else query)
-    tint_note = say(view, tint, *values) if any(share >= LEAST for share in known_shares) else ""
+    tint_note = say(view, tint) if any(share >= LEAST for share in known_shares) else ""
     return stack((sentence(words(text, tokens, all_shares, chosen_indices), view), remark(tint_note, view)))
 
 
@@ -225,7 +225,9 @@ def shaded_cross_texts(document: CrossDocument, view: View) -> Lines:
     no_shares: list[float | None] = [None] * len(document.queries)
     query_sentence = sentence(words(document.query_text, document.queries, no_shares, frozenset({link.query})), view)
     row = as_matrix(head.weights)[link.query]
-    keys = shaded_sentence(document.key_text, document.keys, row, view, query=None, tint="answer.tint.row")
+    keys = shaded_sentence(
+        document.key_text, document.keys, row, view, query=None, tint=message("tint: the weight that the word gets")
+    )
     return stack((query_sentence, keys))
 
 
@@ -235,7 +237,14 @@ def shaded_comparison(document: CompareDocument, head: ComparedHead, query: int,
     places = [index_a for index_a, _ in document.aligned]
     differences = np.zeros(len(document.a.tokens))
     differences[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[: len(places)]
-    return shaded_sentence(document.a.text, document.a.tokens, differences, view, query=query, tint="answer.tint.moved")
+    return shaded_sentence(
+        document.a.text,
+        document.a.tokens,
+        differences,
+        view,
+        query=query,
+        tint=message("tint: by how much the word's weight differs"),
+    )
 
 
 SECOND = 0.5
@@ -273,28 +282,54 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         )
         answer_sentences += [] if link is None else [_link_sentence(document, link, view)]
         answer_sentences += (
-            [say(view, "answer.link.choice")] if link is not None and link.weight < head_links[0].weight else []
+            [say(view, "Queries that see a single key are not counted: all of their weight is there.")]
+            if link is not None and link.weight < head_links[0].weight
+            else []
         )
-    none = "answer.links.none.unknown" if "unknown" in (document.links_leave_out or ()) else "answer.links.none"
+    none = (
+        message(
+            "No link is left to name: words that the model does not know, special tokens, the "
+            "word itself, its neighbours and the first word are not counted (--all-links counts "
+            "all)."
+        )
+        if "unknown" in (document.links_leave_out or ())
+        else message(
+            "No link is left to name: special tokens, the word itself, its neighbours and the "
+            "first word are not counted (--all-links counts all)."
+        )
+    )
     answer_sentences += [say(view, none)] if tokens and not answer_sentences and left_out_note(document) else []
     answer_sentences += [not_learned_note(document.model, view)]
     return stack(
         (
             sentence(words(document.text, tokens, shares, chosen_indices), view),
-            remark(say(view, _tint_phrase_name(document)), view) if any(shares) else Lines(),
+            remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines(),
             sentences(answer_sentences, view),
         )
     )
 
 
-def _tint_phrase_name(document: RunDocument) -> str:
-    """The name of the phrase that says what the tint shows."""
+def _tint_sentence(document: RunDocument) -> Message:
+    """What the tint shows."""
     heads = _heads(document)
     kinds = document.links_leave_out or ()
-    links = f"answer.tint.links.{'unknown' if 'unknown' in kinds else 'some'}" if kinds else "answer.tint.links"
+    links = (
+        message(
+            "tint: the strongest weight that a word gets in any head; words that the model does "
+            "not know, special tokens, the word itself, neighbours and the first token are left "
+            "out"
+        )
+        if "unknown" in kinds
+        else message(
+            "tint: the strongest weight that a word gets in any head; special tokens, the word "
+            "itself, neighbours and the first token are left out"
+        )
+        if kinds
+        else message("tint: the strongest weight that a word gets in any head")
+    )
     if document.queries:
-        return "answer.tint.row" if len(heads) == 1 else links
-    return "answer.tint" if heads else links
+        return message("tint: the weight that the word gets") if len(heads) == 1 else links
+    return message("tint: words that get more than an even share of all weights") if heads else links
 
 
 def strongest(document: RunDocument) -> list[HeadLink]:
@@ -366,17 +401,20 @@ def _query_sentences(document: RunDocument, query: int, head_links: Sequence[Hea
     query_text = quoted_token(document.tokens, query, view, beside=[link.key for link in query_links[:2]])
     if not query_links:
         blind = any(row.query == query for row in document.empty_rows)
-        return [say(view, "answer.blind", query_text)] if blind else []
+        return (
+            [say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)] if blind else []
+        )
     first = query_links[0]
     visible_count = _visible(document, query)
     if first.weight < EVEN / max(visible_count, 1):
         return [
             say(
                 view,
-                "answer.even",
-                query_text,
-                format_number(first.weight, view),
-                format_number(1 / visible_count, view),
+                "{query} spreads its weight almost evenly: no word gets more than {weight}, and an "
+                "even share is {even}.",
+                query=query_text,
+                weight=format_number(first.weight, view),
+                even=format_number(1 / visible_count, view),
             )
         ]
     second = next(
@@ -387,30 +425,75 @@ def _query_sentences(document: RunDocument, query: int, head_links: Sequence[Hea
         top = int(np.argmax(average))
         if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
             key = quoted_token(document.tokens, top, view, beside=(query, first.key))
-            answer_sentences.append(say(view, "answer.rests", key, format_number(average[top], view)))
+            answer_sentences.append(
+                say(
+                    view,
+                    "Over all heads the largest share of its weight rests on {key} ({weight}).",
+                    key=key,
+                    weight=format_number(average[top], view),
+                )
+            )
     return answer_sentences
 
 
 def _looks_sentence(
     document: RunDocument, query_text: str, first: HeadLink, second: HeadLink | None, several: bool, view: View
 ) -> str:
-    def place(link: HeadLink) -> tuple[object, ...]:
-        where = (link.layer, link.head) if several else ()
-        number = format_number(link.weight, view) if several else percent(link.weight)
-        beside = (link.query, *(end_link.key for end_link in (first, second) if end_link is not None))
-        return (quoted_token(document.tokens, link.key, view, beside=beside), number, *where)
+    links = [link for link in (first, second) if link is not None]
+    beside = (first.query, *(link.key for link in links))
+    keys = [quoted_token(document.tokens, link.key, view, beside=beside) for link in links]
+    if several:
+        weights = [format_number(link.weight, view) for link in links]
+        place = {"query": query_text, "key": keys[0], "weight": weights[0], "layer": first.layer, "head": first.head}
+        if second is None:
+            return say(view, "{query} looks most at {key} ({weight}, layer {layer} head {head}).", **place)
+        return say(
+            view,
+            "{query} looks most at {key} ({weight}, layer {layer} head {head}), and at "
+            "{second_key} ({second_weight}, layer {second_layer} head {second_head}).",
+            **place,
+            second_key=keys[1],
+            second_weight=weights[1],
+            second_layer=second.layer,
+            second_head=second.head,
+        )
+    return looks_most_sentence(query_text, [(key, link.weight) for key, link in zip(keys, links, strict=True)], view)
 
-    kind = "heads" if several else "one"
-    if second is None:
-        return say(view, f"answer.looks.{kind}", query_text, *place(first))
-    return say(view, f"answer.looks.{kind}.two", query_text, *place(first), *place(second))
+
+def looks_most_sentence(query: str, keys: Sequence[tuple[str, float]], view: View) -> str:
+    """Which key the query looks at most in one head, and at which then. keys: one or two, each with its weight."""
+    (key, share), *others = keys
+    if not others:
+        return say(
+            view, "{query} looks most at {key}: {share} of its weight.", query=query, key=key, share=percent(share)
+        )
+    (second_key, second_share), *_ = others
+    return say(
+        view,
+        "{query} looks most at {key} ({share} of its weight), then at {second_key} ({second_share}).",
+        query=query,
+        key=key,
+        share=percent(share),
+        second_key=second_key,
+        second_share=percent(second_share),
+    )
+
+
+def strongest_link_sentence(link: PlacedLink, ends: Sequence[str], view: View, *, several: bool) -> str:
+    """Which link is the strongest. ends: its query and its key, quoted. several: whether its head is to be told."""
+    template = (
+        message("The strongest link: {query} looks at {key} with {share} of its weight, in layer {layer} head {head}.")
+        if several
+        else message("The strongest link: {query} looks at {key} with {share} of its weight.")
+    )
+    query, key = ends
+    return say(view, template, query=query, key=key, share=percent(link.weight), layer=link.layer, head=link.head)
 
 
 def _link_sentence(document: RunDocument, link: HeadLink, view: View) -> str:
     several = len(document.overview or _heads(document)) > 1
     ends = quoted_ends(document.tokens, document.tokens, link, view)
-    place = (link.layer, link.head) if several else ()
-    return say(view, f"answer.link.{'heads' if several else 'one'}", *ends, percent(link.weight), *place)
+    return strongest_link_sentence(link, ends, view, several=several)
 
 
 def _visible(document: RunDocument, query: int) -> int:
@@ -427,9 +510,18 @@ def not_learned_note(model: ModelPart, view: View) -> str:
     """That weights are not learned, for those that are not; else ""."""
     match model.source:
         case "seeded":
-            return say(view, "answer.seeded", model.seed)
+            return say(
+                view,
+                "The weights are seeded ({seed}), not learned: the arithmetic is real, the pattern means nothing.",
+                seed=model.seed,
+            )
         case "random":
-            return say(view, "answer.random", model.seed)
+            return say(
+                view,
+                "The weights are drawn at random (seed {seed}), not learned: the arithmetic is real, "
+                "the pattern means nothing.",
+                seed=model.seed,
+            )
         case _:
             return ""
 
@@ -446,21 +538,47 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
     visible = [head for head in heads if head.rank is not None]
     if not visible:
-        return remark(say(view, "answer.find.hidden", query_text, key) if heads else "", view, style="")
+        return remark(
+            say(view, "{query} cannot see {key}: the mask hides it in every head.", query=query_text, key=key)
+            if heads
+            else "",
+            view,
+            style="",
+        )
     first, *other_heads = sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
     shares: list[float | None] = [0.0] * len(document.tokens)
     shares[document.key] = first.weight
-    place = (first.layer, first.head, percent(first.weight))
+    template = (
+        message("{query} gives {key} most in layer {layer} head {head}: {share} of its weight.")
+        if other_heads
+        else message("{query} gives {key} {share} of its weight.")
+    )
     heads_sentence = say(
-        view,
-        "answer.find" if other_heads else "answer.find.one",
-        *((query_text, key, *place) if other_heads else (query_text, key, place[2])),
+        view, template, query=query_text, key=key, layer=first.layer, head=first.head, share=percent(first.weight)
     )
     count = sum(head.rank == 1 for head in visible)
-    rank = say(view, "answer.find.first", count, len(heads), key, query_text) if other_heads else ""
+    rank = (
+        say(
+            view,
+            "In {count} of {heads} heads {key} is what {query} looks at most.",
+            count=count,
+            heads=len(heads),
+            key=key,
+            query=query_text,
+        )
+        if other_heads
+        else ""
+    )
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
     answer_sentences = (heads_sentence, rank, not_learned_note(document.model, view))
-    tint = remark(say(view, "answer.tint.link", say(view, "effect.head", *place[:2])), view)
+    tint = remark(
+        say(
+            view,
+            "tint: the weight of this link in {head}",
+            head=say(view, "layer {layer} head {head}", layer=first.layer, head=first.head),
+        ),
+        view,
+    )
     return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
 
 

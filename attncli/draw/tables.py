@@ -195,6 +195,10 @@ class PlacedLink(Protocol):
     """A link whose head is known."""
 
     @property
+    def weight(self) -> float:
+        """How much of its attention it gives, 0 to 1."""
+
+    @property
     def layer(self) -> int:
         """From 0."""
 
@@ -372,7 +376,11 @@ def vector_sum(
     exact, ends = f"{{:.{digits}f}}".format, " " * (digits - view.precision)
     rows = [[name, *map(exact, value[:dims])] for (name, _), value in zip(terms, values, strict=True)]
     last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in total_vector[:dims])]
-    more = say(view, "shown.dims", dims - 1, len(total_vector)) if dims < len(total_vector) else ""
+    more = (
+        say(view, "dimensions 0–{last} of {total} shown; --full shows all", last=dims - 1, total=len(total_vector))
+        if dims < len(total_vector)
+        else ""
+    )
     names = ["", *map(str, range(dims))]
     return stack((ledger(names, rows, last, view, title=title, note=note), remark(more, view)))
 

@@ -89,15 +89,33 @@ def unknown_words_note(document: Any, view: View) -> Lines:
     for text, tokens in _texts(document):
         count = unknown_words(text, tokens_of(tokens))
         if count[0]:
-            text_of_note.setdefault(say(view, "answer.unknown", *count), text)
+            text_of_note.setdefault(unknown_words_sentence(*count, view), text)
     if len(text_of_note) < 2:
         return sentences(text_of_note, view)
     return sentences((_of_text(text, note, view) for note, text in text_of_note.items()), view)
 
 
+def unknown_words_sentence(unknown: int, total: int, view: View) -> str:
+    """That so many of a text's words are unknown to its model."""
+    if unknown == 1:
+        return say(
+            view,
+            "{count} of {words} words is unknown to this model: any other unknown word would be "
+            "the same to it. A ? marks it.",
+            count=unknown,
+            words=total,
+        )
+    return say(
+        view,
+        "{count} of {words} words are unknown to this model: it cannot tell them apart. A ? marks each of them.",
+        count=unknown,
+        words=total,
+    )
+
+
 def _of_text(text: str, note: str, view: View) -> str:
-    begins = say(view, "quoted", cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
-    return say(view, "answer.unknown.text", begins, note) if text else note
+    begins = say(view, '"{text}"', text=cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
+    return say(view, "In {text}: {note}", text=begins, note=note) if text else note
 
 
 def _texts(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:
@@ -153,7 +171,7 @@ def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[s
 
 def quote_text(text: str, view: View) -> str:
     """A text of the user's in the quotes of the language."""
-    return say(view, "quoted", label(text, ascii=view.ascii))
+    return say(view, '"{text}"', text=label(text, ascii=view.ascii))
 
 
 def quoted_word(text: str, view: View) -> str:
@@ -174,8 +192,8 @@ def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: 
         position != index and position < len(tokens) and tokens[position].text == token.text for position in beside
     )
     if alike:
-        return say(view, "quoted.at.unknown" if token.unknown else "quoted.at", name, index)
-    return say(view, "quoted.unknown", name) if token.unknown else name
+        return say(view, "{name} ({place}, unknown)" if token.unknown else "{name} ({place})", name=name, place=index)
+    return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
 
 def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:

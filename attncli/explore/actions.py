@@ -148,7 +148,7 @@ def why(walk: Walk) -> None:
 
 def effect(walk: Walk) -> None:
     """Take the chosen head away and cut the chosen link; asked again, take every head away."""
-    source = live(walk.source, say(walk.view, "explore.effects.saved"))
+    source = live(walk.source, say(walk.view, "a file holds no model, so nothing can be taken away"))
     state, before = walk.state, walk.effects
     place = (state.layer, state.head)
     new_effects = HeadEffects(place, state.query, state.key)
@@ -185,13 +185,13 @@ def _move_to(walk: Walk, place: Callable[[State, LoadedRun], State]) -> None:
 
 def retype(walk: Walk, text: str) -> None:
     """Run another text on the same model."""
-    new_source = live(walk.source, say(walk.view, "explore.type.saved")).with_text(text)
+    new_source = live(walk.source, say(walk.view, "a file holds no model to run a text on")).with_text(text)
     walk.run(new_source, then=lambda: _move_to(walk, pair_in_head))
 
 
 def switch(walk: Walk, name: str) -> None:
     """Run the text on another model."""
-    source, load = live(walk.source, say(walk.view, "explore.type.saved")), walk.load
+    source, load = live(walk.source, say(walk.view, "a file holds no model to run a text on")), walk.load
     assert load is not None
 
     def job(work: Work) -> Callable[[], None]:
@@ -205,14 +205,14 @@ def switch(walk: Walk, name: str) -> None:
 
 def choose(walk: Walk) -> None:
     """List the models there are."""
-    live(walk.source, say(walk.view, "explore.type.saved"))
+    live(walk.source, say(walk.view, "a file holds no model to run a text on"))
     walk.names = walk.models() if walk.load is not None else []
     walk.over, walk.state = "models", replace(walk.state, row=0)
 
 
 def words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
     """Merge pieces to words, or take words apart again. then: what follows at the same words."""
-    source = live(walk.source, say(walk.view, "explore.type.saved"))
+    source = live(walk.source, say(walk.view, "a file holds no model to run a text on"))
     before = walk.loaded_run
     assert before is not None
     state = walk.state  # the run may have fewer words than this one has
@@ -228,7 +228,7 @@ def words(walk: Walk, *, then: Callable[[], None] = lambda: None) -> None:
 
 def longer(walk: Walk) -> None:
     """Let the model add its likeliest token."""
-    source = live(walk.source, say(walk.view, "explore.next.saved"))
+    source = live(walk.source, say(walk.view, "a file holds no model to continue its text with"))
 
     def job(work: Work) -> Callable[[], None]:
         new_source = source.longer(work.report)
@@ -239,11 +239,11 @@ def longer(walk: Walk) -> None:
 
 def shorter(walk: Walk) -> None:
     """Take the last generated token away."""
-    source = live(walk.source, say(walk.view, "explore.next.saved"))
+    source = live(walk.source, say(walk.view, "a file holds no model to continue its text with"))
     if len(source.tokens) > source.typed_count:
         walk.run(source.shorter, then=lambda: _at_last(walk))
     else:
-        walk.notice = Notice(say(walk.view, "explore.previous.none"))
+        walk.notice = Notice(say(walk.view, "nothing was generated; n adds a token"))
 
 
 def _at_last(walk: Walk) -> None:
@@ -337,7 +337,7 @@ def enter(walk: Walk) -> None:
 def back(walk: Walk) -> None:
     """Stop what is going on; else leave the tour, or what is looked at."""
     if walk.stop():
-        walk.notice = Notice(say(walk.view, "explore.stopped"))
+        walk.notice = Notice(say(walk.view, "stopped"))
     elif walk.tour is not None:
         _leave_tour(walk)
     elif walk.state.sight != "matrix":
@@ -355,7 +355,7 @@ def difference(walk: Walk) -> None:
 
 def tour(walk: Walk) -> None:
     """Begin the tour, or go on to its next stop."""
-    source = live(walk.source, say(walk.view, "explore.tour.saved"))
+    source = live(walk.source, say(walk.view, "the tour goes with a model, and a file holds none"))
     assert walk.loaded_run is not None
     if walk.tour is None:
         walk.state = replace(walk.state.sees("matrix"), subtracted_head=None)
@@ -397,7 +397,7 @@ def search(walk: Walk) -> None:
 
 def ask_text(walk: Walk) -> None:
     """Ask for another text."""
-    source = live(walk.source, say(walk.view, "explore.type.saved"))
+    source = live(walk.source, say(walk.view, "a file holds no model to run a text on"))
     walk.stage.ask("type", source.text)
 
 
@@ -417,7 +417,7 @@ def _save(walk: Walk, path: Path) -> None:
 
     def job(work: Work) -> Callable[[], None]:
         save(path, source, state, effects, lang=walk.view.lang)
-        return walk.when_done(lambda: walk.show_message(say(walk.view, "explore.saved", path.name)))
+        return walk.when_done(lambda: walk.show_message(say(walk.view, "saved: {file}", file=path.name)))
 
     walk.begin("save", job)
 

@@ -31,7 +31,7 @@ from attncli.errors import AttnError
 from attncli.explore.actions import act, retype, row, take_answer
 from attncli.explore.frame import DrawPane, Frame, Notice, draw_frame, links
 from attncli.explore.loaded_run import LoadedRun, Source
-from attncli.explore.painting import (
+from attncli.explore.panels import (
     HeadSpot,
     KeySpot,
     PairSpot,
@@ -42,11 +42,16 @@ from attncli.explore.painting import (
     accent,
     blank,
     cursor_style,
+    effects,
+    link_name,
+    search,
+    step_title,
+    values,
+    why,
 )
-from attncli.explore.panels import effects, link_name, search, step_title, values, why
 from attncli.explore.state import ACTIONS, KEYS, Key, State
-from attncli.explore.walk import Question, Walk, WalkJob, Work, caption
-from attncli.language import say
+from attncli.explore.walk import QUESTIONS, Question, Walk, WalkJob, Work, caption
+from attncli.language import message, plural, say
 from attncli.models.model import Model
 
 
@@ -71,7 +76,7 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
 
 def _measure(walk: Walk, view: View) -> str:
     if walk.state.sight == "effects" and walk.effects is not None and walk.effects.every is not None:
-        return say(view, "explore.measure.effects")
+        return say(view, "change when taken away")
     return ""
 
 
@@ -79,7 +84,7 @@ def _tour_text(walk: Walk, view: View, notice: Notice) -> str:
     """The words of the tour's stop, in place of the answer."""
     if walk.tour is None or notice.message:
         return ""
-    return f"{caption(walk.state, walk.tour, view)} {say(view, 'explore.tour.on')}"
+    return f"{caption(walk.state, walk.tour, view)} {say(view, '(Enter: on, Esc: end)')}"
 
 
 def _over(walk: Walk, view: View) -> DrawPane | None:
@@ -101,24 +106,27 @@ def _right(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane
         case "matrix":
             return "", None
         case "difference":
-            head_name = say(view, "explore.head", *(state.subtracted_head or (state.layer, state.head)))
-            return say(view, "explore.title.difference", head_name), None
+            layer, head = state.subtracted_head or (state.layer, state.head)
+            head_name = say(view, "layer {layer} head {head}", layer=layer, head=head)
+            return say(view, "this head less {head} (A)", head=head_name), None
         case "links":
-            name = "explore.title.looked" if state.is_turned else "explore.title.links"
+            name = (
+                message("links · who looks at the word") if state.is_turned else message("links · where the word looks")
+            )
             return say(view, name), lambda width, height: links(state, loaded_run, view, width, height)
         case "search":
             return (
-                say(view, "explore.title.search", link_name(state, loaded_run, view)),
+                say(view, "heads that send {link}", link=link_name(state, loaded_run, view)),
                 lambda width, height: search(state, loaded_run, view, width, height),
             )
         case "effects":
             return (
-                say(view, "explore.title.effects"),
+                say(view, "does it matter?"),
                 lambda width, height: effects(state, loaded_run, walk.effects, view, width, height),
             )
         case "why":
             return (
-                say(view, "explore.title.why", step_title(state, view)),
+                say(view, "why · {step}", step=step_title(state, view)),
                 lambda width, height: why(state, walk.derivation, view, width, height, with_words=walk.tour is None),
             )
         case _:
@@ -127,7 +135,58 @@ def _right(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane
 
 # Help: what the screen in view shows, and what its keys do.
 
-ARROWS = ("left", "right", "up", "down", "pageup", "pagedown", "home", "end")
+HELP = {
+    "matrix": (
+        message("One head's weights"),
+        message(
+            "Each row is a word that looks, each column a word looked at; the brighter, the more "
+            "weight. A row sums to 1. Blank cells are hidden by the mask. The framed cell is the "
+            "chosen weight."
+        ),
+    ),
+    "links": (
+        message("Links"),
+        message(
+            "On the left the words that look, on the right those looked at; lines lead from the "
+            "chosen word to all that get a twentieth of its weight or more. r turns the "
+            "direction."
+        ),
+    ),
+    "why": (
+        message("Why the weight is what it is"),
+        message(
+            "The derivation in five steps, with this text's own numbers: dot products, scale, "
+            "mask, softmax, weighted sum; then the same as matrices. Every column adds up. Left "
+            "and right change the step, up and down scroll; the last line works out the chosen "
+            "weight."
+        ),
+    ),
+    "search": (
+        message("Heads by a link"),
+        message(
+            "How much weight every head gives the chosen link, the most first. Up and down walk "
+            "through the heads, Enter stays at one, / asks for another link."
+        ),
+    ),
+    "difference": (
+        message("Two heads"),
+        message(
+            "The weights of the chosen head less those of the head marked A: red where this one "
+            "gives more, blue where A does. Move to compare other heads; d ends it."
+        ),
+    ),
+    "effects": (
+        message("Does it matter?"),
+        message(
+            "A head is taken away, or the chosen link is cut in it, and the model runs on: how "
+            "far does the word's last vector turn (1 − cosine)? e again takes every head away, "
+            "one at a time. These numbers do not add up."
+        ),
+    ),
+}
+"""The title and the words of what is looked at."""
+ARROW_WORDS = {"heads": message("another head"), "words": message("another word, cell, step or row")}
+"""What the arrows choose."""
 MOST, GAP = 3, 2
 """Columns of keys, at most, and cells between them."""
 
@@ -136,11 +195,27 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
     """What is in view, in words; then the keys, in as many columns as fit; scrolled by `state.top`."""
     close = replace(view, width=min(width, 100))
     blocks = [
-        line((spell(say(view, f"explore.help.{state.sight}.title"), ascii=view.ascii), "bold")),
-        remark(say(view, f"explore.help.{state.sight}"), close, style=""),
+        line((spell(say(view, HELP[state.sight][0]), ascii=view.ascii), "bold")),
+        remark(say(view, HELP[state.sight][1]), close, style=""),
         BLANK,
-        remark(say(view, "explore.help.grid"), close, style=""),
-        remark(say(view, "explore.help.sentence"), close, style=""),
+        remark(
+            say(
+                view,
+                "On the left every head has a cell, layers in rows: its colour is the strongest link "
+                "of the chosen word, or, with m, another number. Below it is the chosen head.",
+            ),
+            close,
+            style="",
+        ),
+        remark(
+            say(
+                view,
+                "At the bottom the sentence is shaded by where the word in brackets looks, or, "
+                "turned with r, by who looks at it; under it stands the answer in words.",
+            ),
+            close,
+            style="",
+        ),
         BLANK,
         _keys(state, view, width),
     ]
@@ -148,16 +223,17 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
     top = min(state.top, max(len(block.rows) - height, 0))
     lines = block.rows[top : top + height]
     if (lines_left := len(block.rows) - top - height) > 0 and height > 1:
-        lines = (*lines[:-1], *remark(say(view, "explore.why.left", lines_left + 1), close).rows)
+        lines = (
+            *lines[:-1],
+            *remark(say(view, plural("↓ {count} more line", "↓ {count} more lines", count=lines_left + 1)), close).rows,
+        )
     return Pane(lines)
 
 
 def _keys(state: State, view: View, width: int) -> Lines:
     arrows = "arrows" if view.ascii else "← ↑ ↓ →"
-    key_texts = [(arrows, say(view, f"explore.key.arrows.{state.focus}"))]
-    key_texts += [
-        (_key_text(key, view), say(view, f"explore.key.{key.does}")) for key in KEYS if key.does not in ARROWS
-    ]
+    key_texts = [(arrows, say(view, ARROW_WORDS[state.focus]))]
+    key_texts += [(_key_text(key, view), say(view, key.words)) for key in KEYS if key.words]
     name = max(cells(key_name) for key_name, _ in key_texts) + GAP
     texts = [(key_name, spell(does, ascii=view.ascii)) for key_name, does in key_texts]
     for count in range(MOST, 0, -1):
@@ -186,14 +262,19 @@ def _key_text(key: Key, view: View) -> str:
 def model_list(state: State, names: Sequence[str], view: View, width: int, height: int) -> Pane:
     """The names, the chosen one marked; those around it where not all fit."""
     if not names:
-        return Pane.of(remark(say(view, "explore.models.none"), replace(view, width=width)))
+        return Pane.of(
+            remark(
+                say(view, "No models are on this machine; attn models list says how to get one."),
+                replace(view, width=width),
+            )
+        )
     room = max(height - 3, 1)
     top = min(max(state.row - room // 2, 0), max(len(names) - room, 0))
-    rows: list[Line] = [((say(view, "explore.models.title"), "bold"),), ()]
+    rows: list[Line] = [((say(view, "models on this machine"), "bold"),), ()]
     for number, name in enumerate(names[top : top + room], top):
         text = f" {cut(safe(name, ascii=view.ascii), max(width - 2, 1), ascii=view.ascii)} "
         rows.append(((text, cursor_style(view) if number == state.row else ""),))
-    rows.append(((spell(say(view, "explore.models.how"), ascii=view.ascii), FAINT),))
+    rows.append(((spell(say(view, "↑ ↓ choose · Enter takes it · Esc leaves"), ascii=view.ascii), FAINT),))
 
     def spots(x: int, y: int) -> Spot | None:
         number = y - 2 + top
@@ -396,7 +477,7 @@ class Explorer(App[None]):
         """A line to type in, with this in it already."""
         self.question = question
         self.line.value = text if re.fullmatch(INERT, text) else safe(text)
-        self.line.placeholder = say(self.view, f"explore.ask.{question}")
+        self.line.placeholder = say(self.view, QUESTIONS[question])
         self.line.cursor_position = len(self.line.value)
         if question == "search":  # another pair takes the place of the chosen one
             self.line.select_all()

@@ -7,16 +7,26 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attncli.draw.lines import FAINT, Line, Lines, Piece, line_width, remark, wrap
+from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark, wrap
 from attncli.draw.numbers import bar, bar_pieces, percent
 from attncli.draw.safe import cells, cut, label, pad, safe, spell
-from attncli.draw.sentence import EVEN, LEAST, MARKS, MARKS_ASCII, SECOND, Word, not_learned_note, words
+from attncli.draw.sentence import (
+    EVEN,
+    LEAST,
+    MARKS,
+    MARKS_ASCII,
+    SECOND,
+    Word,
+    looks_most_sentence,
+    not_learned_note,
+    words,
+)
 from attncli.draw.shaded_matrix import shade, sign, tint
-from attncli.draw.token_names import bare_text, word_name
+from attncli.draw.token_names import bare_text, unknown_words_sentence, word_name
 from attncli.draw.view import View
-from attncli.explore.head_grid import about, grid, matrix, slot
+from attncli.explore.head_grid import MEASURE_NAMES, about, grid, matrix, slot
 from attncli.explore.loaded_run import LoadedRun, Pair
-from attncli.explore.painting import (
+from attncli.explore.panels import (
     SHADES,
     KeySpot,
     Pane,
@@ -31,7 +41,7 @@ from attncli.explore.painting import (
 )
 from attncli.explore.state import KEYS, State
 from attncli.inputs.token import Token
-from attncli.language import say
+from attncli.language import contextual, message, plural, say
 
 NEAR = 200
 """Words before and behind the chosen one that the sentence has at most."""
@@ -103,7 +113,7 @@ def answer(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
     """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight; whether it is
     learned: as many of these sentences as there is room for."""
     sentences = _looks(state, loaded_run, view)
-    sentences += [say(view, "answer.unknown", *loaded_run.unknown_count)] if loaded_run.unknown_count[0] else []
+    sentences += [unknown_words_sentence(*loaded_run.unknown_count, view)] if loaded_run.unknown_count[0] else []
     sentences += _pair(state, loaded_run, view) if state.sight != "difference" else []
     sentences += (
         _difference(state, loaded_run, view)
@@ -115,7 +125,7 @@ def answer(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
         sentences.append(not_learned_note(model, view))
     close, rows = replace(view, width=width), Lines()
     for count in range(1, len(sentences) + 1):
-        text = say(view, "sentences").join(part for part in sentences[:count] if part)
+        text = join_sentences(sentences[:count], view)
         longer = remark(spell(text, ascii=view.ascii), close, style="")
         if count > 1 and len(longer.rows) > height:
             break
@@ -127,12 +137,12 @@ def _pair(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
     """The weight between the two chosen words."""
     if state.query >= len(loaded_run.queries) or state.key >= len(loaded_run.keys):
         return []
-    ends = (_word_text(loaded_run.queries[state.query], view), _word_text(loaded_run.keys[state.key], view))
+    query, key = _word_text(loaded_run.queries[state.query], view), _word_text(loaded_run.keys[state.key], view)
     weight = loaded_run.weight((state.layer, state.head), state.query, state.key)
     if weight is None:
         has_row = loaded_run.row((state.layer, state.head), state.query) is not None
-        return [say(view, "explore.pair.hidden", *ends)] if has_row else []
-    return [say(view, "explore.pair", *ends, f"{weight:.3f}")]
+        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)] if has_row else []
+    return [say(view, "The chosen weight, {query} → {key}, is {weight}.", query=query, key=key, weight=f"{weight:.3f}")]
 
 
 def _difference(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
@@ -143,9 +153,17 @@ def _difference(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
     )
     if here is None or there is None:
         return _pair(state, loaded_run, view)
-    ends = (_word_text(loaded_run.queries[state.query], view), _word_text(loaded_run.keys[state.key], view))
-    numbers = (f"{here:.3f}", f"{there:.3f}", f"{here - there:+.3f}".replace("-", "−"))
-    return [say(view, "explore.pair.difference", *ends, *numbers)]
+    return [
+        say(
+            view,
+            "The chosen weight, {query} → {key}, is {weight} here and {subtracted} in A: {difference}.",
+            query=_word_text(loaded_run.queries[state.query], view),
+            key=_word_text(loaded_run.keys[state.key], view),
+            weight=f"{here:.3f}",
+            subtracted=f"{there:.3f}",
+            difference=f"{here - there:+.3f}".replace("-", "−"),
+        )
+    ]
 
 
 def _looks(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
@@ -160,24 +178,45 @@ def _looks(state: State, loaded_run: LoadedRun, view: View) -> list[str]:
     if weights[first] <= 0:
         if loaded_run.row((state.layer, state.head), 0) is None:
             return []
-        return [say(view, "explore.unseen" if state.is_turned else "answer.blind", word_text)]
+        return [
+            say(view, "No word sees {key}.", key=word_text)
+            if state.is_turned
+            else say(view, "{query} can see no word: its weights and its output are 0.", query=word_text)
+        ]
     if state.is_turned:
-        return [say(view, "explore.looked", word_text, _word_text(others[first], view), percent(weights[first]))]
+        return [
+            say(
+                view,
+                "{query} looks at {key} most: {share} of its weight.",
+                key=word_text,
+                query=_word_text(others[first], view),
+                share=percent(weights[first]),
+            )
+        ]
     visible_count = int(np.count_nonzero(weights > 0)) or 1
     if weights[first] < EVEN / visible_count:
-        return [say(view, "answer.even", word_text, f"{weights[first]:.2f}", f"{1 / visible_count:.2f}")]
-    ends = (_word_text(others[first], view), percent(weights[first]))
-    if second != first and weights[second] >= SECOND * weights[first]:
-        more = (_word_text(others[second], view), percent(weights[second]))
-        return [say(view, "answer.looks.one.two", word_text, *ends, *more)]
-    return [say(view, "answer.looks.one", word_text, *ends)]
+        return [
+            say(
+                view,
+                "{query} spreads its weight almost evenly: no word gets more than {weight}, and an "
+                "even share is {even}.",
+                query=word_text,
+                weight=f"{weights[first]:.2f}",
+                even=f"{1 / visible_count:.2f}",
+            )
+        ]
+    indices = [first, second] if second != first and weights[second] >= SECOND * weights[first] else [first]
+    keys = [(_word_text(others[index], view), float(weights[index])) for index in indices]
+    return [looks_most_sentence(word_text, keys, view)]
 
 
 def _word_text(token: Token, view: View) -> str:
     name = say(
-        view, "quoted", cut(label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii)
+        view,
+        '"{text}"',
+        text=cut(label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii),
     )
-    return say(view, "quoted.unknown", name) if token.unknown else name
+    return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
 
 # Links: two columns of the words, and lines from the chosen one to what it looks at, or from who looks at it.
@@ -316,12 +355,29 @@ def draw_frame(frame: Frame, width: int, height: int) -> Pane:
     return stack_panes((top, _body(frame, width, room - answer_pane.height), answer_pane, foot))
 
 
+SCALE_NAMES = {"row": message("each row"), "log": message("logarithmic"), "rest": message("without first token")}
+"""What the colour scales are called, but the plain one."""
+
+SOURCES = {
+    "seeded": message("seeded ({seed})"),
+    "random": message("random ({seed})"),
+    "file": message("weight file"),
+    "checkpoint": message("checkpoint"),
+    "tensors": message("captured tensors"),
+}
+"""Where the weights of a model without a name are from."""
+
+
 def _small(width: int, height: int, view: View) -> Pane:
     """How large the window must be: as a sentence, or where that has no room the size alone."""
-    least = (LEAST_WIDTH, LEAST_HEIGHT)
-    rows = wrap(spell(say(view, "explore.small", *least), ascii=view.ascii), width, ascii=view.ascii)
+    least = {"width": LEAST_WIDTH, "height": LEAST_HEIGHT}
+    rows = wrap(
+        spell(say(view, "the window is too small: at least {width} × {height}", **least), ascii=view.ascii),
+        width,
+        ascii=view.ascii,
+    )
     if len(rows) > height or width < len("window"):
-        rows = [spell(say(view, "explore.small.short", *least), ascii=view.ascii)]
+        rows = [spell(f"{LEAST_WIDTH} × {LEAST_HEIGHT}", ascii=view.ascii)]
     return Pane(tuple(((row, ""),) for row in rows))
 
 
@@ -335,7 +391,7 @@ def _body(frame: Frame, width: int, height: int) -> Pane:
     rows = min(len(extent.heads) + 1, max(height - 1, 2))
     details = height - rows - 2
     details = 0 if details < 3 else details
-    name = frame.measure or say(view, f"explore.measure.{state.measure}", _word(frame))
+    name = frame.measure or say(view, MEASURE_NAMES[state.measure], word=_word(frame))
     heads = stack_panes(
         (
             fit_pane(Pane((_title(name, view, is_focused=state.focus == "heads"),)), left_width, 1, ascii=view.ascii),
@@ -346,7 +402,11 @@ def _body(frame: Frame, width: int, height: int) -> Pane:
         )
     )
     room = width - left_width - 4
-    title = _title(frame.title or say(view, "explore.title.matrix"), view, is_focused=state.focus == "words")
+    title = _title(
+        frame.title or say(view, "weights · who looks (rows) at whom (columns)"),
+        view,
+        is_focused=state.focus == "words",
+    )
     draw_right = frame.right or (lambda w, h: matrix(state, loaded_run, view, w, h))
     legend = _legend(frame) if frame.right is None else ()
     free = room - line_width(title) - line_width(legend)
@@ -381,8 +441,12 @@ def _legend(frame: Frame) -> Line:
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
     else:
         ramp = [((sign if signed else shade)(step, ascii=view.ascii), "") for step in steps]
-    ends = ("−", "+") if signed else ("0", "1" if state.scale == "linear" else say(view, "explore.scale.most"))
-    name = "" if signed else say(view, f"explore.scale.{state.scale}")
+    ends = (
+        ("−", "+")
+        if signed
+        else ("0", "1" if state.scale == "linear" else say(view, contextual("colour scale", "most")))
+    )
+    name = say(view, SCALE_NAMES[state.scale]) if not signed and state.scale in SCALE_NAMES else ""
     return (
         (f"{spell(name, ascii=view.ascii)} " if name else "", FAINT),
         (spell(ends[0], ascii=view.ascii), FAINT),
@@ -421,19 +485,30 @@ def _header(frame: Frame, width: int) -> Line:
     model = record.model
     parts = ["attn explore"]
     if model is not None:
-        sizes = say(view, "explore.sizes", model.layers, model.heads)
-        name = record.name or model.name or say(view, f"explore.source.{model.source}", model.seed)
+        sizes = (
+            say(view, "1 layer × {heads} heads", heads=model.heads)
+            if model.layers == 1
+            else say(view, "{layers} layers × {heads} heads", layers=model.layers, heads=model.heads)
+        )
+        name = record.name or model.name or say(view, SOURCES[model.source], seed=model.seed)
         parts = [safe(name, ascii=view.ascii), *([model.family] if model.family else []), sizes]
         if record.attention is not None and record.attention.mask not in ("none", ""):
             parts.append(safe(record.attention.mask, ascii=view.ascii))
-    parts.append(say(view, "explore.tokens", len(frame.loaded_run.queries)))
+    parts.append(say(view, plural("{count} token", "{count} tokens", count=len(frame.loaded_run.queries))))
     notice = frame.notice
     if notice.share is not None:
         share = percent(notice.share).rjust(4)
         right: list[Piece] = [(f"{spell(notice.working, ascii=view.ascii)}{share} ", accent(view))]
     else:
         right = [
-            (spell(say(view, "explore.head", frame.state.layer, frame.state.head), ascii=view.ascii) + " ", "bold")
+            (
+                spell(
+                    say(view, "layer {layer} head {head}", layer=frame.state.layer, head=frame.state.head),
+                    ascii=view.ascii,
+                )
+                + " ",
+                "bold",
+            )
         ]
     size = line_width(tuple(right))
     title = cut(spell(" · ".join(parts), ascii=view.ascii), max(width - size - 2, 1), ascii=view.ascii)
@@ -453,7 +528,7 @@ def _footer(frame: Frame, width: int) -> Pane:
     """The keys that lead on from here, as many as fit beside those for help and the way out; each can be clicked."""
     view = frame.view
     keys = [key for key in KEYS if key.foot]
-    texts = {key.does: spell(say(view, f"explore.foot.{key.does}"), ascii=view.ascii) for key in keys}
+    texts = {key.does: spell(say(view, key.foot), ascii=view.ascii) for key in keys}
     sizes = {key.does: len(key.symbol) + 1 + cells(texts[key.does]) for key in keys}
     room = width - 2 - sum(sizes[does] + 2 for does in LAST)
     pieces: list[Piece] = [(" ", "")]

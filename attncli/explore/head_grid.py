@@ -14,7 +14,7 @@ from attncli.draw.shaded_matrix import normalise, shade, sign
 from attncli.draw.token_names import word_name
 from attncli.draw.view import View
 from attncli.explore.loaded_run import LoadedRun, Pair
-from attncli.explore.painting import (
+from attncli.explore.panels import (
     BLANK,
     SHADES,
     HeadSpot,
@@ -35,12 +35,36 @@ from attncli.explore.painting import (
 )
 from attncli.explore.state import Extent, State
 from attncli.inputs.token import Token
-from attncli.language import say
+from attncli.language import contextual, message, say
 from attncli.language.head_labels import label_name
 from attncli.measure.head_record import METRICS
 
 MEASURES = ("word", *METRICS)
-"""What may colour the heads, in the order of the key that goes through them."""
+MEASURE_NAMES = {
+    "word": message("strongest link of {word}"),
+    "entropy": message("entropy, nats"),
+    "confidence": message("confidence"),
+    "distance": message("distance"),
+    "previous": message("previous token"),
+    "self": message("itself"),
+    "next": message("next token"),
+    "sink": message("first token"),
+    "special": message("special tokens"),
+    "normalised_entropy": message("normalised entropy"),
+}
+"""What the colours of the heads may show, and what that is called."""
+METRIC_NAMES = {
+    "entropy": message("entropy"),
+    "confidence": message("confidence"),
+    "distance": message("distance"),
+    "previous": message("previous"),
+    "self": message("itself"),
+    "next": message("next"),
+    "sink": message("first token"),
+    "special": contextual("metric", "special"),
+    "normalised_entropy": message("entropy, 0–1"),
+}
+"""The same below the grid, where there is little room."""
 ROOMY = 4
 """Cells of a head whose number is written in it."""
 
@@ -177,13 +201,13 @@ def about(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
     head = loaded_run.heads.get((state.layer, state.head))
     if head is None or height < 2:
         return fit_pane(Pane(), width, height)
-    rows: list[Line] = [((say(view, "explore.head", state.layer, state.head), "bold"),)]
+    rows: list[Line] = [((say(view, "layer {layer} head {head}", layer=state.layer, head=state.head), "bold"),)]
     if head.labels:
-        labels_text = say(view, "list").join(label_name(head_label, view.lang) for head_label in head.labels)
+        labels_text = say(view, contextual("between", ", ")).join(
+            label_name(head_label, view.lang) for head_label in head.labels
+        )
         rows[0] = (*rows[0], ("  " + cut(label(labels_text, ascii=view.ascii), width, ascii=view.ascii), FAINT))
-    numbers = [
-        (spell(say(view, f"explore.metric.{name}"), ascii=view.ascii), head.metrics.get(name)) for name in METRICS
-    ]
+    numbers = [(spell(say(view, METRIC_NAMES[name]), ascii=view.ascii), head.metrics.get(name)) for name in METRICS]
     metric_rows = [(name, value) for name, value in numbers if value is not None]
     links = [link for link in head.links if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)]
     room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)
@@ -202,7 +226,7 @@ def about(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
     lines_left = height - len(rows)
     spots: dict[int, tuple[int, int]] = {}
     if links and lines_left > 1:
-        rows.append(((say(view, "explore.links"), FAINT),))
+        rows.append(((say(view, "strongest links"), FAINT),))
         side = max((width - 8) // 2, 3)
         for query, key, weight in links[: lines_left - 1]:
             a, b = (
@@ -460,5 +484,9 @@ def _places(state: State, keys: Sequence[Token], area: MatrixArea, width: int, v
 
 
 def _waiting_pane(state: State, loaded_run: LoadedRun, view: View, width: int) -> Pane:
-    name = "explore.waiting" if loaded_run.share < 1 else "explore.unknown"
+    name = (
+        message("the run has not reached this head yet")
+        if loaded_run.share < 1
+        else message("the weights of this head are not held; its numbers and links are on the left")
+    )
     return Pane.of(remark(say(view, name), replace(view, width=width)))

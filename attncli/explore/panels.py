@@ -1,28 +1,278 @@
-"""Panels beside the grid: rankings of heads, effects, a search, and the derivation of the chosen weight."""
+"""Panels: rankings of heads, effects, a search, the derivation of a weight; the cells and panes that all are made of.
+
+A pane is a block of styled lines that knows what lies under each cell.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from attncli.draw.lines import FAINT, Line, Lines, line, remark, stack
+from attncli.draw.lines import FAINT, Line, Lines, Piece, clip_lines, join_sentences, line, line_width, remark, stack
 from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
+from attncli.draw.shaded_matrix import Palette, diverging, sequential, shade, sign
 from attncli.draw.token_names import word_name
 from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
-from attncli.explore.painting import Pane, RowSpot, Spot, accent, cursor_style, fit_pane, stack_panes
 from attncli.explore.state import State
 from attncli.features.effects.document import AblateDocument, EffectRow
 from attncli.features.effects.effect_answer import number
+from attncli.features.explain.derivation_screen import Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
-from attncli.features.explain.screen import Derivation
 from attncli.inputs.token import find_token
-from attncli.language import say
+from attncli.language import message, plural, say
+
+NDArray = np.ndarray[Any, Any]
+SHADES = 25
+"""Colours of a map, an odd number so that no difference has one of its own; neighbours that share one are one piece."""
+BLANK = -1
+"""The level of a hidden cell."""
+
+
+def accent(view: View) -> str:
+    """The style of what is chosen."""
+    return "" if not view.color else "bold #c2185b" if view.light else "bold #ff6ea8"
+
+
+def cursor_style(view: View) -> str:
+    """The style of what is chosen, on a ground of its own."""
+    if not view.color:
+        return "bold reverse"
+    return "bold #ffffff on #c2185b" if view.light else "bold #1a0810 on #ff6ea8"
+
+
+def pooled(values: NDArray, block: int, *, signed: bool) -> NDArray:
+    """The largest value (signed: of largest magnitude) of every block × block cells, float64; NaN where all are
+    hidden."""
+    if block == 1:
+        return values.astype(np.float64)
+    high = _reduce_blocks(np.fmax, values, block)
+    if not signed:
+        return high
+    low = _reduce_blocks(np.fmin, values, block)
+    return np.where(np.abs(low) > np.abs(high), low, high)
+
+
+def _reduce_blocks(by: np.ufunc, values: NDArray, block: int) -> NDArray:
+    down, across = (np.arange(0, size, block) for size in values.shape)
+    values_by_block: NDArray = by.reduceat(by.reduceat(values, down, axis=0), across, axis=1).astype(np.float64)
+    return values_by_block
+
+
+def levels(fractions: NDArray) -> NDArray:
+    """Fractions [0, 1] as levels 0 … SHADES − 1; NaN as BLANK."""
+    rounded_levels = np.nan_to_num(np.rint(fractions * (SHADES - 1)), nan=BLANK)
+    return rounded_levels.astype(np.int16)
+
+
+@cache
+def style(palette: Palette, level: int) -> str:
+    """The style of a level: the colour behind, a readable one in front."""
+    return "" if level == BLANK else palette.style(level / (SHADES - 1))
+
+
+@cache
+def _halves(palette: Palette, upper: int, lower: int) -> Piece:
+    """A cell of two levels, one above the other."""
+    above, below = (palette.colour(level / (SHADES - 1)) if level != BLANK else "" for level in (upper, lower))
+    if above and below:
+        return "▀", f"{above} on {below}"
+    return ("▀", above) if above else ("▄", below) if below else (" ", "")
+
+
+def palette_of(view: View, *, signed: bool) -> Palette:
+    """The palette of weights, or of differences."""
+    return diverging(light=view.light) if signed else sequential(light=view.light)
+
+
+def wholes(level_map: NDArray, across: int, view: View, *, signed: bool = False) -> list[list[Piece]]:
+    """Levels [row, column] as pieces, each `across` cells wide, one for each run of one level."""
+    palette, mark = palette_of(view, signed=signed), sign if signed else shade
+    out = []
+    for row in level_map:
+        pieces: list[Piece] = []
+        for start, stop, level in _runs(row):
+            size = (stop - start) * across
+            if level == BLANK or (view.color and not view.ascii):
+                pieces.append((" " * size, style(palette, level) if view.color else ""))
+            else:
+                char = mark(level / (SHADES - 1), ascii=view.ascii)
+                pieces.append((char * size, style(palette, level) if view.color else ""))
+        out.append(pieces)
+    return out
+
+
+def halves(level_map: NDArray, view: View, *, signed: bool = False) -> list[list[Piece]]:
+    """Levels [row, column] as pieces, a cell wide and half a line high."""
+    palette = palette_of(view, signed=signed)
+    if len(level_map) % 2:
+        level_map = np.vstack([level_map, np.full((1, level_map.shape[1]), BLANK, level_map.dtype)])
+    out = []
+    for first_row in range(0, len(level_map), 2):
+        pair = (level_map[first_row].astype(np.int32) + 1) * 64 + level_map[first_row + 1] + 1
+        pieces: list[Piece] = []
+        for start, stop, both in _runs(pair):
+            char, cell_style = _halves(palette, both // 64 - 1, both % 64 - 1)
+            pieces.append((char * (stop - start), cell_style))
+        out.append(pieces)
+    return out
+
+
+def _runs(row: NDArray) -> list[tuple[int, int, int]]:
+    """Where a row's values change: (start, stop, value)."""
+    if not row.size:
+        return []
+    cuts = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
+    return [(start, stop, int(row[start])) for start, stop in pairwise(cuts)]
+
+
+def over(pieces: list[Piece], start: int, text: str, text_style: str) -> Line:
+    """The pieces with `text` laid over them from cell `start` on; all cells one column wide."""
+    out: list[Piece] = []
+    column, stop = 0, start + len(text)
+    for piece, style_of in pieces:
+        end = column + len(piece)
+        if column < start:
+            out.append((piece[: start - column], style_of))
+        if column <= start < end:
+            out.append((text, text_style))
+        if end > stop:
+            out.append((piece[max(stop - column, 0) :], style_of))
+        column = end
+    return tuple(part for part in out if part[0])
+
+
+# Panes: blocks of styled lines that know what lies under each of their cells, set beside and below each other.
+
+
+@dataclass(frozen=True)
+class HeadSpot:
+    """A head in the grid."""
+
+    layer: int
+    head: int
+
+
+@dataclass(frozen=True)
+class PairSpot:
+    """A pair of words in a matrix."""
+
+    query: int
+    key: int
+
+
+@dataclass(frozen=True)
+class WordSpot:
+    """A word; side: whether it looks or is looked at, or is of the sentence, which is about the chosen one."""
+
+    index: int
+    side: str = "sentence"
+
+
+@dataclass(frozen=True)
+class RowSpot:
+    """A row of a list."""
+
+    row: int
+
+
+@dataclass(frozen=True)
+class KeySpot:
+    """A key in the footer: it does what pressing it does."""
+
+    key: str
+
+
+Spot: TypeAlias = HeadSpot | PairSpot | WordSpot | RowSpot | KeySpot
+Spots: TypeAlias = Callable[[int, int], "Spot | None"]
+
+
+def nowhere(x: int, y: int) -> Spot | None:
+    """Nothing lies anywhere."""
+    del x, y
+    return None
+
+
+@dataclass(frozen=True)
+class Pane:
+    """Lines, and what lies at column x of line y. width: cells of every line, None where they differ."""
+
+    rows: tuple[Line, ...] = ()
+    spots: Spots = nowhere
+    width: int | None = None
+
+    @classmethod
+    def of(cls, block: Lines) -> Pane:
+        """A block as it is."""
+        return cls(block.rows)
+
+    @property
+    def height(self) -> int:
+        """How many lines it has."""
+        return len(self.rows)
+
+
+def blank(width: int, height: int) -> Pane:
+    """Nothing, this large."""
+    return Pane((((" " * width, ""),),) * height, width=width)
+
+
+def stack_panes(panes: Sequence[Pane]) -> Pane:
+    """One below the other."""
+    starts: list[int] = []
+    rows: list[Line] = []
+    for pane in panes:
+        starts.append(len(rows))
+        rows += pane.rows
+    widths = {pane.width for pane in panes if pane.height}
+
+    def spots(x: int, y: int) -> Spot | None:
+        for start, pane in zip(reversed(starts), reversed(panes), strict=True):
+            if y >= start:
+                return pane.spots(x, y - start) if y - start < pane.height else None
+        return None
+
+    return Pane(tuple(rows), spots, widths.pop() if len(widths) == 1 else None)
+
+
+def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool = False) -> Pane:
+    """Exactly as wide and high: cut, or filled with blanks."""
+    rows = list(pane.rows[:height])
+    if pane.width != width:  # to measure lines is what takes time
+        rows = [_fit_row(row, width, ascii) for row in rows]
+    rows += blank(width, height - len(rows)).rows
+    return Pane(tuple(rows), pane.spots, width)
+
+
+def _fit_row(row: Line, width: int, ascii: bool) -> Line:
+    rest = width - line_width(row)
+    if rest < 0:
+        return _fit_row(clip_lines(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
+    return (*row, (" " * rest, "")) if rest else row
+
+
+def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
+    """Two panes of like height side by side, the left one of a known width. gap: blanks between."""
+    assert left.width is not None
+    between: Line = ((gap, ""),) if gap else ()
+    rows = tuple((*a, *between, *b) for a, b in zip(left.rows, right.rows, strict=True))
+    width, start = left.width, left.width + len(gap)
+
+    def spots(x: int, y: int) -> Spot | None:
+        if x < width:
+            return left.spots(x, y)
+        return right.spots(x - start, y) if x >= start else None
+
+    return Pane(rows, spots, None if right.width is None else start + right.width)
+
 
 # Rankings: heads below each other by a number, with its bar; the chosen row stands out.
 
@@ -130,7 +380,7 @@ def effects(
     """What was found, in words; then all heads, if they were asked for."""
     close = replace(view, width=width)
     if head_effects is None:
-        return fit_pane(Pane.of(remark(say(view, "explore.effects.none"), close)), width, height)
+        return fit_pane(Pane.of(remark(say(view, "Taking the head away …"), close)), width, height)
     text_lines = _effects_text(
         replace(state, query=head_effects.query, key=head_effects.key), loaded_run, head_effects, close
     )
@@ -144,22 +394,38 @@ def effects(
 
 def _effects_text(state: State, loaded_run: LoadedRun, head_effects: HeadEffects, view: View) -> Lines:
     word = link_name(state, loaded_run, view).partition(" -> " if view.ascii else " → ")[0]
-    head = say(view, "explore.head", *head_effects.place)
+    layer, head_number = head_effects.place
+    head = say(view, "layer {layer} head {head}", layer=layer, head=head_number)
     parts = []
     if head_effects.head is not None and head_effects.head.effects:
         row = head_effects.head.effects[0]
-        parts.append(say(view, "explore.effects.head", head, word, number(cosine_of(row))))
+        parts.append(
+            say(
+                view,
+                "Without {head} the last vector of {word} turns by {size} (1 − cosine).",
+                head=head,
+                word=word,
+                size=number(cosine_of(row)),
+            )
+        )
         if _baseline(row):
-            parts.append(say(view, "explore.effects.random", _baseline(row)))
+            parts.append(say(view, "A random change of the same size turns it by {size}.", size=_baseline(row)))
     if head_effects.cut_document is not None and head_effects.cut_document.effects:
         cut_size = cosine_of(head_effects.cut_document.effects[0])
-        parts.append(say(view, "explore.effects.cut", link_name(state, loaded_run, view), number(cut_size)))
+        parts.append(
+            say(
+                view,
+                "With the link {link} alone cut in this head it turns by {size}.",
+                link=link_name(state, loaded_run, view),
+                size=number(cut_size),
+            )
+        )
     if head_effects.every is not None:
-        parts = [say(view, "explore.effects.every", word), *parts]
-        parts.append(say(view, "explore.effects.column"))
-        parts.append(say(view, "effect.sum"))
-        return remark(say(view, "sentences").join(parts), view, style="")
-    parts.append(say(view, "explore.effects.more"))
+        parts = [say(view, "How far the last vector of {word} turns without each head:", word=word), *parts]
+        parts.append(say(view, "Behind the first rows: a random change of the same size."))
+        parts.append(say(view, "Heads are taken away one at a time: these numbers do not add up."))
+        return remark(join_sentences(parts, view), view, style="")
+    parts.append(say(view, "e again: every head, one at a time. Esc stops."))
     return stack(remark(part, view, style="") for part in parts)
 
 
@@ -186,7 +452,7 @@ def search(state: State, loaded_run: LoadedRun, view: View, width: int, height: 
     """The ranking; each row's head is chosen as one moves along it."""
     ranking_rows = search_rows(state, loaded_run)
     if not ranking_rows:
-        return Pane.of(remark(say(view, "explore.search.none"), replace(view, width=width)))
+        return Pane.of(remark(say(view, "No head is known to have this link."), replace(view, width=width)))
     return ranking(ranking_rows, min(state.row, len(ranking_rows) - 1), view, width, height)
 
 
@@ -201,6 +467,33 @@ def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
 
 STEPS = ("similarity", "scaled", "masked", "softmax", "output", "matrices")
 """The parts of a derivation that are gone through, one at a time: five numbered steps, and all of them as matrices."""
+STEP_WORDS = {
+    "similarity": (
+        message("similarity"),
+        message(
+            "The query asks, each key answers: both vectors are multiplied number by number, and "
+            "the products are added."
+        ),
+    ),
+    "scaled": (
+        message("scale"),
+        message("The dot products are scaled, so that they do not grow with the width of the vectors."),
+    ),
+    "masked": (message("mask"), message("What the mask hides becomes −∞ and drops out of the softmax.")),
+    "softmax": (
+        message("softmax"),
+        message("Each score is raised to a power of e and divided by the sum: weights from 0 to 1 that sum to 1."),
+    ),
+    "output": (
+        message("weighted sum"),
+        message("Each value counts as much as its weight: their sum is what the word takes along from this head."),
+    ),
+    "matrices": (
+        message("as matrices"),
+        message("The same for all words at once; ▸ marks the row that was worked out."),
+    ),
+}
+"""The name of each, and what it does."""
 NUMBERED = 5
 """How many of them have a number."""
 
@@ -208,8 +501,12 @@ NUMBERED = 5
 def step_title(state: State, view: View) -> str:
     """The number of the step in sight and its name; of the matrices, the name alone."""
     step = min(state.step, len(STEPS) - 1)
-    name = say(view, f"explore.why.{STEPS[step]}.title")
-    return say(view, "explore.why.step", step + 1, NUMBERED, name) if step < NUMBERED else name
+    name = say(view, STEP_WORDS[STEPS[step]][0])
+    return (
+        say(view, "step {number} of {total}: {step}", number=step + 1, total=NUMBERED, step=name)
+        if step < NUMBERED
+        else name
+    )
 
 
 def why(
@@ -220,20 +517,31 @@ def why(
     with_words: whether it says in words what the step does.
     """
     if derivation is None:
-        return fit_pane(Pane.of(remark(say(view, "explore.why.waiting"), replace(view, width=width))), width, height)
+        return fit_pane(Pane.of(remark(say(view, "deriving …"), replace(view, width=width))), width, height)
     close = replace(view, width=width, top=min(10, max(height - 8, 3)))
     step = STEPS[min(state.step, len(STEPS) - 1)]
     sum_of = _in_a_line(derivation, state.key, close)
     room = max(height - len(sum_of.rows) - 1, 1)
     if with_words:
-        words = remark(say(view, f"explore.why.{step}"), close, style="")
+        words = remark(say(view, STEP_WORDS[step][1]), close, style="")
         block = stack((words, line(""), getattr(Derivation(derivation, close), step)()))
     else:
         block = _whole(derivation, step, close, room)
     top = min(state.top, max(len(block.rows) - room, 0))
     lines = block.rows[top : top + room]
     lines_left = len(block.rows) - top - len(lines)
-    more: Line = ((spell(say(view, "explore.why.left", lines_left), ascii=view.ascii), FAINT),) if lines_left else ()
+    more: Line = (
+        (
+            (
+                spell(
+                    say(view, plural("↓ {count} more line", "↓ {count} more lines", count=lines_left)), ascii=view.ascii
+                ),
+                FAINT,
+            ),
+        )
+        if lines_left
+        else ()
+    )
     rows = [*lines, *([()] * (room - len(lines))), more, *sum_of.rows]
     return fit_pane(Pane(tuple(rows)), width, height, ascii=view.ascii)
 
@@ -253,7 +561,7 @@ def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
     scores, softmax = derivation.step(Scores), derivation.step(SoftmaxRow)
     score = scores.scores[key] if key < len(scores.scores) else None
     if score is None or softmax.highest is None:
-        return remark(say(view, "explore.why.hidden"), view, style=accent(view))
+        return remark(say(view, "The mask hides this key: its weight is 0."), view, style=accent(view))
     weight = float(np.asarray(softmax.weights)[key])
     formula = f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace("− -", "+ ")
     return remark(spell(formula, ascii=view.ascii), view, style=accent(view) or "bold")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from attncli.language import message
+
 SightName = Literal["matrix", "links", "why", "search", "difference", "effects"]
 """What fills the right side: one head's weights, its links, a weight's derivation, heads by a link, two heads, what
 taking heads away changes."""
@@ -123,13 +125,14 @@ def next_scale(state: State) -> State:
 
 @dataclass(frozen=True)
 class Key:
-    """names: as Textual calls it, the first one shown. does: the name of the action, and of its phrase
-    `explore.key.…`. symbol: how it is written; foot: whether the footer has it."""
+    """names: as Textual calls it, the first one shown. does: the name of the action. symbol: how it is written.
+    words: what it does, as help says it; "" of the arrows. foot: the same in the footer; "" where it is not there."""
 
     names: tuple[str, ...]
     does: str
     symbol: str
-    foot: bool = False
+    words: str = ""
+    foot: str = ""
 
 
 KEYS = (
@@ -141,35 +144,35 @@ KEYS = (
     Key(("pagedown",), "pagedown", "PgDn"),
     Key(("home",), "home", "Home"),
     Key(("end",), "end", "End"),
-    Key(("tab", "shift+tab"), "focus", "Tab", foot=True),
-    Key(("enter",), "enter", "Enter", foot=True),
-    Key(("left_square_bracket",), "layer_before", "["),
-    Key(("right_square_bracket",), "layer_after", "]"),
-    Key(("comma",), "head_before", ","),
-    Key(("full_stop",), "head_after", "."),
-    Key(("b",), "word_before", "b"),
-    Key(("f",), "word_after", "f"),
-    Key(("r",), "turn", "r"),
-    Key(("1",), "matrix", "1"),
-    Key(("2", "l"), "links", "2"),
-    Key(("3", "y"), "why", "3"),
-    Key(("slash", "4"), "search", "/", foot=True),
-    Key(("d", "5"), "difference", "d", foot=True),
-    Key(("e", "6"), "effects", "e", foot=True),
-    Key(("c",), "scale", "c"),
-    Key(("m",), "measure", "m"),
-    Key(("z",), "near", "z"),
-    Key(("w",), "words", "w"),
-    Key(("i",), "type", "i", foot=True),
-    Key(("o",), "models", "o", foot=True),
-    Key(("n",), "next", "n"),
-    Key(("p",), "previous", "p"),
-    Key(("s",), "save", "s", foot=True),
-    Key(("t",), "tour", "t", foot=True),
-    Key(("question_mark", "f1"), "help", "?", foot=True),
-    Key(("escape",), "back", "Esc"),
-    Key(("q", "ctrl+q"), "quit", "q", foot=True),
-    Key(("ctrl+c",), "interrupt", "Ctrl-C"),
+    Key(("tab", "shift+tab"), "focus", "Tab", message("arrows: heads or words"), message("heads/words")),
+    Key(("enter",), "enter", "Enter", message("why this weight; on"), message("why")),
+    Key(("left_square_bracket",), "layer_before", "[", message("layer before")),
+    Key(("right_square_bracket",), "layer_after", "]", message("layer after")),
+    Key(("comma",), "head_before", ",", message("head before")),
+    Key(("full_stop",), "head_after", ".", message("head after")),
+    Key(("b",), "word_before", "b", message("word before")),
+    Key(("f",), "word_after", "f", message("word after")),
+    Key(("r",), "turn", "r", message("turn: looks / is looked at")),
+    Key(("1",), "matrix", "1", message("weights")),
+    Key(("2", "l"), "links", "2", message("links")),
+    Key(("3", "y"), "why", "3", message("derivation")),
+    Key(("slash", "4"), "search", "/", message("search a link"), message("search")),
+    Key(("d", "5"), "difference", "d", message("difference of two heads"), message("difference")),
+    Key(("e", "6"), "effects", "e", message("effect; again: every head"), message("effect")),
+    Key(("c",), "scale", "c", message("next colour scale")),
+    Key(("m",), "measure", "m", message("next number of the heads")),
+    Key(("z",), "near", "z", message("long text: nearer, all")),
+    Key(("w",), "words", "w", message("pieces or words")),
+    Key(("i",), "type", "i", message("type another text"), message("new text")),
+    Key(("o",), "models", "o", message("another model"), message("model")),
+    Key(("n",), "next", "n", message("generate the next token")),
+    Key(("p",), "previous", "p", message("take it away again")),
+    Key(("s",), "save", "s", message("save what is seen"), message("save")),
+    Key(("t",), "tour", "t", message("the tour"), message("tour")),
+    Key(("question_mark", "f1"), "help", "?", message("this help"), message("help")),
+    Key(("escape",), "back", "Esc", message("back; stop")),
+    Key(("q", "ctrl+q"), "quit", "q", message("quit"), message("quit")),
+    Key(("ctrl+c",), "interrupt", "Ctrl-C", message("quit, as interrupted")),
 )
 """Every key there is, in the order in which help tells them."""
 ACTIONS = {name: key.does for key in KEYS for name in key.names}

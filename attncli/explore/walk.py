@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.frame import Notice
+from attncli.explore.head_grid import MEASURE_NAMES
 from attncli.explore.loaded_run import LoadedRun, Source, strongest_place
 from attncli.explore.panels import STEPS, HeadEffects, step_title
 from attncli.explore.panels import effect_rows as heads_ranked
@@ -17,7 +18,7 @@ from attncli.explore.panels import search_rows as heads_found
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.token import SAMPLE
-from attncli.language import say
+from attncli.language import Message, message, say
 from attncli.models.model import Model
 
 # Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
@@ -85,7 +86,21 @@ class Work:
 
 
 Question = Literal["type", "search", "save"]
-"""What is asked in the line at the bottom."""
+QUESTIONS: dict[Question, Message] = {
+    "type": message("a new text"),
+    "search": message("from → to"),
+    "save": message("a file ending in .json, .svg, .png, .pdf or .html"),
+}
+"""What the line to type in asks for."""
+WORK = {
+    "run": message("running"),
+    "why": message("deriving"),
+    "effects": message("taking heads away"),
+    "load": message("loading"),
+    "next": message("generating"),
+    "save": message("saving"),
+}
+"""What is said while work of this kind goes on."""
 Over = Literal["help", "models"]
 """What is drawn over the screen."""
 WalkJob = Callable[[Work], Callable[[], None]]
@@ -173,7 +188,7 @@ class Walk:
             else:
                 self.show_message(f"{error.what}; {error.expected}" if error.expected else error.what)
 
-        self.work = self.stage.begin(say(self.view, f"explore.work.{name}"), job, on_error)
+        self.work = self.stage.begin(say(self.view, WORK[name]), job, on_error)
 
     def when_done(self, act: Callable[[], None]) -> Callable[[], None]:
         """What a job returns: the work is over, something is taken in, and it is drawn."""
@@ -286,25 +301,88 @@ FROM, TO = "it", "animal"
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop. name: of its phrase, `explore.tour.…`. step: of the derivation."""
+    """One stop. words: what it says; None at the first, whose words tell what is in view. step: of the derivation."""
 
-    name: str
+    words: Message | None
     sight: SightName
     focus: Focus
     step: int = 0
 
 
 STOPS = (
-    Stop("sentence", "matrix", "heads"),
-    Stop("similarity", "why", "words", 0),
-    Stop("scaled", "why", "words", 1),
-    Stop("masked", "why", "words", 2),
-    Stop("softmax", "why", "words", 3),
-    Stop("output", "why", "words", 4),
-    Stop("matrices", "why", "words", 5),
-    Stop("heads", "search", "words"),
-    Stop("effects", "effects", "words"),
-    Stop("end", "matrix", "heads"),
+    Stop(None, "matrix", "heads"),
+    Stop(
+        message(
+            "The head has a query for the word and a key for each word. Where they are alike "
+            "their dot product is large: these are the whole reason why one word looks at "
+            "another."
+        ),
+        "why",
+        "words",
+        0,
+    ),
+    Stop(
+        message(
+            "The dot products grow with the vectors' width; the scale takes that back, or the "
+            "softmax would give all to one word."
+        ),
+        "why",
+        "words",
+        1,
+    ),
+    Stop(
+        message("A mask crosses out words that may not be seen, in a decoder those to come: their score becomes −∞."),
+        "why",
+        "words",
+        2,
+    ),
+    Stop(
+        message(
+            "The softmax makes shares of the scores. The column of weights sums to 1: what one "
+            "word gains, another loses."
+        ),
+        "why",
+        "words",
+        3,
+    ),
+    Stop(
+        message(
+            "The shares weigh the words' values; their sum leaves the head. Look at one column: its terms add up to o."
+        ),
+        "why",
+        "words",
+        4,
+    ),
+    Stop(
+        message("The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls."),
+        "why",
+        "words",
+        5,
+    ),
+    Stop(
+        message(
+            "Every head has its own opinion. This is the same link in all heads, the strongest "
+            "first; up and down walks through them."
+        ),
+        "search",
+        "words",
+    ),
+    Stop(
+        message(
+            "Looking is not mattering: without the head, how far does the word's last vector "
+            "turn? e compares all heads."
+        ),
+        "effects",
+        "words",
+    ),
+    Stop(
+        message(
+            "That is all there is to one weight. i takes a sentence of yours, / searches a link, "
+            "d subtracts two heads, ? tells every key."
+        ),
+        "matrix",
+        "heads",
+    ),
 )
 """The five steps of attention, with what goes before and what follows."""
 
@@ -336,15 +414,35 @@ def stop_in_sight(state: State, stop: int) -> int | None:
     return stop if stop in same else min(same, key=lambda number: abs(number - stop), default=None)
 
 
+SENTENCE = (
+    message(
+        "Below is the sentence; the word in brackets looks at the others, and the tint says "
+        "how much. On the left every head has a colour: {colour}."
+    ),
+    message("how strong its strongest link from that word is"),
+)
+"""What the tour's first stop says, and of the colour of the heads, where the chosen word looks."""
+
+TURNED_SENTENCE = (
+    message(
+        "Below is the sentence; the others look at the word in brackets, and the tint says "
+        "how much. On the left every head has a colour: {colour}."
+    ),
+    message("how strong its strongest link to that word is"),
+)
+"""The same where the chosen word is looked at."""
+
+
 def caption(state: State, stop: int, view: View) -> str:
     """The words of a stop; a step of the derivation has the number that its title has. The colours of the heads and the
     tint of the sentence are told as they are now."""
-    name = STOPS[stop].name
-    if name == "sentence":
-        side = "turned" if state.is_turned else "looks"
-        colour = f"explore.tour.colour.{side}" if state.measure == "word" else f"explore.measure.{state.measure}"
-        text = say(view, f"explore.tour.sentence.{side}", say(view, colour))
+    words = STOPS[stop].words
+    if words is not None:
+        text = say(view, words)
     else:
-        text = say(view, f"explore.tour.{name}")
+        template, colour = TURNED_SENTENCE if state.is_turned else SENTENCE
+        text = say(
+            view, template, colour=say(view, colour if state.measure == "word" else MEASURE_NAMES[state.measure])
+        )
     title = f"{step_title(state, view)} · " if STOPS[stop].sight == "why" else ""
     return f"{title}{text}"

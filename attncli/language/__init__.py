@@ -23,7 +23,7 @@ How to write a sentence:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -179,36 +179,25 @@ SEPARATORS = (
 """What `listing` and `choice` put between texts."""
 
 
-def say(view: Speech, text: str, *values: object, **places: object) -> str:
+def say(view: Speech, text: str, /, **places: object) -> str:
     """The sentence in the view's language, its places filled. A screen in ASCII speaks English.
 
-    text: English with named places, or a message.
+    text: English with named places, or a message; a declared one whose places are still open is filled here.
     """
     lang = "en" if view.ascii else view.lang
     if isinstance(text, Message):
-        return text.spoken(lang) if lang != "en" else text
-    if not places and (values or text in _phrases("en")):
-        return _keyed_phrase(text, lang, values)
-    return Message(text, places).spoken(lang)
+        if places:
+            text = Message(text.template, {**text.values, **places}, text.plurals, text.context)
+        return _close_quotes(text.spoken(lang)) if lang == "zh" else text.spoken(lang)
+    spoken = Message(text, places).spoken(lang)
+    return _close_quotes(spoken) if lang == "zh" else spoken
 
 
-def _phrases(lang: str) -> Mapping[str, str]:
-    """The phrases by name that have not become sentences yet."""
-    if lang == "zh":
-        from attncli.language.zh import PHRASES
-    else:
-        from attncli.language.en import PHRASES
-    return PHRASES
+def _close_quotes(text: str) -> str:
+    """Chinese without spaces beside its quotation marks: what stands in a place may be quoted or not."""
+    return text.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in text else text
 
 
-def _keyed_phrase(name: str, lang: str, values: tuple[object, ...]) -> str:
-    """The phrase of this name, its places {0}, {1} … filled; where the first value is 1, `name.one` if there is one."""
-    phrases = _phrases(lang)
-    is_single = bool(values) and str(values[0]) == "1" and f"{name}.one" in phrases
-    phrase = phrases[f"{name}.one" if is_single else name].format(*values)
-    return phrase.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in phrase else phrase
-
-
-def say_each(view: Speech, group: str, *names: str) -> list[str]:
-    """The phrases of these names in a group, such as the columns of a table: `group.name`."""
-    return [say(view, f"{group}.{name}") for name in names]
+def say_each(view: Speech, *texts: str) -> list[str]:
+    """Several sentences for this screen, such as the columns of a table."""
+    return [say(view, text) for text in texts]

@@ -9,11 +9,11 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import numpy_backend
+from attncli.arrays.numpy_backend import normal
 from attncli.errors import LimitError
 from attncli.features.mask.document import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text, visible
-from attncli.mechanism.random_streams import normal
 
 MAP = 64
 """Most rows and columns of a map; larger masks are pooled."""

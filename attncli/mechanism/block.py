@@ -10,8 +10,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
 from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions
-from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any
-from attncli.mechanism.norm import normalise
+from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any, normalise
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import (

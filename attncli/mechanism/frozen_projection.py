@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.context import Context, Weights
-from attncli.mechanism.norm import Norm, deviation, through_norm
-from attncli.mechanism.position import rotate, rotation, temperatures
-from attncli.mechanism.projection import rotations_of
-from attncli.mechanism.spec import Attention, Latent, Rope
+from attncli.mechanism.feed_forward import deviation, through_norm
+from attncli.mechanism.projection import rotate, rotation, rotations_of, temperatures
+from attncli.mechanism.spec import Attention, Latent, Norm, Rope
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 Side = Literal["q", "k"]

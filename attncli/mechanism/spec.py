@@ -15,10 +15,21 @@ from msgspec import Struct, field
 from attncli.arrays.backend import EVERY, Selection
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.mask import Everywhere, Mask
-from attncli.mechanism.norm import Norm as Norm
 from attncli.mechanism.reformer import Reformer
 
 # How positions enter attention, as plain frozen data: rotations, biases by distance, scores of their own.
+
+
+class Norm(Struct, frozen=True):
+    """Layer normalization ("layer") or root-mean-square normalization ("rms").
+
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored weight at all.
+    """
+
+    kind: Literal["layer", "rms"]
+    eps: float
+    unit_offset: bool = False
+    affine: bool = True
 
 
 class Linear(Struct, frozen=True):

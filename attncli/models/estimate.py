@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
-from attncli.models.bind import layer_roles
+from attncli.models.family import Binding, TensorBinding, layer_roles
 
 if TYPE_CHECKING:
     from attncli.inputs.checkpoint import TensorInfo
-    from attncli.models.bind import Binding, TensorBinding
 
 
 READS = 1.0e9

@@ -1,14 +1,33 @@
-"""`Family`: how one lineage of checkpoints spells a model; and the roles that tensors play in a Spec."""
+"""`Family`: how one lineage of checkpoints spells a model; the roles of tensors in a Spec, and which tensor plays each.
+
+All tensors are checked before anything is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, Literal, Protocol, TypeAlias, assert_never
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from attncli.mechanism.spec import Spec
+from attncli.arrays.backend import Array
+from attncli.errors import InputError, UnsupportedError
+from attncli.mechanism.spec import (
+    Attention,
+    Block,
+    Disentangled,
+    Experts,
+    Latent,
+    Mlp,
+    RelativeBuckets,
+    RelativeSines,
+    Spec,
+)
 from attncli.models.config import Config, FixedValue
 
 
@@ -124,3 +143,426 @@ class Family(Struct, frozen=True):
     decoder: Names | None = None
     fixed: Mapping[str, FixedValue] = field(default_factory=dict)
     config: Callable[[Sizes], tuple[dict[str, object], str]] | None = None
+
+
+# Which tensors a Spec needs, by role, and their shapes. Linear weights are [out, in].
+
+TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
+"""Roles that are looked up, not multiplied: they never have a bias."""
+
+
+class Role(Struct, frozen=True):
+    """A part that a tensor plays. optional: of an output head, which a file may leave out."""
+
+    name: str
+    shape: tuple[int, ...]
+    optional: bool = False
+
+    @property
+    def module(self) -> str:
+        """The name without ".weight" or ".bias", as families list it."""
+        return self.name.removesuffix(".weight").removesuffix(".bias")
+
+    @property
+    def feeds(self) -> bool:
+        """Whether it belongs to the feed-forward part, its norms included, which attention does not need."""
+        return self.name.partition(".")[0] in ("mlp", "experts", "shared")
+
+    @property
+    def suffix(self) -> str:
+        """ ".weight", ".bias" or nothing."""
+        return self.name[len(self.module) :]
+
+
+def layer_roles(spec: Spec, block: Block) -> list[Role]:
+    """The roles of one layer."""
+    return list(_with_biases(spec, _of_layer(spec, block)))
+
+
+def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
+    width = spec.d_model
+    yield from _attention("attn", block.attention, width)
+    if block.cross is not None:
+        yield from _attention("cross", block.cross, width)
+    for place, norm in block.norms.items():
+        if norm.affine:
+            yield Role(f"{place}.weight", (width,))
+    match block.mlp:
+        case Mlp():
+            yield from _feed_forward_roles("mlp", block.mlp, width)
+        case Experts(count, shared=shared_part):
+            yield Role("experts.router.weight", (count, width))
+            if block.mlp.routing.corrected:
+                yield Role("experts.correction", (count,))
+            for role in _feed_forward_roles("experts", Mlp(block.mlp.width, block.mlp.activation, gated=True), width):
+                yield Role(role.name, (count, *role.shape))
+            if shared_part is not None:
+                yield from _feed_forward_roles("shared", shared_part, width)
+            if block.mlp.shared_share:
+                yield Role("shared.share.weight", (1, width))
+        case None:
+            pass
+        case _:
+            assert_never(block.mlp)
+    if block.convolution is not None:
+        yield Role("conv.weight", (width, width // block.convolution.groups, block.convolution.kernel))
+        yield Role("conv.norm.weight", (width,))
+
+
+def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
+    """The roles of one feed-forward part."""
+    for name in ("up", "gate") if part.gated else ("up",):
+        yield Role(f"{prefix}.{name}.weight", (part.width, width))
+    yield Role(f"{prefix}.down.weight", (width, part.width))
+
+
+def outer_roles(spec: Spec) -> list[Role]:
+    """The roles outside the layers: embedding, final norm and head."""
+    roles = list(_with_biases(spec, _outside(spec)))
+    width = spec.d_model if spec.embedding.width is None else spec.embedding.width
+    if spec.head is not None and spec.head.projection:
+        roles.append(Role("head.project.weight", (width, spec.d_model), optional=True))
+    if spec.head is not None and spec.head.offsets:
+        roles.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
+    if spec.head is not None:
+        roles += [
+            Role("head.weight", (spec.vocabulary, width), optional=True),
+            Role("head.bias", (spec.vocabulary,), optional=True),
+        ]
+    return roles
+
+
+def _outside(spec: Spec) -> Iterator[Role]:
+    embedding = spec.embedding
+    width = spec.d_model if embedding.width is None else embedding.width
+    sum_width = spec.d_model if embedding.projection == "tokens" else width
+    yield Role("tokens.weight", (spec.vocabulary, width))
+    if embedding.positions in ("learned", "halves"):  # sines need not be stored
+        rows, computed = (spec.max_positions or 0) + embedding.position_offset, embedding.positions == "halves"
+        yield Role("positions.weight", (rows, sum_width), optional=computed)
+    if embedding.types:
+        yield Role("types.weight", (embedding.types, sum_width))
+    if embedding.norm is not None and embedding.norm.affine:
+        yield Role("embed.norm.weight", (sum_width,))
+    if embedding.projection is not None:
+        yield Role("embed.project.weight", (spec.d_model, width))
+    if spec.final_norm is not None and spec.final_norm.affine:
+        yield Role("final.weight", (spec.d_model,))
+
+
+def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
+    """Each weight, with its bias where the Spec says that there is one."""
+    for role in roles:
+        yield role
+        if (
+            role.suffix == ".weight"
+            and role.module not in TABLES
+            and any(fnmatchcase(role.module, pattern) for pattern in spec.biases)
+        ):
+            whole = "norm" in role.module or len(role.shape) == 1
+            shape = role.shape if whole else role.shape[: 1 if role.module == "conv" else -1]
+            yield Role(f"{role.module}.bias", shape)
+
+
+def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
+    q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
+    source = width if spec.source_width is None else spec.source_width
+    if spec.latent is None:
+        for name, out, fan_in in (("q", q, width), ("k", k, source), ("v", v, source)):
+            yield Role(f"{prefix}.{name}.weight", (out, fan_in))
+    else:
+        yield from _latent(prefix, spec, spec.latent, width)
+    yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))
+    if spec.qk_norm is not None and spec.qk_norm.norm.affine:
+        for name, heads in (("q", spec.heads), ("k", spec.kv_heads)):
+            shapes = {"head": (spec.head_dim,), "own": (heads, spec.head_dim), "width": (heads * spec.head_dim,)}
+            yield Role(f"{prefix}.{name}_norm.weight", shapes[spec.qk_norm.over])
+    if isinstance(spec.position, RelativeBuckets):
+        yield Role(f"{prefix}.buckets.weight", (spec.position.buckets, spec.heads))
+    if isinstance(spec.position, Disentangled):
+        yield Role(f"{prefix}.relative.weight", (2 * spec.position.span, width))
+        if spec.position.norm is not None:
+            yield Role(f"{prefix}.relative_norm.weight", (width,))
+        for name, there in (("relative_k", spec.position.asks), ("relative_q", spec.position.answers)):
+            if spec.position.own and there:
+                yield Role(f"{prefix}.{name}.weight", (q, width))
+    if isinstance(spec.position, RelativeSines):
+        yield Role(f"{prefix}.relative_k.weight", (q, width))
+        yield Role(f"{prefix}.relative_q.bias", (q,))
+    if spec.sinks:
+        yield Role(f"{prefix}.sinks", (spec.heads,))
+    if spec.own_global is not None:
+        for name, out in (("q", q), ("k", k), ("v", v)):
+            yield Role(f"{prefix}.global_{name}.weight", (out, width))
+
+
+def _latent(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:
+    """The roles of queries, keys and values that come from narrow vectors."""
+    if latent.query is not None:
+        yield Role(f"{prefix}.q_down.weight", (latent.query, width))
+        yield Role(f"{prefix}.q_down_norm.weight", (latent.query,))
+    yield Role(f"{prefix}.q.weight", (spec.heads * spec.head_dim, latent.query or width))
+    yield Role(f"{prefix}.kv_down.weight", (latent.keys + latent.straight, width))
+    yield Role(f"{prefix}.kv_down_norm.weight", (latent.keys,))
+    yield Role(f"{prefix}.kv.weight", (spec.heads * (spec.head_dim - latent.straight + spec.v_dim), latent.keys))
+
+
+SPELLINGS = {".weight": (".weight", ".gamma", ""), ".bias": (".bias", ".beta", "_bias"), "": ("",)}
+"""How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta, experts are parameters
+with no module of their own."""
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+"""How weights may be stored."""
+
+NEVER_NEEDED = ("*inv_freq", "*position_ids", "*token_type_ids", "*num_batches_tracked")
+
+
+class StoredTensor(Protocol):
+    """What binding needs to know of a stored tensor."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def file(self) -> Any: ...
+
+
+class TensorBinding(Struct, frozen=True):
+    """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
+    one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
+    shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each". by_head: whether
+    the file's tensor has an axis of heads, which is its last but one."""
+
+    tensors: tuple[str, ...]
+    roles: tuple[Role, ...]
+    form: Literal["whole", "stacked", "concat", "grouped", "each"] = "whole"
+    transposed: bool = False
+    groups: int = 1
+    shared: bool = False
+    alternating: bool = False
+    by_head: bool = False
+
+    @property
+    def feeds(self) -> bool:
+        """Whether only the feed-forward part needs it."""
+        return all(role.feeds for role in self.roles)
+
+    def shape(self) -> tuple[int, ...]:
+        """The shape that each tensor must have."""
+        first, rows = self.roles[0].shape, [role.shape for role in self.roles]
+        match self.form:
+            case "stacked":
+                shape = first[1:]
+            case "each":
+                shape = (first[0], sum(row[1] for row in rows), *first[2:])
+            case "whole" | "concat" | "grouped":
+                shape = (sum(row[0] for row in rows), *first[1:])
+            case _:
+                assert_never(self.form)
+        return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
+
+    def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """The roles' arrays out of the tensors' own, without copying where that is possible."""
+        whole = np.stack(arrays) if self.form == "stacked" else arrays[0]
+        whole = whole.reshape(self.shape()) if self.by_head else whole
+        if self.transposed:
+            whole = whole.swapaxes(-1, -2)
+        if self.form in ("whole", "stacked"):
+            return {self.roles[0].name: whole}
+        per_expert = self.form == "each"
+        if self.alternating:
+            return {role.name: whole[:, place :: len(self.roles)] for place, role in enumerate(self.roles)}
+        rows = [role.shape[1] if per_expert else role.shape[0] // self.groups for role in self.roles]
+        apart = whole if per_expert else whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
+        ends = np.cumsum(rows)
+        return {
+            role.name: apart[:, end - count : end].reshape(role.shape)
+            for role, count, end in zip(self.roles, rows, ends, strict=True)
+        }
+
+    def columns(self, product: Array) -> dict[str, Array]:
+        """The roles' parts of a product with a tensor of the form "whole", "concat" or "grouped", [row, out]."""
+        rows = [role.shape[0] // self.groups for role in self.roles]
+        apart, ends = product.reshape((product.shape[0], self.groups, sum(rows))), np.cumsum(rows).tolist()
+        return {
+            role.name: apart[:, :, end - count : end].reshape((product.shape[0], role.shape[0]))
+            for role, count, end in zip(self.roles, rows, ends, strict=True)
+        }
+
+
+class Binding(Struct, frozen=True):
+    """The tensors of one side of a model: those outside the layers, and those of each layer in file order."""
+
+    outer: Mapping[str, TensorBinding]
+    layers: tuple[tuple[TensorBinding, ...], ...]
+
+
+def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where: str) -> tuple[Binding, Binding | None]:
+    """The binding of a model, and of its decoder if it has one.
+
+    Raises InputError for a tensor that is missing, has the wrong shape, or plays no part, UnsupportedError for one that
+    plays a part and holds no floats.
+    """
+    sides = [_Binder(spec, family.names, tensors, where)]
+    if spec.decoder is not None and family.decoder is not None:
+        sides.append(_Binder(spec.decoder, family.decoder, tensors, where))
+    bindings = [side.binding() for side in sides]
+    claimed_names = {name for side in sides for name in side.claimed_names}
+    ignored_patterns = (*NEVER_NEEDED, *(pattern for side in sides for pattern in side.names.ignored))
+    prefixes = tuple(side.prefix for side in sides if side.prefix)
+    surplus = [name for name in tensors if name not in claimed_names and not _matches(name, prefixes, ignored_patterns)]
+    if surplus:
+        more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
+        raise InputError(
+            f"tensor {surplus[0]!r}{more} would play no part in this model",
+            where=where,
+            expected=f"the tensors of a {spec.family} model with {len(spec.blocks)} layers, and no others",
+        )
+    return bindings[0], bindings[1] if len(bindings) > 1 else None
+
+
+def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
+    names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
+    return any(fnmatchcase(candidate, pattern) for pattern in patterns for candidate in names)
+
+
+class _Binder:
+    """Binds one side, noting which tensors it claims."""
+
+    def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, StoredTensor], where: str) -> None:
+        self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
+        self.claimed_names: set[str] = set()
+        anchor = str(names.outside["tokens"])
+        prefixes = [
+            prefix
+            for prefix in ("", *names.prefixes)
+            if any(prefix + module + ".weight" in tensors for module in anchor.split("|"))
+        ]
+        self.prefix = (
+            prefixes[0] if prefixes else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
+        )
+
+    def binding(self) -> Binding:
+        outer = {bound.roles[0].name: bound for bound in self._side(outer_roles(self.spec), self.names.outside, "")}
+        if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
+            outer.pop("head.bias", None)
+        layers = []
+        for index, block in enumerate(self.spec.blocks):
+            bound = self._side(layer_roles(self.spec, block), self.names.inside, self.names.layer.format(layer=index))
+            layers.append(tuple(sorted(bound, key=lambda tensor_binding: self._place(tensor_binding.tensors[0]))))
+        return Binding(outer, tuple(layers))
+
+    def _place(self, name: str) -> tuple[str, int]:
+        return str(self.tensors[name].file), self.tensors[name].start
+
+    def _side(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[TensorBinding]:
+        by_name = {role.name: role for role in roles}
+        bindings = []
+        for modules, source in sources.items():
+            for suffix in SPELLINGS:
+                parts = tuple(by_name.pop(module + suffix) for module in modules.split() if module + suffix in by_name)
+                if parts:
+                    bound = self._bind_roles(parts, suffix, source, layer)
+                    if bound is not None:
+                        bindings.append(self._check(bound))
+        missing = [role.name for role in by_name.values() if not role.optional]
+        if missing:
+            raise InputError(f"a {self.spec.family} checkpoint has no tensor for {missing[0]!r}", where=self.where)
+        return bindings
+
+    def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
+        transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
+        match source:
+            case Stacked(name):
+                tensors = [
+                    self._find_tensor(layer + name.format(item=item), suffix, roles[0])
+                    for item in range(roles[0].shape[0])
+                ]
+                names = [tensor for tensor in tensors if tensor is not None]
+                return TensorBinding(tuple(names), roles, "stacked", transposed) if len(names) == len(tensors) else None
+            case Shared(name):
+                tensor = self._find_tensor(name, suffix, roles[0])
+            case ByHead(name) | Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
+                tensor = self._find_tensor("|".join(layer + module for module in name.split("|")), suffix, roles[0])
+            case _:
+                assert_never(source)
+        if tensor is None:
+            return None
+        match source:
+            case Concat():
+                return TensorBinding((tensor,), roles, "concat", transposed)
+            case Grouped():
+                return TensorBinding((tensor,), roles, "grouped", transposed, self._groups(roles))
+            case ByHead():
+                return TensorBinding(
+                    (tensor,), roles, transposed=source.transposed and len(roles[0].shape) == 2, by_head=True
+                )
+            case PerExpert():
+                stored_transposed = source.transposed and len(roles[0].shape) == 3
+                return TensorBinding((tensor,), roles, "each", stored_transposed, alternating=source.alternating)
+            case Stacked() | Shared() | str():
+                return TensorBinding((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
+            case _:
+                assert_never(source)
+
+    def _groups(self, roles: tuple[Role, ...]) -> int:
+        attention = self.spec.blocks[0].attention
+        return min(role.shape[0] for role in roles) // attention.head_dim
+
+    def _find_tensor(self, name: str, suffix: str, role: Role) -> str | None:
+        """The name under which a tensor is stored; None for an output head that is not there."""
+        spellings = [
+            candidate + suffix_spelling for candidate in name.split("|") for suffix_spelling in SPELLINGS[suffix]
+        ]
+        for tensor in (*(self.prefix + candidate for candidate in spellings), *spellings):
+            if tensor in self.tensors:
+                return tensor
+        if role.optional:
+            return None
+        expected_name = self.prefix + spellings[0]
+        close = get_close_matches(
+            expected_name,
+            [candidate for candidate in self.tensors if self._is_astray(candidate, expected_name)],
+            1,
+            0.8,
+        )
+        raise InputError(
+            f"tensor {expected_name!r} is missing",
+            where=self.where,
+            expected=f"shape {list(role.shape)}, for {role.name}",
+            hint=f"the nearest name there is {close[0]!r}" if close else "",
+        )
+
+    def _is_astray(self, name: str, expected_name: str) -> bool:
+        """Whether a tensor has a name that the family does not use, and the same numbers in it as the one wanted."""
+        sources = (*self.names.inside.values(), *self.names.outside.values())
+        modules = [
+            part for source in sources for part in (source if isinstance(source, str) else source.name).split("|")
+        ]
+        return re.findall(r"\d+", name) == re.findall(r"\d+", expected_name) and not any(
+            f"{module}." in name for module in modules
+        )
+
+    def _check(self, bound: TensorBinding) -> TensorBinding:
+        for tensor in bound.tensors:
+            shape = tuple(self.tensors[tensor].shape)
+            if bound.by_head and len(shape) > 1:
+                shape = (*shape[:-2], shape[-2] * shape[-1])
+            if shape != bound.shape():
+                raise InputError(
+                    f"tensor {tensor!r} has shape {list(shape)}",
+                    where=self.where,
+                    expected=f"{list(bound.shape())} by config.json, for "
+                    + ", ".join(role.name for role in bound.roles),
+                )
+            if self.tensors[tensor].dtype not in FLOATS:
+                raise UnsupportedError(
+                    f"tensor {tensor!r} holds {self.tensors[tensor].dtype}, quantised weights whose scale is not here",
+                    where=self.where,
+                    expected=", ".join(FLOATS),
+                )
+            self.claimed_names.add(tensor)
+        return bound

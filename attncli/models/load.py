@@ -22,15 +22,13 @@ from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.mechanism.context import ReadWeights, Weights
-from attncli.mechanism.feed_forward import linear
-from attncli.mechanism.norm import normalise
+from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
 from attncli.models import transformers_model as library
 from attncli.models.aliases import locate
-from attncli.models.bind import Binding, TensorBinding, bind, layer_roles
 from attncli.models.config import seen_both_ways, settle, without
 from attncli.models.families import MODEL_TYPES, family
-from attncli.models.family import Family
+from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
 from attncli.models.run import EmbeddingPart, Store, parts_through_norm, with_positions
 

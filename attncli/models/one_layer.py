@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
+from attncli.arrays.numpy_backend import uniform
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
-from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
 from attncli.models.layout import Vocabulary
 from attncli.models.model import Identity, Model, Source
@@ -310,3 +311,17 @@ def seeded_model(
     spec, weights = spec_of(settings), seeded_weights(settings, seed)
     identity = Identity(source, seed=seed, digest=digest(weights))
     return Model(spec, OneLayerStore(spec, weights, seed, embedding), tokenizer, backend, identity)
+
+
+def split_embedding(model: Model, tokens: Sequence[Token]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:
+    """E and P, both [token, d_model] in float64, where positions are added to weights of our own; None elsewhere: a
+    checkpoint may scale and norm them too."""
+    embedding = model.spec.embedding
+    if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
+        return None
+    bare = replace(model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None)))
+    exact = numpy_backend("float64")
+    without_positions, with_positions = (
+        np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store)
+    )
+    return without_positions, with_positions - without_positions

@@ -20,8 +20,8 @@ from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Kind, Weights
-from attncli.mechanism.norm import Norm, deviation, normalise, through_norm
-from attncli.mechanism.spec import Block, Spec
+from attncli.mechanism.feed_forward import deviation, normalise, through_norm
+from attncli.mechanism.spec import Block, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.models.run import LONG, rows_for

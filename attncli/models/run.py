@@ -20,10 +20,9 @@ from attncli.inputs.token import Token
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Interventions, Kind, Replace, Weights
-from attncli.mechanism.feed_forward import linear_if_any
-from attncli.mechanism.norm import Norm, normalise
-from attncli.mechanism.position import sinusoidal, timescales
-from attncli.mechanism.spec import Block, Embedding, Head, Spec
+from attncli.mechanism.feed_forward import linear_if_any, normalise
+from attncli.mechanism.projection import sinusoidal, timescales
+from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
 
 

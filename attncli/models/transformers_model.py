@@ -27,10 +27,10 @@ from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, 
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
-from attncli.models.bind import FLOATS
 from attncli.models.config import MOST_LAYERS
 from attncli.models.estimate import free_memory
 from attncli.models.families import MODEL_TYPES
+from attncli.models.family import FLOATS
 
 if TYPE_CHECKING:
     from attncli.arrays.torch_backend import Tensor

@@ -8,7 +8,7 @@ The reference imports transformers and torch, when called and only then. In floa
 for the angles of rotary embeddings: transformers computes norms, softmax and positions in float32
 whatever the model's type. Here those casts keep float64; rotary frequencies are computed in
 float64 and rounded to float32 once, angles are their float32 products with the positions, and
-cos and sin are taken in float64. That is what `attncli.mechanism.position.rotation` does, too.
+cos and sin are taken in float64. That is what `attncli.mechanism.projection.rotation` does, too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import choose
+from attncli.arrays.numpy_backend import normal
 from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
 from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors
 from attncli.inputs.files import LARGEST_FILE, read_regular
 from attncli.inputs.token import Token
-from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import transformers_model as library
 from attncli.models.load import load

@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Backend
+from attncli.arrays.numpy_backend import embedding
 from attncli.errors import InputError, UsageError
 from attncli.inputs.tensors import tensor_file, write_tensors
 from attncli.inputs.token import Tokenizer
-from attncli.mechanism.random_streams import embedding
 from attncli.models.layout import (
     COMMON,
     EMPTY_REQUEST,
@@ -28,15 +28,17 @@ from attncli.models.layout import (
     OwnScale,
     Tensors,
     Vocabulary,
+    class_layouts,
     facts_of,
+    fused_layouts,
     listing,
     plain,
+    separate_layouts,
     tokens_text,
     vocabulary_of,
 )
 from attncli.models.model import Identity, Model
 from attncli.models.one_layer import OneLayerStore, Settings, digest, seeded_weights, spec_of
-from attncli.models.spellings import class_layouts, fused_layouts, separate_layouts
 
 BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))
 """Tensors that say nothing about how the projections are spelled."""

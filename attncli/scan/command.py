@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attncli.scan.document import ScanDocument
-    from attncli.scan.engines import Engine, ShardOutcome
+    from attncli.scan.engines import Engine, Outcome
     from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.report import Shading
-    from attncli.scan.shard_run import Outcome
+    from attncli.scan.shard_files import ShardOutcome
 
 
 # The options of `attn scan`: which texts, what is measured, and how shards are computed.
@@ -247,7 +247,7 @@ def start(
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan import plan, report
     from attncli.scan import plan as plan_making
-    from attncli.scan.shard_run import ScanPart, missing, parse_part, run
+    from attncli.scan.engines import ScanPart, missing, parse_part, run
     from attncli.scan.totals import total
 
     _check(measure)
@@ -434,8 +434,8 @@ def verify(
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     from attncli.cli.model_option import load_checkpoint
+    from attncli.scan.engines import verify_document
     from attncli.scan.plan import locate_files, read_plan
-    from attncli.scan.shard_run import verify_document
     from attncli.scan.worker import Worker
     from attncli.scan.worker_process import on_one_thread
 

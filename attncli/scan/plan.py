@@ -22,9 +22,8 @@ from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.hub import digest
-from attncli.measure.labels import NEEDED
+from attncli.measure.labels import NEEDED, repeat_scores
 from attncli.measure.metric import metric_of
-from attncli.measure.repeats import repeat_scores
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model

@@ -39,9 +39,8 @@ from attncli.scan.document import (
     ScanMetric,
     Stratum,
 )
-from attncli.scan.engines import ShardOutcome
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
-from attncli.scan.shard_files import PLANNING, failure_reasons, synced_writer
+from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
     UNIT,
     benjamini_hochberg,

@@ -11,7 +11,7 @@ from attncli.draw.safe import cells, label, safe, spell
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
-from attncli.language import say, say_each
+from attncli.language import contextual, message, plural, say, say_each
 from attncli.language.head_labels import label_name
 from attncli.scan.document import (
     LEAST_TEXTS,
@@ -25,6 +25,21 @@ from attncli.scan.document import (
 
 PARTS = PARTS_OF["scan"]
 """Every part, in the order of the screen."""
+SKIP_NOTES = {
+    "empty": message("{count} empty"),
+    "long": message("{count} too long"),
+    "undecodable": message("{count} undecodable"),
+    "duplicate": message("{count} repeated"),
+    "not drawn": message("{count} not drawn"),
+    "unknown": message("{count} with unknown words"),
+    "untokenized": message("{count} that the tokenizer fails on"),
+}
+"""How many texts were left out, by the reason that the document tells."""
+EFFECT_NOTES = {
+    "zero": message("1 − cos of the vector at the end, mean over texts; the head passes on nothing"),
+    "mean": message("1 − cos of the vector at the end, mean over texts; the head passes on its mean over the text"),
+}
+"""What the effect of a head is, by what it passes on instead."""
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
 EXAMPLES = 5
@@ -84,39 +99,57 @@ def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
 
 def _header(document: ScanDocument, view: View) -> Lines:
     progress = document.done
-    skip_notes = [say(view, f"scan.{reason}", f"{count:,}") for reason, count in progress.skipped.items() if count]
+    skip_notes = [
+        say(view, SKIP_NOTES[reason], count=f"{count:,}") for reason, count in progress.skipped.items() if count
+    ]
     if progress.truncated:
-        skip_notes.append(say(view, "scan.truncated", f"{progress.truncated:,}"))
+        skip_notes.append(say(view, "{count} cut to the model's length", count=f"{progress.truncated:,}"))
     corpus = document.plan.corpus
+    done_count, total = progress.shards
     names = ", ".join(safe(name) for name in corpus[:3]) + (f" … ({len(corpus)})" if len(corpus) > 3 else "")
     rows = [
-        [say(view, "scan.model"), f"{safe(document.plan.model)} · {document.plan.dtype}"],
-        [say(view, "scan.corpus"), names],
+        [say(view, "model"), f"{safe(document.plan.model)} · {document.plan.dtype}"],
+        [say(view, "corpus"), names],
         [
-            say(view, "scan.done"),
+            say(view, "done"),
             say(
                 view,
-                "scan.done.value",
-                *progress.shards,
-                _texts(document, view),
-                say(view, "scan.tokens", f"{progress.tokens:,}"),
+                "{done} of {total} shards · {texts} · {tokens}",
+                done=done_count,
+                total=total,
+                texts=_texts(document, view),
+                tokens=say(view, plural("{count:,} token", "{count:,} tokens", count=progress.tokens)),
             ),
         ],
     ]
     if skip_notes:
-        rows.append([say(view, "scan.skipped"), " · ".join(skip_notes)])
-    rows += [[say(view, "scan.failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
+        rows.append([say(view, "left out"), " · ".join(skip_notes)])
+    rows += [[say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
     if document.digest is not None:
-        rows.append([say(view, "scan.digest"), document.digest[:16]])
+        rows.append([say(view, contextual("scan", "digest")), document.digest[:16]])
     warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
     return stack(
-        (table(["", ""], rows, view, title=say(view, "scan.title", f"{progress.texts:,}"), faint=(0,)), *warnings)
+        (
+            table(
+                ["", ""],
+                rows,
+                view,
+                title=say(view, plural("scan of {count:,} text", "scan of {count:,} texts", count=progress.texts)),
+                faint=(0,),
+            ),
+            *warnings,
+        )
     )
 
 
 def _grid(document: ScanDocument, name: str, view: View) -> Lines:
     grid = head_grid((head.layer, head.head, head.metrics[name].mean_texts) for head in document.heads)
-    return draw_grid(grid, view, title=name, note=say(view, "scan.grid.note"))
+    return draw_grid(
+        grid,
+        view,
+        title=name,
+        note=say(view, "mean over texts; rows: layers, columns: heads; --metric NAME shows another"),
+    )
 
 
 def _labels(document: ScanDocument, view: View) -> Lines:
@@ -127,7 +160,7 @@ def _labels(document: ScanDocument, view: View) -> Lines:
         if scan_label.earned or _between(scan_label)
     ]
     if not labels:
-        return heading(say(view, "scan.labels"), say(view, "scan.none"), view)
+        return heading(say(view, "labels"), say(view, "no head earns a label over this corpus"), view)
     labels_shown = labels if view.full else sorted(labels, key=lambda pair: -_strength(pair[1]))[: view.top]
     rows = [
         [
@@ -135,17 +168,15 @@ def _labels(document: ScanDocument, view: View) -> Lines:
             _label(scan_label, view),
             number(scan_label.score, view),
             _interval(scan_label.ci95, view),
-            say(view, "scan.repeats")
+            say(view, "on random repeats")
             if scan_label.texts is None
             else _share(scan_label.texts, scan_label.texts_ci95, view),
-            ""
-            if not scan_label.borderline
-            else say(view, "scan.borderline" if _between(scan_label) else "scan.undecided"),
+            "" if not scan_label.borderline else say(view, "borderline" if _between(scan_label) else "undecided"),
         ]
         for head, scan_label in sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
-    interval = "interval" if view.width >= SPACED else "between"
-    names = [*say_each(view, "scan.column", "head", "label", "score", interval, "texts"), ""]
+    interval = message("95% interval") if view.width >= SPACED else message("interval")
+    names = [*say_each(view, "head", "label", "score", interval, "texts"), ""]
     if not any(row[-1] for row in rows):
         names, rows = names[:-1], [row[:-1] for row in rows]
     body = table(
@@ -153,12 +184,20 @@ def _labels(document: ScanDocument, view: View) -> Lines:
         rows,
         view,
         align=["left", "left", "right", "left", "right", "left"],
-        title=say(view, "scan.labels"),
-        note=say(view, "scan.labels.note"),
+        title=say(view, "labels"),
+        note=say(view, ("score: mean over texts with its 95% interval; texts: share that earns the label alone")),
     )
     if len(labels_shown) == len(labels):
         return body
-    return stack((body, remark(say(view, "scan.labels.more", len(labels_shown), len(labels)), view)))
+    return stack(
+        (
+            body,
+            remark(
+                say(view, "{count} of {total} shown; --full shows all", count=len(labels_shown), total=len(labels)),
+                view,
+            ),
+        )
+    )
 
 
 def _label(scan_label: ScanLabel, view: View) -> str:
@@ -181,12 +220,12 @@ def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> L
         for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
     ]
     return table(
-        say_each(view, "scan.column", "head", "mean", "interval", "sd", "median"),
+        say_each(view, "head", "mean", "95% interval", "sd", "median"),
         rows,
         view,
         align=["left", "right", "left", "right", "right"],
-        title=say(view, "scan.effects"),
-        note=say(view, f"scan.effects.{document.plan.effects[0]}"),
+        title=say(view, "what taking a head away changes"),
+        note=say(view, EFFECT_NOTES[document.plan.effects[0]]),
     )
 
 
@@ -233,14 +272,13 @@ def _metrics(head: ScanHead, view: View) -> Lines:
         for name, metric in head.metrics.items()
         if not name.startswith("offset") or view.full
     ]
-    names = ("metric", "mean", "interval", "rows", "sd", "median", "uniform")
     return table(
-        say_each(view, "scan.column", *names),
+        say_each(view, "metric", "mean", "95% interval", contextual("scan", "by rows"), "sd", "median", "uniform"),
         rows,
         view,
         align=["left", "right", "left", "right", "right", "right", "right"],
-        title=say(view, "scan.metrics", f"L{head.layer} H{head.head}"),
-        note=say(view, "scan.metrics.note"),
+        title=say(view, "metrics of {head}", head=f"L{head.layer} H{head.head}"),
+        note=say(view, "mean over texts, and over query rows"),
     )
 
 
@@ -254,12 +292,12 @@ def _examples(head: ScanHead, name: str, view: View) -> Lines:
         for example in examples
     ]
     return table(
-        [say(view, "scan.column.value"), "", say(view, "scan.column.text")],
+        [say(view, "value"), "", say(view, "text")],
         rows,
         view,
         align=["right", "left", "left"],
-        title=say(view, "scan.examples", f"L{head.layer} H{head.head}", name),
-        note=say(view, "scan.examples.note"),
+        title=say(view, "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name),
+        note=say(view, "the texts in which it is largest, and the head's strongest link there"),
         faint=(1,),
     )
 
@@ -271,10 +309,26 @@ def _answer(document: ScanDocument, view: View) -> Lines:
         labelled_count = sum(any(scan_label.earned for scan_label in head.labels) for head in document.heads)
         between = sum(any(map(_between, head.labels)) for head in document.heads)
         few = _few(document, view)
-        name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
-        borderline_phrase = say(view, "scan.open") if few else say(view, "scan.between", between)
+
+        borderline_phrase = (
+            say(view, "whether they keep it over other texts is not known")
+            if few
+            else say(view, plural("{count} is borderline", "{count} are borderline", count=between))
+        )
+        counts = {"heads": len(document.heads), "texts": _texts(document, view)}
         answer_sentences.append(
-            say(view, name, labelled_count, len(document.heads), _texts(document, view), borderline_phrase)
+            say(
+                view,
+                plural(
+                    "{count} of {heads} heads earns a label over {texts}; {borderline}.",
+                    "{count} of {heads} heads earn a label over {texts}; {borderline}.",
+                    count=labelled_count,
+                    borderline=borderline_phrase,
+                    **counts,
+                ),
+            )
+            if document.plan.labels
+            else say(view, "{heads} heads are measured over {texts}; labels were not asked for.", **counts)
         )
         answer_sentences += [*few, *_even(document.heads, document, view)]
         resting = sum(
@@ -282,9 +336,25 @@ def _answer(document: ScanDocument, view: View) -> Lines:
             for head in document.heads
         )
         if resting:
-            answer_sentences.append(say(view, "scan.answer.sink", resting))
+            answer_sentences.append(
+                say(
+                    view,
+                    plural(
+                        "{count} rests on special tokens or the first token with its label's share or more.",
+                        "{count} rest on special tokens or the first token with their label's share or more.",
+                        count=resting,
+                    ),
+                )
+            )
     if done_count < total:
-        answer_sentences.append(say(view, "scan.unfinished", done_count, total))
+        answer_sentences.append(
+            say(
+                view,
+                "This scan is not finished: {done} of {total} shards are done. The same command again goes on.",
+                done=done_count,
+                total=total,
+            )
+        )
     return sentences(answer_sentences, view)
 
 
@@ -297,7 +367,17 @@ def _few(document: ScanDocument, view: View) -> list[str]:
     """That the texts are too few for intervals, where no number has one."""
     if any(metric.ci95 for head in document.heads for metric in head.metrics.values()):
         return []
-    return [say(view, "scan.few", document.done.texts, LEAST_TEXTS)]
+    return [
+        say(
+            view,
+            plural(
+                "{count} text is too few for intervals, which take {least}.",
+                "{count} texts are too few for intervals, which take {least}.",
+                count=document.done.texts,
+                least=LEAST_TEXTS,
+            ),
+        )
+    ]
 
 
 def _even(heads: Sequence[ScanHead], document: ScanDocument, view: View) -> list[str]:
@@ -305,11 +385,24 @@ def _even(heads: Sequence[ScanHead], document: ScanDocument, view: View) -> list
     missing = sum(
         metric.ci95 is None and metric.texts >= LEAST_TEXTS for head in heads for metric in head.metrics.values()
     )
-    return [say(view, "scan.even", missing)] if missing and not _few(document, view) else []
+    return (
+        [
+            say(
+                view,
+                plural(
+                    "{count} mean has no interval: too few texts differ there.",
+                    "{count} means have no interval: too few texts differ there.",
+                    count=missing,
+                ),
+            )
+        ]
+        if missing and not _few(document, view)
+        else []
+    )
 
 
 def _texts(document: ScanDocument, view: View) -> str:
-    return say(view, "scan.texts", f"{document.done.texts:,}")
+    return say(view, plural("{count:,} text", "{count:,} texts", count=document.done.texts))
 
 
 def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
@@ -318,16 +411,30 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
         for scan_label in head.labels
         if scan_label.earned
     ]
-    name = "scan.answer.head" if earned_labels else "scan.answer.head.none"
-    comma = say(view, "scan.comma")
-    said = say(view, name, head.layer, head.head, comma.join(earned_labels), _texts(document, view))
-    return sentences([said, *_few(document, view), *_even([head], document, view)], view)
+    name = (
+        message("Layer {layer} head {head} earns, over {texts}: {labels}.")
+        if earned_labels
+        else message("Layer {layer} head {head} earns no label over {texts}.")
+    )
+    labels = say(view, contextual("between", ", ")).join(earned_labels)
+    labels_sentence = say(view, name, layer=head.layer, head=head.head, labels=labels, texts=_texts(document, view))
+    return sentences([labels_sentence, *_few(document, view), *_even([head], document, view)], view)
 
 
 # The screen of `attn.scan_compare/1`: where two scans differ most.
 
 FALSE_RATE = 0.05
 """The share of false discoveries that is borne."""
+
+
+COMPARED = {
+    "head": message("head"),
+    "metric": message("metric"),
+    "difference": contextual("column", "difference"),
+    "delta": message("Cliff's δ"),
+    "d": message("Cohen's d"),
+}
+"""The columns of a comparison that have words."""
 
 
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
@@ -345,7 +452,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         "d": [number(difference.cohens_d, view) for difference in differences],
         "q": ["-" if difference.q is None else f"{difference.q:.2g}" for difference in differences],
     }
-    names = {name: name if name in ("a", "b") else say(view, f"scan.column.{name}") for name in columns}
+    names = {name: say(view, COMPARED[name]) if name in COMPARED else name for name in columns}
     hidden_columns = _columns_left_out(names, columns, view.width)
     columns_shown = [name for name in columns if name not in hidden_columns]
     body = table(
@@ -353,16 +460,36 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         list(zip(*(columns[name] for name in columns_shown), strict=True)),
         view,
         align=["left", "left", *["right"] * (len(columns_shown) - 2)],
-        title=say(view, "scan.compare.title", safe(document.a.model), safe(document.b.model)),
-        note=say(view, "scan.compare.note"),
+        title=say(view, "{a} against {b}", a=safe(document.a.model), b=safe(document.b.model)),
+        note=say(view, "mean a − mean b within common strata of length; largest effect first"),
     )
     notes = [remark(safe(warning_text), view) for warning_text in document.warnings]
     if hidden_columns:
-        comma = say(view, "scan.comma")
-        notes.append(remark(say(view, "scan.compare.narrow", comma.join(names[name] for name in hidden_columns)), view))
+        comma = say(view, contextual("between", ", "))
+        notes.append(
+            remark(
+                say(
+                    view,
+                    "a wider window, --plain or --json also shows: {columns}",
+                    columns=comma.join(names[name] for name in hidden_columns),
+                ),
+                view,
+            )
+        )
     total = len(document.differences)
     if len(differences) < total:
-        notes.append(remark(say(view, "scan.compare.more", f"{len(differences):,}", f"{total:,}", total), view))
+        notes.append(
+            remark(
+                say(
+                    view,
+                    "{count} of {total} shown; --top {top} shows all",
+                    count=f"{len(differences):,}",
+                    total=f"{total:,}",
+                    top=total,
+                ),
+                view,
+            )
+        )
     return clip_lines(stack_spaced((body, *notes, _comparison_answer(document, view))), view.width, ascii=view.ascii)
 
 
@@ -388,22 +515,32 @@ def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object
 
 def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
     news = sum(difference.q is not None and difference.q < FALSE_RATE for difference in document.differences)
-    answer_sentences = [say(view, "scan.compare.answer", f"{news:,}", f"{len(document.differences):,}")]
+    answer_sentences = [
+        say(
+            view,
+            plural(
+                "{count:,} of {total} differences is more than chance makes (q < 0.05).",
+                "{count:,} of {total} differences are more than chance makes (q < 0.05).",
+                count=news,
+                total=f"{len(document.differences):,}",
+            ),
+        )
+    ]
     first = document.differences[0] if document.differences else None
     if first is not None and not any(
         difference.difference or difference.cliffs_delta for difference in document.differences
     ):
-        return remark(say(view, "scan.compare.same"), view, style="")
+        return remark(say(view, "The two scans are the same in every metric of every head."), view, style="")
     if first is not None:
         answer_sentences.append(
             say(
                 view,
-                "scan.compare.largest",
-                f"L{first.layer} H{first.head}",
-                first.metric,
-                number(first.a, view),
-                number(first.b, view),
-                number(first.cliffs_delta, view),
+                "The largest effect: {head} {metric}, {a} against {b}, Cliff's δ {delta}.",
+                head=f"L{first.layer} H{first.head}",
+                metric=first.metric,
+                a=number(first.a, view),
+                b=number(first.b, view),
+                delta=number(first.cliffs_delta, view),
             )
         )
     return sentences(answer_sentences, view)
@@ -414,15 +551,24 @@ def _comparison_answer(document: ScanCompareDocument, view: View) -> Lines:
 
 def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     """The whole screen, its verdict last."""
-    verdict = remark(say(view, "scan.verify.passed" if document.passed else "scan.verify.failed"), view, style="")
+    verdict = remark(
+        say(
+            view,
+            "The scan's files hold what its plan gives."
+            if document.passed
+            else ("The scan's files do not hold what its plan gives: run attn scan again after removing them."),
+        ),
+        view,
+        style="",
+    )
     if view.brief:
         return clip_lines(verdict, view.width, ascii=view.ascii)
     rows = [
-        [str(shard.shard), say(view, "scan.same" if shard.same_bits else "scan.different"), f"{shard.difference:.1e}"]
+        [str(shard.shard), say(view, "the same" if shard.same_bits else "differ"), f"{shard.difference:.1e}"]
         for shard in document.shards
     ]
-    names = say_each(view, "scan.column", "shard", "bits", "difference")
-    body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "scan.verify.title"))
+    names = say_each(view, "shard", "bits", contextual("column", "difference"))
+    body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "shards computed again"))
     warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
     return clip_lines(stack_spaced((body, *warnings, verdict)), view.width, ascii=view.ascii)
 

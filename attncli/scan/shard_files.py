@@ -30,6 +30,16 @@ EXPECTED = 'such as "from=it to=animal weight>=0.3 head=L5H11"'
 
 
 @dataclass(frozen=True)
+class ShardOutcome:
+    """What became of a shard. reason: "" where it is done, else why it failed. texts, tokens: of it."""
+
+    shard: int
+    reason: str = ""
+    texts: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
 class Condition:
     """Links to keep. source, target: texts of the query's and key's token, None for any. least: their smallest weight.
     heads: (layer, head) to look at; empty for all."""

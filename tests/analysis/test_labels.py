@@ -8,9 +8,8 @@ from analysis import hand_built
 from msgspec.structs import replace
 
 from attncli.inputs.token import Token
-from attncli.measure.labels import LABELS, LEAST_ROWS, MARGIN, NEEDED, decide, labels_of, rows
+from attncli.measure.labels import LABELS, LEAST_ROWS, MARGIN, NEEDED, decide, labels_of, rows, scores, sequence
 from attncli.measure.metric import measure
-from attncli.measure.repeats import scores, sequence
 
 ORDINARY = [Token(at, f"w{at}", at, None, None) for at in range(100)]
 START = Token(0, "<s>", 1000, None, None, True)

@@ -16,7 +16,7 @@ from attncli.measure.row_facts import TokenFacts, TokenPairs
 from attncli.measure.row_stream import Consumer, PooledMaps, RowFeeder, TopLinks, share
 from attncli.mechanism.attend import BLOCK, RowBlock, Rule, attend, rows_within, stream
 from attncli.mechanism.mask import AllOf, Causal, Everywhere, Global, Hashed, Mask, MatrixMask, Window
-from attncli.mechanism.position import alibi
+from attncli.mechanism.projection import alibi
 
 N, HEADS, KV, DIM = 37, 6, 3, 5
 RNG = np.random.default_rng(11)

@@ -20,8 +20,7 @@ from ray.cluster_utils import Cluster
 
 import attncli
 from attncli.scan import plan
-from attncli.scan.engines import STORE, Engine, LocalWorkers, RayCluster
-from attncli.scan.shard_run import run
+from attncli.scan.engines import STORE, Engine, LocalWorkers, RayCluster, run
 
 SMALL = {"object_store_memory": STORE, "include_dashboard": False}
 

@@ -22,9 +22,8 @@ from pathlib import Path
 import attncli
 from attncli.errors import AttnError
 from attncli.scan import plan
-from attncli.scan.engines import LocalWorkers
+from attncli.scan.engines import LocalWorkers, run
 from attncli.scan.shard_files import is_done, load
-from attncli.scan.shard_run import run
 from attncli.scan.totals import total
 
 SHARDS, TEXTS, SEED = 24, 32, 16
@@ -35,7 +34,7 @@ import sys
 from pathlib import Path
 from attncli.scan import plan
 from attncli.scan.engines import LocalWorkers
-from attncli.scan.shard_run import run
+from attncli.scan.engines import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)

@@ -18,9 +18,9 @@ from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
 from attncli.scan.command import _Counter
-from attncli.scan.engines import Job, ShardOutcome
+from attncli.scan.engines import Job
 from attncli.scan.plan import read_plan
-from attncli.scan.shard_files import ShardState, load, save
+from attncli.scan.shard_files import ShardOutcome, ShardState, load, save
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
 

@@ -77,7 +77,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     "scan verify": ("scan", "verify", "{t}/scan"),
 }
 """These load torch, and transformers."""
-LOADED = ("attncli.arrays.torch_backend", "attncli.scan.shard_run", "transformers.models.gpt2.modeling_gpt2")
+LOADED = ("attncli.arrays.torch_backend", "attncli.scan.engines", "transformers.models.gpt2.modeling_gpt2")
 EVERY = [
     pytest.param(
         lines, at, marks=pytest.mark.thorough if lines is SLOW or how == "unbuffered" else (), id=f"{name}-{how}"

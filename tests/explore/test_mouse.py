@@ -6,7 +6,7 @@ from functools import cache
 
 from walking import SENTENCE, pressed
 
-from attncli.explore.painting import HeadSpot, PairSpot, Spot, WordSpot
+from attncli.explore.panels import HeadSpot, PairSpot, Spot, WordSpot
 from attncli.explore.state import State
 
 START = State(layer=0, head=3, query=1, key=2)

@@ -26,7 +26,8 @@ COLUMNS = ["features", "scan", "explore"]
 """Where a feature has its folder: its files count as those of the room that does the like for all."""
 KINDS_OF_FILES = {
     "document": "documents", "compute": "features", "screen": "draw", "command": "cli",
-    "effect_answer": "draw", "softmax_screens": "draw", "layer_screens": "draw", "live_screen": "cli",
+    "effect_answer": "draw", "derivation_screen": "draw", "softmax_screens": "draw", "order_screens": "draw",
+    "layer_screens": "draw", "live_screen": "cli",
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attncli.mechanism.random_streams import draw_seed, embedding, uniform
+from attncli.arrays.numpy_backend import draw_seed, embedding, uniform
 
 
 def test_golden_values_never_change():

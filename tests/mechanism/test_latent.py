@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import choose
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.position import temperatures
-from attncli.mechanism.projection import project
+from attncli.mechanism.projection import project, temperatures
 from attncli.mechanism.spec import Attention, Latent, Norm, QkNorm, Rope, Temperature
 
 TOKENS, WIDTH, HEADS, OWN, STRAIGHT, V_DIM, QUERY, KEYS = 7, 11, 3, 5, 4, 2, 13, 6

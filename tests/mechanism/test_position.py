@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
-from attncli.mechanism.position import (
+from attncli.mechanism.projection import (
     alibi,
     alibi_slopes,
     frequencies,

@@ -10,7 +10,7 @@ import oracles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.mechanism.random_streams import integers, normal, uniform
+from attncli.arrays.numpy_backend import integers, normal, uniform
 
 
 def test_the_stream_is_what_its_documentation_says():

@@ -24,7 +24,7 @@ from attncli.mechanism.attend import (
     span,
 )
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
-from attncli.mechanism.position import alibi
+from attncli.mechanism.projection import alibi
 
 N = 13
 BLOCKS = [1, 2, 3, 5, N, N + 4]

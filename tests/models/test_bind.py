@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UnsupportedError
-from attncli.models.bind import Role, TensorBinding
+from attncli.models.family import Role, TensorBinding
 
 IDS = (7, 3, 50, 11)
 Tensors = dict[str, np.ndarray]

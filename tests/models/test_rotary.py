@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attncli.errors import InputError
-from attncli.mechanism.position import frequencies
+from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import LongRope, Rope, Yarn
 from attncli.models.config import Config, rope
 

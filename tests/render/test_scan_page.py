@@ -16,7 +16,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.draw.page.corpus_page import tails
 from attncli.scan import report
-from attncli.scan.shard_run import run
+from attncli.scan.engines import run
 
 HOSTILE = "</script><img src=x onerror=globalThis.taken=2> w1 \x1b]0;t\x07 \u202ew2"
 

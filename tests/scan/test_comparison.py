@@ -10,8 +10,8 @@ import pyarrow.parquet as parquet
 import pytest
 from scanning import Inside, planned
 
+from attncli.scan.engines import run
 from attncli.scan.report import compare_document
-from attncli.scan.shard_run import run
 
 HEAD = (1, 2)
 

@@ -21,9 +21,8 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan import plan
-from attncli.scan.engines import LocalWorkers
+from attncli.scan.engines import LocalWorkers, ScanPart, parse_part, run
 from attncli.scan.shard_files import failure_reasons, is_done, load, path_of, sweep, synced_writer, temporary
-from attncli.scan.shard_run import ScanPart, parse_part, run
 from attncli.scan.totals import total
 
 SHARDS = 10
@@ -65,7 +64,7 @@ import sys
 from pathlib import Path
 from attncli.scan import plan
 from attncli.scan.engines import LocalWorkers
-from attncli.scan.shard_run import run
+from attncli.scan.engines import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], LocalWorkers(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)

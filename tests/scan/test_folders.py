@@ -18,9 +18,8 @@ from scanning import Inside, inside, planned
 from attncli import load as load_model
 from attncli.errors import AttnError
 from attncli.scan import plan
-from attncli.scan.engines import LocalWorkers
+from attncli.scan.engines import LocalWorkers, ScanPart, run
 from attncli.scan.shard_files import path_of, sweep
-from attncli.scan.shard_run import ScanPart, run
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from attncli.errors import InputError, UsageError
 from attncli.scan import intake, plan
 from attncli.scan import intake as row_groups
 from attncli.scan.corpus import Format, find
+from attncli.scan.engines import run
 from attncli.scan.intake import Ranges, ShardSize
 from attncli.scan.intake import _pieces as intake_pieces
-from attncli.scan.shard_run import run
 from attncli.scan.worker import Worker
 
 

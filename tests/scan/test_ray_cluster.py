@@ -21,9 +21,8 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, UnsupportedError
 from attncli.extras import install_command
-from attncli.scan.engines import Job, RayCluster
+from attncli.scan.engines import Job, RayCluster, run
 from attncli.scan.shard_files import is_done, load
-from attncli.scan.shard_run import run
 from attncli.scan.totals import total
 
 SHARDS = 12
@@ -33,7 +32,7 @@ import sys
 from pathlib import Path
 from attncli.scan import plan
 from attncli.scan.engines import RayCluster
-from attncli.scan.shard_run import run
+from attncli.scan.engines import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], RayCluster(sys.argv[3], 0))
 print(outcome.failed_shards, flush=True)

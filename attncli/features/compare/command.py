@@ -274,7 +274,7 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
-    from attncli.draw.page.document_page import compared_page
+    from attncli.draw.page import compared_page
 
     left_tokens, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
     content = compared_page(document, records, (left_tokens, right), lang, page.budget, PAGE_BUDGET)

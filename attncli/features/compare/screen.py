@@ -27,7 +27,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_ends, quoted_token, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
-from attncli.language import say
+from attncli.language import message, say
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide
@@ -122,7 +122,9 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"
     rest_count = len(document.heads) - len(heads)
-    more = remark(say(view, "effect.more", rest_count) if rest_count else "", view)
+    more = remark(
+        say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
+    )
     cost = (
         _cost(document.heads, view)
         if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
@@ -375,20 +377,51 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     link = document.moved[0] if document.moved else None
     if abs(document.summary.max_difference) <= SAME:
         has_unshared_tokens = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
-        name = "query" if document.queries else "shared" if has_unshared_tokens else ""
-        return sentences(
-            [say(view, f"answer.compare.same.{name}".rstrip(".")), *_output_and_cost(document, view)], view
-        )
+        same = message("The weights of A and B are the same (no difference above 1e-06).")
+        if document.queries:
+            same = message("In the rows compared the weights of A and B are the same (no difference above 1e-06).")
+        elif has_unshared_tokens:
+            same = message(
+                "On the tokens that both texts have, the weights of A and B are the same (no difference above 1e-06)."
+            )
+        return sentences([say(view, same), *_output_and_cost(document, view)], view)
     if link is None or abs(link.difference) <= SAME:
-        none = "answer.compare.none.unknown" if "unknown" in (document.links_leave_out or ()) else "answer.compare.none"
+        none = (
+            message(
+                "No link that counts differs: words that the model does not know, special tokens, "
+                "the word itself, its neighbours and the first word are not counted (--all-links "
+                "counts all)."
+            )
+            if "unknown" in (document.links_leave_out or ())
+            else message(
+                "No link that counts differs: special tokens, the word itself, its neighbours and "
+                "the first word are not counted (--all-links counts all)."
+            )
+        )
         return sentences([say(view, none), *_output_and_cost(document, view)], view)
     head = next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
-    ends = quoted_ends(document.a.tokens, document.a.tokens, link, view)
-    values = [f"{value:.{view.precision}f}" for value in (link.a, link.b)]
-    values = values if values[0] != values[1] else [f"{value:.3g}" for value in (link.a, link.b)]
-    places = dict.fromkeys(((head.a.layer, head.a.head), (head.b.layer, head.b.head)))
-    name = "answer.compare.moved" if len(places) == 1 else "answer.compare.moved.places"
-    sentence_text = say(view, name, *ends, *values, *(number for place in places for number in place))
+    query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
+    a, b = (f"{value:.{view.precision}f}" for value in (link.a, link.b))
+    if a == b:
+        a, b = (f"{value:.3g}" for value in (link.a, link.b))
+    ends = {"query": query, "key": key, "a": a, "b": b}
+    if (head.a.layer, head.a.head) == (head.b.layer, head.b.head):
+        sentence_text = say(
+            view,
+            "The link that changed most: {query} → {key}, from {a} in A to {b} in B (layer {layer} head {head}).",
+            **ends,
+            layer=head.a.layer,
+            head=head.a.head,
+        )
+    else:
+        places = {"a_layer": head.a.layer, "a_head": head.a.head, "b_layer": head.b.layer, "b_head": head.b.head}
+        sentence_text = say(
+            view,
+            "The link that changed most: {query} → {key}, from {a} in layer {a_layer} head "
+            "{a_head} of A to {b} in layer {b_layer} head {b_head} of B.",
+            **ends,
+            **places,
+        )
     tinted_sentence = shaded_comparison(document, head, link.query, view)
     return stack((tinted_sentence, sentences([sentence_text, *_output_and_cost(document, view)], view)))
 
@@ -404,16 +437,34 @@ def _output_and_cost(document: CompareDocument, view: View) -> list[str]:
     answer_sentences = []
     kept_shares = [head.kept for head in document.heads if head.kept is not None]
     if kept_shares and min(kept_shares) < 1:
-        answer_sentences.append(say(view, "answer.compare.kept", percent(sum(kept_shares) / len(kept_shares))))
+        answer_sentences.append(
+            say(
+                view,
+                "Of the weight in A, {share} rests on keys that B sees too.",
+                share=percent(sum(kept_shares) / len(kept_shares)),
+            )
+        )
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
-        answer_sentences.append(
-            say(view, "answer.compare.error", len(errors), format_fixed(sum(errors) / len(errors), view.precision))
+        template = (
+            message("Output error: {error} of the size of A's output.")
+            if len(errors) == 1
+            else message("Output error: {error} of the size of A's output, on average over {count} heads.")
         )
+        error = format_fixed(sum(errors) / len(errors), view.precision)
+        answer_sentences.append(say(view, template, count=len(errors), error=error))
     pairs = [head.pairs for head in document.heads if head.pairs is not None]
     a, b = sum(pair_count.a for pair_count in pairs), sum(pair_count.b for pair_count in pairs)
     if a and a == b:
-        answer_sentences.append(say(view, "answer.compare.cost.same", f"{a:,}"))
+        answer_sentences.append(say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}"))
     elif a:
-        answer_sentences.append(say(view, "answer.compare.cost", f"{a:,}", f"{b:,}", percent(b / a, 1)))
+        answer_sentences.append(
+            say(
+                view,
+                "Cost: A computes {a} pairs, B {b} ({ratio} of A's).",
+                a=f"{a:,}",
+                b=f"{b:,}",
+                ratio=percent(b / a, 1),
+            )
+        )
     return answer_sentences

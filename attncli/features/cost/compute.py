@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
+from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError
 from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, spec_text
-from attncli.mechanism.random_streams import normal
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 

@@ -15,14 +15,14 @@ from attncli.draw.screen_header import count_phrase, warning
 from attncli.draw.tables import table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.cost.document import CostDocument, LayerCost, Timing, TotalCost, Variant
-from attncli.language import say, say_each
+from attncli.language import contextual, message, plural, say, say_each
 
 PARTS = PARTS_OF["cost"]
 """Every part, in the order of the screen."""
 ROOMY = 76
 """Cells from which on large numbers are written out."""
 
-ATTENTION_NAMES = ("full", "causal", "lsh", "rnn")
+ATTENTION_NAMES = {"full": message("full"), "causal": message("causal"), "lsh": message("lsh"), "rnn": message("rnn")}
 """Kinds of attention with a name in every language; others are told as masks are spelt."""
 
 
@@ -68,13 +68,21 @@ def _title(document: CostDocument, view: View) -> Lines:
         f"d_v {document.d_v}",
         safe(document.dtype),
     ]
-    title = say(view, "cost.title", f"{document.n:,}")
+    title = say(view, plural("attention over {count:,} token", "attention over {count:,} tokens", count=document.n))
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
     return stack(
         (
             heading(title, " · ".join(facts), view),
             *warnings,
-            remark(say(view, "cost.says", _count(document.projections, view)), view),
+            remark(
+                say(
+                    view,
+                    "One layer. A multiply-add is one product with its sum. The projections to q, k, v "
+                    "and back take {count} of them in every attention variant and are not counted below.",
+                    count=_count(document.projections, view),
+                ),
+                view,
+            ),
         )
     )
 
@@ -94,31 +102,68 @@ def _variants(document: CostDocument, view: View) -> Lines:
         ]
         for variant in document.variants
     ]
-    columns = say_each(view, "cost.column", "variant", "pairs", "work", "ratio", "steps", "path", "grows")
+    columns = say_each(
+        view, "variant", "pairs", "multiply-adds", contextual("cost", "of full"), "steps", "path", "grows as"
+    )
     body = table(
         columns,
         rows,
         view,
         align=["left", *["right"] * 5, "left"],
-        title=say(view, "cost.variants"),
-        note=say(view, "cost.variants.note"),
+        title=say(view, "pairs and operations"),
+        note=say(view, "pairs per head; multiply-adds of all heads"),
     )
-    return stack((body, remark(say(view, "cost.path"), view)))
+    return stack(
+        (
+            body,
+            remark(
+                say(
+                    view,
+                    "steps: what must happen one after the other. path: layers (for the rnn: steps) "
+                    "until the first token can influence the last; for lsh chance decides.",
+                ),
+                view,
+            ),
+        )
+    )
 
 
 def cost_answer(document: CostDocument, view: View) -> Lines:
     """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
     and the steps of a recurrent network, which come one after the other."""
     full, *others = document.variants
-    answer_sentences = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
+    answer_sentences = [
+        say(view, "Over one token full attention compares {pairs} pair in every head.", pairs=f"{full.pairs:,}")
+        if document.n == 1
+        else say(
+            view,
+            "Over n = {n} tokens full attention compares n² = {pairs} pairs in every head.",
+            n=f"{document.n:,}",
+            pairs=f"{full.pairs:,}",
+        )
+    ]
     sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
     if sparse:
         least = min(sparse, key=lambda variant: variant.multiply_adds)
         share = percent(least.multiply_adds / full.multiply_adds, 1)
-        answer_sentences.append(say(view, "answer.cost.least", safe(_name(least, view), ascii=view.ascii), share))
+        answer_sentences.append(
+            say(
+                view,
+                "{variant} takes {share} of its multiply-adds.",
+                variant=safe(_name(least, view), ascii=view.ascii),
+                share=share,
+            )
+        )
     recurrent = next((variant for variant in others if variant.name == "rnn"), None)
     if recurrent is not None:
-        answer_sentences.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
+        steps = {"steps": f"{recurrent.steps:,}", "attention": f"{full.steps:,}"}
+        answer_sentences.append(
+            say(view, "A recurrent network takes {steps} step, attention {attention}.", **steps)
+            if recurrent.steps == 1
+            else say(
+                view, "A recurrent network takes {steps} steps, one after the other, attention {attention}.", **steps
+            )
+        )
     return sentences(answer_sentences, view)
 
 
@@ -129,7 +174,7 @@ def _name(variant: Variant, view: View) -> str:
 
 def variant_name(name: str, view: View) -> str:
     """A kind of attention by the name that the view's language has for it."""
-    return say(view, f"cost.name.{name}") if name in ATTENTION_NAMES else name
+    return say(view, ATTENTION_NAMES[name]) if name in ATTENTION_NAMES else name
 
 
 def _saved_factor(variant: Variant, view: View) -> str:
@@ -149,12 +194,29 @@ def _memory(document: CostDocument, view: View) -> Lines:
         ]
         for variant in document.variants
     ]
-    columns = say_each(view, "cost.column", "variant", "dense", "streamed", "saved")
-    title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document.rows)
+    columns = say_each(view, "variant", "at once", contextual("cost", "by rows"), "saved")
+    title, note = (
+        say(view, "memory for scores"),
+        say(
+            view,
+            plural(
+                "all heads; at once, and by {count} query row at a time",
+                "all heads; at once, and by {count} query rows at a time",
+                count=document.rows,
+            ),
+        ),
+    )
     return stack(
         (
             table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
-            remark(say(view, "cost.memory.rnn"), view),
+            remark(
+                say(
+                    view,
+                    "rnn: its states, all of them or only the last. Causal attention computed at once "
+                    "holds the hidden half too.",
+                ),
+                view,
+            ),
         )
     )
 
@@ -167,13 +229,22 @@ def _growth(document: CostDocument, view: View) -> Lines:
         )
         for name in names
     ]
-    title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
-    crossing = _crossing(document)
-    crossing_note = say(view, "cost.crossing", *crossing) if crossing else ""
+    title = heading(
+        say(view, "growth of multiply-adds over n"), say(view, "both axes logarithmic; the line marks n"), view
+    )
+    n, width = _crossing(document)
+    crossing_note = say(
+        view,
+        "From n = {n} on, full attention takes more multiply-adds than a recurrent network "
+        "of width {width}, but it computes all tokens at once, where the network takes n "
+        "steps one after the other.",
+        n=n,
+        width=width,
+    )
     return stack((title, curves(series, view, x_name="n", marked_x=float(document.n)), remark(crossing_note, view)))
 
 
-def _crossing(document: CostDocument) -> tuple[str, str] | None:
+def _crossing(document: CostDocument) -> tuple[str, str]:
     """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) >
     2·d_model²."""
     per_token = document.heads * (document.d_k + document.d_v)
@@ -192,18 +263,32 @@ def _layers(document: CostDocument, view: View) -> Lines:
         rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
         first = index + 1
     total = document.total
-    rows += [] if total is None else [[say(view, "cost.total"), "", *_layer_cells(total, view)]]
-    columns = say_each(view, "cost.column", "layers", "mask", "work", "projections", "dense", "streamed", "cache")
+    rows += [] if total is None else [[say(view, "total"), "", *_layer_cells(total, view)]]
+    columns = say_each(
+        view, "layers", "mask", "multiply-adds", "projections", "at once", contextual("cost", "by rows"), "cache"
+    )
     name = "" if document.model is None else document.model.name or document.model.source
     body = table(
         columns,
         rows,
         view,
         align=["left", "left", *["right"] * 5],
-        title=say(view, "cost.layers", name),
-        note=say(view, "cost.layers.note"),
+        title=say(view, "attention of {model} by layer", model=name),
+        note=say(view, "feed-forward parts not counted"),
     )
-    return stack((body, remark(say(view, "cost.layers.total"), view)))
+    return stack(
+        (
+            body,
+            remark(
+                say(
+                    view,
+                    "Scores are held one layer at a time, so the total shows the largest. cache: keys "
+                    "and values kept while generating.",
+                ),
+                view,
+            ),
+        )
+    )
 
 
 def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
@@ -228,17 +313,30 @@ def _measured_times(timings: Sequence[Timing], view: View) -> Lines:
         ]
         for row in timings
     ]
-    columns = [*say_each(view, "cost.column", "backend", "variant", "time", "measured", "computed"), ""]
+    columns = [*say_each(view, "backend", "variant", "time", "measured", contextual("cost", "computed")), ""]
     body = table(
         columns,
         rows,
         view,
         align=["left", "left", "right", "right", "right", "left"],
-        title=say(view, "cost.measured"),
-        note=say(view, "cost.measured.note"),
+        title=say(view, "measured on this machine"),
+        note=say(view, "median; ratios to full on the same backend"),
         bars=5,
     )
-    return stack((body, remark(say(view, "cost.measured.says"), view)))
+    return stack(
+        (
+            body,
+            remark(
+                say(
+                    view,
+                    "computed: the same ratio of multiply-adds. streamed, causal and window run by "
+                    "blocks of query rows and keep nothing n × n. numpy uses one thread "
+                    "(OPENBLAS_NUM_THREADS changes that), torch its own.",
+                ),
+                view,
+            ),
+        )
+    )
 
 
 def _count(value: int, view: View) -> str:

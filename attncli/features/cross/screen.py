@@ -6,17 +6,16 @@ from collections.abc import Iterable
 
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import bar, percent
+from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, query_count_phrase, tokens_part
-from attncli.draw.sentence import not_learned_note, shaded_cross_texts
+from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.token_names import position_and_text, quoted_ends
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part
-from attncli.language import say
 
 PARTS = PARTS_OF["cross"]
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
@@ -198,9 +197,6 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
     if document.links:
         link = document.links[0]
         ends = quoted_ends(document.queries, document.keys, link, view)
-        place = (link.layer, link.head) if heads > 1 else ()
-        answer_sentences.append(
-            say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, percent(link.weight), *place)
-        )
+        answer_sentences.append(strongest_link_sentence(link, ends, view, several=heads > 1))
     text_lines = sentences([*answer_sentences, not_learned_note(document.model, view)], view)
     return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines

@@ -299,8 +299,7 @@ def _usual_place(model: Model) -> str:
 
 
 def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
-    from attncli.draw.page import Page
-    from attncli.draw.page.document_page import effects_of, start_of
+    from attncli.draw.page import Page, effects_of, start_of
     from attncli.measure.run_record import run_record
 
     record = run_record(model, text.text, request.tokens_of(model, text))

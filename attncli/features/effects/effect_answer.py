@@ -19,7 +19,7 @@ from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.token_names import quote_text, quoted_token, quoted_word
 from attncli.draw.view import View
 from attncli.features.effects.document import reading_of, readings_of
-from attncli.language import say
+from attncli.language import message, say
 
 if TYPE_CHECKING:
     from attncli.documents import Document
@@ -52,6 +52,22 @@ ABOVE = 2.0
 """An effect of at most so many times that of a random change of its size is said to be little more than it."""
 
 
+GRID_TITLES = {
+    "vector": message("change of the last vector, 1 − cosine"),
+    "logprob": message("change of the log-probability, nats"),
+    "kl": message("change of the next token's distribution, KL in nats"),
+}
+"""The title of a grid of all heads, by what is measured."""
+MEASURE_COLUMNS = {"vector": message("change"), "logprob": message("log p"), "kl": message("KL")}
+"""The column of a measure."""
+SUBJECTS = {
+    "logprob": message("the log-probability of {token}"),
+    "every": message("the mean log-probability of the text"),
+    "kl": message("the next token's distribution"),
+}
+"""What is measured, where it is a prediction; "every": of each token."""
+
+
 def size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
     """An effect by the first measure: of a vector, the turn."""
     return reading_of(effect, readings_of(document.measures)[0])
@@ -64,8 +80,12 @@ def size_or_zero(effect: EffectRow | Measures, document: AblateDocument) -> floa
 
 def head_phrase(effect: AnyHead, view: View) -> str:
     """A head as sentences name it."""
-    name = "effect.head.cross" if effect.attention == "cross" else "effect.head"
-    return say(view, name, effect.layer, effect.head)
+    name = (
+        message("layer {layer} cross head {head}")
+        if effect.attention == "cross"
+        else message("layer {layer} head {head}")
+    )
+    return say(view, name, layer=effect.layer, head=effect.head)
 
 
 def capitalize(text: str) -> str:
@@ -97,12 +117,24 @@ def cut_link_sentences(document: FindDocument, view: View) -> list[str]:
     effect, first = max(effects, key=lambda pair: pair[0])
     answer_sentences = []
     if effect >= NOTHING:
-        head = say(view, "effect.head", first.layer, first.head)
-        answer_sentences.append(say(view, "effect.most.link", head, query_text, number(effect), ""))
+        head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
+        answer_sentences.append(
+            say(
+                view,
+                "Cutting this link in {head} changes {subject} most: {size}.",
+                head=head,
+                subject=query_text,
+                size=number(effect),
+            )
+        )
     else:
-        answer_sentences.append(say(view, "effect.none.link", query_text))
+        answer_sentences.append(
+            say(view, "Cutting this link in a single head changes nothing in {subject}.", subject=query_text)
+        )
     if document.effect_together is not UNSET and document.effect_together is not None:
-        answer_sentences.append(say(view, "effect.together.link", number(document.effect_together), query_text))
+        answer_sentences.append(
+            say(view, "The link cut in all of these heads together: {size}.", size=number(document.effect_together))
+        )
     return [capitalize(text) for text in answer_sentences]
 
 
@@ -110,9 +142,9 @@ def subject(document: AblateDocument, view: View) -> str:
     """What is measured: a token's vector, the mean of all, a prediction."""
     first = document.measures[0]
     if first != "vector":
-        return say(view, f"effect.subject.{'every' if document.every else first}", _target_word(document, view))
+        return say(view, SUBJECTS["every" if document.every else first], token=_target_word(document, view))
     if document.place == "mean":
-        return say(view, "effect.subject.mean")
+        return say(view, "the mean of all vectors")
     texts = [token.text for token in document.tokens[document.place.token : _last_token(document.place) + 1]]
     return quote_text(" ".join(texts), view)
 
@@ -137,27 +169,64 @@ def effect_sentences(document: AblateDocument, view: View) -> list[str]:
         first = effects[0]
         largest = abs(size_or_zero(first, document))
         if largest < NOTHING:
-            answer_sentences.append(say(view, "effect.none.link" if link else "effect.none", subject_))
+            answer_sentences.append(
+                say(
+                    view,
+                    "Cutting this link in a single head changes nothing in {subject}."
+                    if link
+                    else "Taking away a single head changes nothing in {subject}.",
+                    subject=subject_,
+                )
+            )
         else:
             second = abs(size_or_zero(effects[1], document)) if len(effects) > 1 else None
-            name = "effect.most.link" if link else "effect.most"
+            largest_change = {
+                "head": head_phrase(first, view),
+                "subject": subject_,
+                "size": number(size_or_zero(first, document)),
+            }
             if second is not None and second > 0 and largest / second >= TIMES:
-                name, times = f"{name}.times", say(view, "effect.times", f"{largest / second:.2g}")
+                template = (
+                    message("Cutting this link in {head} changes {subject} most: {size}, {times} the next head.")
+                    if link
+                    else message("Taking away {head} changes {subject} most: {size}, {times} the next head.")
+                )
+                largest_change["times"] = say(view, "{ratio} times", ratio=f"{largest / second:.2g}")
             else:
-                times = ""
-            answer_sentences.append(
-                say(view, name, head_phrase(first, view), subject_, number(size_or_zero(first, document)), times)
-            )
+                template = (
+                    message("Cutting this link in {head} changes {subject} most: {size}.")
+                    if link
+                    else message("Taking away {head} changes {subject} most: {size}.")
+                )
+            answer_sentences.append(say(view, template, **largest_change))
             answer_sentences += _random_sentences(document, first, view) + _alike_sentences(document, effects, view)
     if together is not None and len(document.effects) != 1:  # of one head it is the same
-        name = "effect.together.link" if link else "effect.together"
-        if not document.effects:
-            name += ".alone"
-        answer_sentences.append(say(view, name, number(together), subject_))
+        if document.effects:
+            template = (
+                message("The link cut in all of these heads together: {size}.")
+                if link
+                else message("All of these heads taken away together: {size}.")
+            )
+        else:
+            template = (
+                message("Cutting this link in all of the chosen heads at once changes {subject} by {size}.")
+                if link
+                else message("Taking away the chosen heads, all at once, changes {subject} by {size}.")
+            )
+        answer_sentences.append(say(view, template, size=number(together), subject=subject_))
     elif len(document.effects) != 1 and not link:
-        answer_sentences.append(say(view, "effect.together.undefined", subject_))
+        answer_sentences.append(
+            say(view, "Without any of these heads {subject} is 0 and has no direction.", subject=subject_)
+        )
     if len(effects) > 1:
-        answer_sentences.append(say(view, "effect.sum.link" if link else "effect.sum"))
+        answer_sentences.append(
+            say(
+                view,
+                "The link is cut in one head at a time: these numbers do not add up."
+                if link
+                else "Heads are taken away one at a time: these numbers do not add up.",
+            )
+        )
     return [capitalize(text) for text in answer_sentences]
 
 
@@ -175,8 +244,18 @@ def _alike_sentences(document: AblateDocument, effects: Sequence[EffectRow], vie
             and looks.weight >= ALIKE * first.looks.weight
             and abs(size_or_zero(effect, document)) <= HARDLY * abs(size_or_zero(first, document))
         ):
-            values = (head_phrase(effect, view), key, f"{looks.weight:.2f}", number(size_or_zero(effect, document)))
-            return [say(view, "effect.alike", *values, f"{first.looks.weight:.2f}")]
+            return [
+                say(
+                    view,
+                    "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly "
+                    "matters here ({effect}).",
+                    head=head_phrase(effect, view),
+                    key=key,
+                    weight=f"{looks.weight:.2f}",
+                    strongest=f"{first.looks.weight:.2f}",
+                    effect=number(size_or_zero(effect, document)),
+                )
+            ]
     return []
 
 
@@ -186,25 +265,31 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
     random_size = size(first.random, document)
     if random_size is None or abs(size_or_zero(first, document)) > ABOVE * abs(random_size):
         return []
-    return [say(view, "effect.random", number(random_size))]
+    return [
+        say(view, "That is little more than a random change of the same size makes ({size}).", size=number(random_size))
+    ]
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:
     """The sentence tinted by what the head that matters most looks at, and what the numbers say."""
     tokens, effects = document.tokens, document.effects
-    shares, queries, tint = [0.0] * len(tokens), range(0), "answer.tint.head"
+    shares, queries, tint = [0.0] * len(tokens), range(0), message("tint: the word looked at most in {head}")
     first = effects[0] if effects else None
     if document.place != "mean":
         queries = range(document.place.token, _last_token(document.place) + 1)
     if document.link is not None and effects:
-        first, tint = max(effects, key=lambda effect: effect.weight or 0.0), "answer.tint.link"
+        first, tint = (
+            max(effects, key=lambda effect: effect.weight or 0.0),
+            message("tint: the weight of this link in {head}"),
+        )
         key = [] if document.link.attention == "cross" else document.link.key  # the other text is not drawn
         for place in [key] if isinstance(key, int) else key:
             shares[place] = first.weight or 0.0
     elif first is not None and first.looks is not None and first.attention == "self":
         shares[first.looks.key] = first.looks.weight
-    head = () if first is None else (head_phrase(first, view),)
-    tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint, values=head)
+    if first is not None:
+        tint = message(tint.template, head=head_phrase(first, view))
+    tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint)
     return stack(
         (tinted_sentence, sentences((*effect_sentences(document, view), not_learned_note(document.model, view)), view))
     )
@@ -248,7 +333,7 @@ def grid(numbers: Sequence[tuple[int, int, float | None]], view: View, title: st
         if np.isfinite(values.values).any()
         else False
     )
-    finer, note = replace(view, precision=view.precision + small), say(view, "effect.grid.note")
+    finer, note = replace(view, precision=view.precision + small), say(view, "rows: layers, columns: heads")
     # in panels, so that no head is left out
     finer = replace(finer, full=view.full or values.values.size <= WHOLE)
     return draw_grid(values, finer, bare=small and not view.color, title=title, note=note, signed=signed)
@@ -258,7 +343,7 @@ def grids(
     numbers_by_kind: Mapping[str, Sequence[tuple[int, int, float | None]]], view: View, title: str, *, signed: bool
 ) -> Lines:
     """The grid of each kind of attention, `self` and `cross`; that of cross-attention says so beside the other."""
-    cross = say(view, "effect.grid.of.cross", title) if numbers_by_kind.get("self") else title
+    cross = say(view, "{title} · cross-attention", title=title) if numbers_by_kind.get("self") else title
     titles = {"self": title, "cross": cross}
     grids_drawn = (
         grid(numbers_by_kind[kind], view, titles[kind], signed=signed) for kind in titles if numbers_by_kind.get(kind)
@@ -274,4 +359,6 @@ def short_name(effect: AnyHead) -> str:
 def more_heads_note(effects: Sequence[AnyHead], effects_shown: Sequence[AnyHead], view: View) -> Lines:
     """How many heads are not shown, and how they would be."""
     rest_count = len(effects) - len(effects_shown)
-    return remark(say(view, "effect.more", rest_count) if rest_count else "", view)
+    return remark(
+        say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
+    )

@@ -17,6 +17,8 @@ from attncli.draw.token_names import quote_text, quoted_word, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.document import reading_of, readings_of
 from attncli.features.effects.effect_answer import (
+    GRID_TITLES,
+    MEASURE_COLUMNS,
     ablate_answer,
     capitalize,
     draw_parts,
@@ -30,7 +32,7 @@ from attncli.features.effects.effect_answer import (
     size,
     subject,
 )
-from attncli.language import say
+from attncli.language import contextual, message, say
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import (
@@ -80,7 +82,9 @@ def _first(document: EffectsDocument) -> Reading:
 
 def _effects_header(document: EffectsDocument, view: View) -> Lines:
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
-    top = heading(name, say(view, "effects.texts", document.texts), view)
+    count = document.texts
+    note = say(view, "one text") if count == 1 else say(view, "mean over {count} texts", count=count)
+    top = heading(name, note, view)
     return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
 
 
@@ -92,7 +96,7 @@ def _effects_grid(document: EffectsDocument, view: View) -> Lines:
         ]
         for kind in ("self", "cross")
     }
-    title = say(view, f"effect.grid.{document.measures[0]}")
+    title = say(view, GRID_TITLES[document.measures[0]])
     return grids(values, view, title, signed=document.measures[0] == "logprob")
 
 
@@ -108,9 +112,9 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
         [short_name(effect), mean, _between(low, high)]
         for effect, mean, low, high in zip(effects_shown, *numbers, strict=True)
     ]
-    columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
+    columns = [say(view, "head"), say(view, MEASURE_COLUMNS[document.measures[0]])]
     body = table(
-        [*columns, say(view, "effects.interval")],
+        [*columns, say(view, "95% interval")],
         rows,
         view,
         align=["left", "right", "left"],
@@ -119,25 +123,38 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     return stack((body, more_heads_note(document.effects, effects_shown, view)))
 
 
+EFFECTS_TITLES = {
+    "zero": message("what changes in {subject} when one head is taken away, mean over texts"),
+    "mean": message("what changes in {subject} when one head passes on a mean, mean over texts"),
+    "resample": message("what changes in {subject} when one head passes on another text's values, mean over texts"),
+    "knockout": message(
+        "{query} no longer sees {key}, in one head at a time: what changes in {subject}, mean over texts"
+    ),
+}
+"""The title of the heads, by what stands for the one that is taken away."""
+
+
 def _effects_title(document: EffectsDocument, view: View) -> str:
     link = document.link
-    ends = () if link is None else (label(link.query, ascii=view.ascii), label(link.key, ascii=view.ascii))
-    return say(view, f"effects.title.{document.by}", effects_subject(document, view), *ends)
+    ends = {}
+    if link is not None:
+        ends = {"query": label(link.query, ascii=view.ascii), "key": label(link.key, ascii=view.ascii)}
+    return say(view, EFFECTS_TITLES[document.by], subject=effects_subject(document, view), **ends)
 
 
 def effects_subject(document: EffectsDocument, view: View) -> str:
     """What is measured in every text: a vector, or a prediction."""
     match document.measures[0], document.place:
         case "vector", "mean":
-            return say(view, "effect.subject.mean")
+            return say(view, "the mean of all vectors")
         case "vector", "last":
-            return say(view, "effects.subject.last")
+            return say(view, "the last vector")
         case "vector", word:
             return quote_text(word, view)
         case "kl", _:
-            return say(view, "effect.subject.kl")
+            return say(view, "the next token's distribution")
         case _:
-            return say(view, "effects.subject.logprob")
+            return say(view, "a log-probability")
 
 
 def _between(low: str, high: str) -> str:
@@ -160,21 +177,34 @@ def effect_sentences(document: EffectsDocument, view: View) -> list[str]:
     answer_sentences = []
     if known_means:
         effect, first = known_means[0]
-        name = "effects.answer.one" if first.low is None else "effects.answer"
-        answer_sentences.append(
-            say(view, name, head_phrase(effect, view), number(first.mean), _ends(first), document.texts)
+        template = (
+            message("In the one text there is {head} changes most: {size}. One text has no interval.")
+            if first.low is None
+            else message("On average over {count} texts {head} changes most: {size} (95% interval {interval}).")
         )
+        head, mean = head_phrase(effect, view), number(first.mean)
+        answer_sentences.append(say(view, template, head=head, size=mean, interval=_ends(first), count=document.texts))
         if len(known_means) > 1 and first.low is not None:
             effect, second = known_means[1]
             apart = second.high is not None and second.high < first.low
             answer_sentences.append(
-                say(view, "effects.apart" if apart else "effects.overlap", head_phrase(effect, view))
+                say(
+                    view,
+                    "The next one, {head}, lies below that interval."
+                    if apart
+                    else ("The interval of the next one, {head}, overlaps it: these texts do not tell them apart."),
+                    head=head_phrase(effect, view),
+                )
             )
     together = document.together.mean(_first(document))
     if together is not None:
         ends = "" if together.low is None else f" ({_ends(together)})"
-        name = "effects.together" if document.link is None else "effects.together.link"
-        answer_sentences.append(say(view, name, f"{number(together.mean)}{ends}"))
+        name = (
+            message("All of these heads taken away together: {size}.")
+            if document.link is None
+            else message("The link cut in all of these heads together: {size}.")
+        )
+        answer_sentences.append(say(view, name, size=f"{number(together.mean)}{ends}"))
     return [capitalize(text) for text in answer_sentences]
 
 
@@ -208,7 +238,7 @@ def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
 
 def _difference_header(document: DifferenceDocument, view: View) -> Lines:
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
-    note = say(view, "difference.texts", document.a.texts, document.b.texts)
+    note = say(view, "effects over {a} and {b} texts", a=document.a.texts, b=document.b.texts)
     top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
     return stack((top, *(warning(warning_text, view) for warning_text in document.warnings)))
 
@@ -223,11 +253,11 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
         for head, a, b, difference, low, high in zip(heads_shown, *numbers, strict=True)
     ]
     body = table(
-        [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],
+        [say(view, "head"), "A", "B", "B - A", say(view, "95% interval")],
         rows,
         view,
         align=["left", "right", "right", "right", "left"],
-        title=say(view, "difference.title"),
+        title=say(view, "effects of heads, B less A"),
     )
     return stack((body, more_heads_note(document.heads, heads_shown, view)))
 
@@ -237,11 +267,28 @@ def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
     first = document.heads[0]
     intervals = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
     excludes_zero = [low > 0 or high < 0 for low, high in intervals]
-    answer_sentences = [say(view, "difference.most", head_phrase(first, view), number(first.a), number(first.b))]
+    answer_sentences = [
+        say(
+            view,
+            "{head} differs most: {a} in A, {b} in B.",
+            head=head_phrase(first, view),
+            a=number(first.a),
+            b=number(first.b),
+        )
+    ]
     if intervals:
-        answer_sentences.append(say(view, "difference.sure", sum(excludes_zero), len(intervals)))
+        answer_sentences.append(
+            say(
+                view,
+                "{count} of {heads} heads differ by more than their 95% interval.",
+                count=sum(excludes_zero),
+                heads=len(intervals),
+            )
+        )
         chance = len(intervals) * 0.05
-        answer_sentences.append(say(view, "difference.many", f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"))
+        answer_sentences.append(
+            say(view, "About {count} would by chance alone.", count=f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}")
+        )
     return sentences(map(capitalize, answer_sentences), view)
 
 
@@ -285,12 +332,23 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     yield ("together", None, None, *together, *(None for _ in names), None, None, None)
 
 
+ABLATE_TITLES = {
+    "zero": message("what changes in {subject} when one head is taken away"),
+    "mean": message("what changes in {subject} when one head passes on a mean"),
+    "resample": message("what changes in {subject} when one head passes on another text's values"),
+}
+"""The title of the heads, by what stands for the one that is taken away."""
+
+
 def effect_grid(document: AblateDocument, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
     signed = document.measures[0] == "logprob"
-    first = f"effect.grid.{document.measures[0]}"
+    first = GRID_TITLES[document.measures[0]]
     has_self_attention = any(effect.attention == "self" for effect in document.effects)
-    titles = {"self": first, "cross": "effect.grid.cross" if has_self_attention else first}
+    titles = {
+        "self": first,
+        "cross": message("the same for the heads that look at the other text") if has_self_attention else first,
+    }
     return stack(
         grid(
             [
@@ -318,23 +376,25 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         [None if effect.random is None else size(effect.random, document) for effect in effects_shown],
     )
     numbers: dict[str, list[str]] = {
-        say(view, "effect.column.head"): [short_name(effect) for effect in effects_shown],
-        say(view, f"effect.column.{document.measures[0]}"): changes,
+        say(view, "head"): [short_name(effect) for effect in effects_shown],
+        say(view, MEASURE_COLUMNS[document.measures[0]]): changes,
         "": [""] * len(effects_shown),
-        say(view, "effect.column.random"): random_changes,
+        say(view, "random"): random_changes,
     }
     further_measures = list(document.measures[1:])
     for name in further_measures:
         readings = [reading_of(effect, readings_of([name])[0]) for effect in effects_shown]
-        numbers[say(view, f"effect.column.{name}")] = effect_columns(readings)[0]
+        numbers[say(view, MEASURE_COLUMNS[name])] = effect_columns(readings)[0]
     if document.link is not None:
-        numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
+        numbers[say(view, "weight")] = [f"{effect.weight:.2f}" for effect in effects_shown]
     elif any(effect.looks is not None for effect in effects_shown):
-        numbers[say(view, "effect.column.looks")] = [_looks(document, effect, view) for effect in effects_shown]
+        numbers[say(view, "looks most at")] = [_looks(document, effect, view) for effect in effects_shown]
     room = view.width - sum(max(map(cells, (name, *column))) + GAP for name, column in numbers.items())
     length = min(max(room, SHORTEST_ABLATE), LONGEST_ABLATE)
     numbers[""] = [bar(effect_size / largest if largest else 0.0, length, ascii=view.ascii) for effect_size in sizes]
-    right = {say(view, f"effect.column.{name}") for name in ("random", "weight", *document.measures)}
+    right = {
+        say(view, name) for name in ("random", "weight", *(MEASURE_COLUMNS[measure] for measure in document.measures))
+    }
     body = table(
         list(numbers),
         [list(row) for row in zip(*numbers.values(), strict=True)],
@@ -348,19 +408,29 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
 
 def _ablate_title(document: AblateDocument, view: View) -> str:
     if document.link is None:
-        return say(view, f"effect.title.{document.by}", subject(document, view))
+        return say(view, ABLATE_TITLES[document.by], subject=subject(document, view))
     link = document.link
     ends = [_place_words(document, link.query, view)]
     if link.attention != "cross":
         ends.append(_place_words(document, link.key, view))
         if ends[0] == ends[1] and link.query != link.key:  # two of one word, told apart by their positions
             places = [position[0] if isinstance(position, list) else position for position in (link.query, link.key)]
-            ends = [say(view, "quoted.at", name, position) for name, position in zip(ends, places, strict=True)]
+            ends = [
+                say(view, "{name} ({place})", name=name, place=position)
+                for name, position in zip(ends, places, strict=True)
+            ]
     elif link.text is not UNSET:
         ends.append(label(link.text, ascii=view.ascii))
     else:
         ends.append(", ".join(f"s{key}" for key in (link.key if isinstance(link.key, list) else [link.key])))
-    return say(view, "effect.title.link", *ends, subject(document, view))
+    query, key = ends
+    return say(
+        view,
+        "{query} no longer sees {key}, in one head at a time: what changes in {subject}",
+        query=query,
+        key=key,
+        subject=subject(document, view),
+    )
 
 
 def _place_words(document: AblateDocument, places: int | list[int], view: View) -> str:
@@ -413,10 +483,19 @@ def _logit_grid(document: LogitsDocument, view: View) -> Lines:
 
 
 def _logit_title(document: LogitsDocument, view: View) -> str:
-    names = [quoted_word(document.target.text, view), quoted_word(document.tokens[document.position].text, view)]
+    target, place = (
+        quoted_word(text, view) for text in (document.target.text, document.tokens[document.position].text)
+    )
     if document.versus is None:
-        return say(view, "logits.title", *names)
-    return say(view, "logits.title.versus", *names, quoted_word(document.versus.text, view))
+        return say(view, "what each part adds to the logit of {target} after {place}", target=target, place=place)
+    versus = quoted_word(document.versus.text, view)
+    return say(
+        view,
+        "what each part adds to the logit of {target} less that of {versus}, after {place}",
+        target=target,
+        place=place,
+        versus=versus,
+    )
 
 
 def _logit_table(document: LogitsDocument, view: View) -> Lines:
@@ -426,17 +505,22 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     rest = parts[len(parts_shown) :]
     rows = [(_logit_name(part, view), part.value) for part in parts_shown]
     if rest:
-        rows.append((say(view, "logits.rest", len(rest)), sum(part.value for part in rest)))
+        rows.append(
+            (
+                say(view, contextual("parts of a logit", "{count} others"), count=len(rest)),
+                sum(part.value for part in rest),
+            )
+        )
     write = writer([value for _, value in rows], max(view.precision, 2))
     largest = max((abs(part.value) for part in parts_shown), default=0.0)
-    names = [name for name, _ in rows] + [say(view, "logits.sum")]
+    names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
     length = min(max(room, SHORTEST_LOGITS), LONGEST_LOGITS)
     bars = [bar(abs(part.value) / largest if largest else 0.0, length, ascii=view.ascii) for part in parts_shown]
     bars += [""] * (len(numbers) - len(bars))
     return table(
-        [say(view, "logits.part"), say(view, "logits.value"), ""],
+        [say(view, "part"), say(view, "adds"), ""],
         [list(row) for row in zip(names, numbers, bars, strict=True)],
         view,
         align=["left", "right", "left"],
@@ -449,13 +533,18 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
 def _logit_name(part: LogitPart, view: View) -> str:
     match part.part:
         case "head":
-            return say(view, "logits.head.cross" if part.attention == "cross" else "logits.head", part.layer, part.head)
+            return say(
+                view,
+                "L{layer} H{head} cross" if part.attention == "cross" else "L{layer} H{head}",
+                layer=part.layer,
+                head=part.head,
+            )
         case "mlp":
-            return say(view, "logits.mlp", part.layer)
+            return say(view, "L{layer} feed-forward", layer=part.layer)
         case "bias":
-            return say(view, "logits.bias.last") if part.layer is None else say(view, "logits.bias", part.layer)
+            return say(view, "last biases") if part.layer is None else say(view, "L{layer} biases", layer=part.layer)
         case _:
-            return say(view, "logits.embedding")
+            return say(view, "embedding")
 
 
 def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
@@ -464,19 +553,48 @@ def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
     target = quoted_word(document.target.text, view)
     answer_sentences = []
     if heads and heads[0].value > 0:
-        values = (target, f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
-        answer_sentences.append(say(view, "logits.answer", head_phrase(heads[0], view), *values))
+        head, value = head_phrase(heads[0], view), f"{heads[0].value:+.2f}"
+        answer_sentences.append(
+            say(
+                view,
+                "Of the heads {head} adds most to {target}: {value} of {logit}.",
+                head=head,
+                target=target,
+                value=value,
+                logit=f"{document.logit:.2f}",
+            )
+        )
     if heads and heads[-1].value < 0:
-        name, whom = ("logits.answer.against", ()) if answer_sentences else ("logits.answer.against.alone", (target,))
-        answer_sentences.append(say(view, name, head_phrase(heads[-1], view), f"{heads[-1].value:+.2f}", *whom))
-    sums = [
-        sum(part.value for part in document.parts if part.part in kinds)
-        for kinds in (("head",), ("mlp",), ("embedding", "bias"))
-    ]
+        template = (
+            message("Of the heads {head} speaks most against it: {value}.")
+            if answer_sentences
+            else message("None of the heads adds to {target}; {head} speaks most against it: {value}.")
+        )
+        head, value = head_phrase(heads[-1], view), f"{heads[-1].value:+.2f}"
+        answer_sentences.append(say(view, template, head=head, value=value, target=target))
+    sums = {
+        name: f"{sum(part.value for part in document.parts if part.part in kinds):+.2f}"
+        for name, kinds in (("heads", ("head",)), ("mlps", ("mlp",)), ("rest", ("embedding", "bias")))
+    }
     answer_sentences.append(
-        say(view, "logits.answer.sum", *(f"{value:+.2f}" for value in sums), f"{document.logit:.2f}")
+        say(
+            view,
+            "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, "
+            "the model's own logit.",
+            **sums,
+            logit=f"{document.logit:.2f}",
+        )
     )
-    return [capitalize(text) for text in (*answer_sentences, say(view, "logits.frozen"))]
+    return [
+        capitalize(text)
+        for text in (
+            *answer_sentences,
+            say(
+                view,
+                "Norms keep the statistics of this run: what a head adds through later layers is not counted here.",
+            ),
+        )
+    ]
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
@@ -486,10 +604,8 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
     first = max((part for part in document.parts if part.part == "head"), key=lambda part: part.value, default=None)
     if first is not None and first.looks is not UNSET and first.attention == "self" and first.value > 0:
         shares[first.looks.key] = first.looks.weight
-    head = () if first is None else (head_phrase(first, view),)
-    tinted_sentence = shaded_sentence(
-        document.text, document.tokens, shares, view, query=document.position, tint="answer.tint.head", values=head
-    )
+    tint = message("tint: the word looked at most in {head}", head="" if first is None else head_phrase(first, view))
+    tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=document.position, tint=tint)
     answer_sentences = (*logit_sentences(document, view), not_learned_note(document.model, view))
     return stack((tinted_sentence, sentences(answer_sentences, view)))
 
@@ -524,7 +640,7 @@ def _patch_grid(document: PatchDocument, view: View) -> Lines:
         kind: [(row.layer, row.head, row.recovered) for row in document.effects if row.attention == kind]
         for kind in ("self", "cross")
     }
-    return grids(effects_by_kind, view, say(view, "patch.grid"), signed=True)
+    return grids(effects_by_kind, view, say(view, "recovered share"), signed=True)
 
 
 def _patch_heads(document: PatchDocument, view: View) -> Lines:
@@ -541,35 +657,69 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
         for effect in effects_shown
     ]
     body = table(
-        [say(view, "effect.column.head"), say(view, "patch.column"), ""],
+        [say(view, "head"), say(view, "recovered"), ""],
         [list(row) for row in zip(names, values, bars, strict=True)],
         view,
         align=["left", "right", "left"],
-        title=say(view, "patch.title"),
+        title=say(view, "how much of the clean text's answer one head brings back"),
         bars=2,
     )
     return stack((body, more_heads_note(effects, effects_shown, view)))
 
 
+PATCH_MEASURES = {
+    "logit difference": message("logit of {target} less that of {versus}"),
+    "log probability": message("log-probability of {target}"),
+    "cosine": message("cosine to the clean vector"),
+}
+"""What each measure is called in the answer."""
+
+
 def patch_sentences(document: PatchDocument, view: View) -> list[str]:
     """The sentences: where it was put in and what was measured, and which head carries most."""
-    names = [quoted_word(token.text, view) for token in (document.target, document.versus) if token]
-    measure_phrase = say(view, f"patch.measure.{document.measure}", *names)
+    ends = {"target": document.target, "versus": document.versus}
+    names = {name: quoted_word(token.text, view) for name, token in ends.items() if token}
+    measure_phrase = say(view, PATCH_MEASURES[document.measure], **names)
     is_everywhere = len(document.places) == len(document.tokens)
-    place_names = say(view, "list").join(
+    place_names = say(view, contextual("between", ", ")).join(
         label(document.tokens[index].text, ascii=view.ascii) for index in document.places
     )
-    answer_sentences = [say(view, "patch.at.all" if is_everywhere else "patch.at", place_names, measure_phrase)]
+    answer_sentences = [
+        say(
+            view,
+            "put in at every token; measured: {measure}" if is_everywhere else "put in at {place}; measured: {measure}",
+            place=place_names,
+            measure=measure_phrase,
+        )
+    ]
     if document.effects:
         first = document.effects[0]
-        name = "patch.answer" if first.recovered > LITTLE else "patch.answer.little"
-        ends = [f"{value:.3g}" for value in (document.m_clean, document.m_corrupt)]
-        answer_sentences.append(say(view, name, head_phrase(first, view), percent(first.recovered), *ends))
+        name = (
+            message(
+                "Of single heads {head} brings back most: {share} of the difference ({clean} in the "
+                "clean text, {corrupt} in the corrupt one)."
+            )
+            if first.recovered > LITTLE
+            else message(
+                "No single head brings back more than a tenth of the difference ({clean} clean, "
+                "{corrupt} corrupt); {head} most: {share}."
+            )
+        )
+        head, share = head_phrase(first, view), percent(first.recovered)
+        clean, corrupt = (f"{value:.3g}" for value in (document.m_clean, document.m_corrupt))
+        answer_sentences.append(say(view, name, head=head, share=share, clean=clean, corrupt=corrupt))
         last = min(document.effects, key=lambda row: row.recovered)
         if last.recovered < -LITTLE:
-            answer_sentences.append(say(view, "patch.answer.against", head_phrase(last, view), percent(last.recovered)))
+            answer_sentences.append(
+                say(
+                    view,
+                    "Put in alone, {head} leads away from the clean text most: {share}.",
+                    head=head_phrase(last, view),
+                    share=percent(last.recovered),
+                )
+            )
     if len(document.effects) > 1:
-        answer_sentences.append(say(view, "effect.sum.patch"))
+        answer_sentences.append(say(view, "Heads are put in one at a time: these shares do not add up."))
     return [capitalize(text) for text in answer_sentences]
 
 
@@ -586,7 +736,7 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
     return stack(
         (
             *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
-            remark(say(view, "answer.tint.differs") if any(differ) else "", view),
+            remark(say(view, "tint: words that differ") if any(differ) else "", view),
             sentences(answer_sentences, view),
         )
     )

@@ -34,6 +34,7 @@ from attncli.cli.options import (
 from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.draw.view import View
@@ -169,7 +170,7 @@ def _by_steps(document: ExplainDocument, environment: Environment, view: View) -
     for index, block in enumerate(block for block in explain_blocks(document, view) if block.rows):
         if index:
             environment.write(b"\n")
-            if wait_for_key("step.wait", view, environment):
+            if wait_for_key(message("— any key for the next step, q ends —"), view, environment):
                 return
         environment.write(render_text(block, view, environment).encode())
 

@@ -36,16 +36,15 @@ from attncli.features.explain.softmax_topics import row_softmax, softmax_steps
 from attncli.features.run.compute import head_projections, layer_projections
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
-from attncli.measure.added_positions import split_embedding
 from attncli.measure.labels import row_entropy
 from attncli.measure.row_facts import Floats
-from attncli.mechanism.norm import Norm
-from attncli.mechanism.position import frequencies
+from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import (
     Alibi,
     Attention,
     Disentangled,
     FirstBlockAgain,
+    Norm,
     Place,
     RelativeBuckets,
     RelativeSines,
@@ -53,6 +52,7 @@ from attncli.mechanism.spec import (
 )
 from attncli.mechanism.trace import SQUARE, LayerTrace
 from attncli.models.model import Model
+from attncli.models.one_layer import split_embedding
 
 # What each head adds to the layer's output: concat(O₁ … O_h)·W_O taken apart into Σ_h O_h·W_O^h.
 

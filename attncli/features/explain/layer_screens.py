@@ -1,4 +1,4 @@
-"""Screens of the topics about a whole layer: masks, several heads, positions, residual and norm."""
+"""Screens of the topics about a whole layer: masks, several heads, residual and norm."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ from attncli.features.explain.document import (
     SoftmaxTopic,
     TaughtTopic,
 )
+from attncli.features.explain.order_screens import order_blocks, order_rows, position_blocks, position_rows
 from attncli.features.explain.softmax_screens import (
     matrix_rows,
     matrix_softmax_blocks,
     metric_blocks,
     metric_rows,
-    order_blocks,
-    order_rows,
     scaling_blocks,
     scaling_rows,
     softmax_blocks,
     softmax_rows,
 )
-from attncli.language import say, say_each
+from attncli.language import contextual, message, plural, say, say_each
 
 if TYPE_CHECKING:
     from attncli.features.explain.document import (
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
         MultiheadTopic,
         PaddedText,
         PositionTopic,
-        PositionWay,
         ResidualTopic,
     )
 
@@ -67,8 +65,16 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     texts = [token.text for token in document.tokens]
     lead = stack(
         (
-            heading(say(view, "mask.topic.title"), document.attention.mask, view),
-            remark(say(view, "mask.topic.lead"), view, style=""),
+            heading(say(view, "what a mask does"), document.attention.mask, view),
+            remark(
+                say(
+                    view,
+                    "A mask says which keys a query may see. A hidden score becomes −∞ before the "
+                    "softmax, exp(−∞) is 0, and so is the weight: not small, but none.",
+                ),
+                view,
+                style="",
+            ),
         )
     )
     masked = as_matrix(document.masked)
@@ -89,8 +95,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
             view,
             signed=signed,
             limits=None if signed else (0.0, 1.0),
-            title=say(view, f"mask.topic.{name}"),
-            note=say(view, f"mask.topic.{name}.note"),
+            title=say(view, MASK_MATRICES[name][0]),
+            note=say(view, MASK_MATRICES[name][1]),
         )
         for name, values, signed in pairs
     ]
@@ -98,7 +104,12 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     row_block = [] if np.isfinite(masked[document.query]).all() else [_row(document, texts, view)]
     row = as_matrix(document.after)[document.query]
     tinted_sentence = shaded_sentence(
-        document.text or "", document.tokens, row, view, query=document.query, tint="answer.tint.row"
+        document.text or "",
+        document.tokens,
+        row,
+        view,
+        query=document.query,
+        tint=message("tint: the weight that the word gets"),
     )
     # of several texts the padding is what is asked about
     mask_sentence = _redistribution_sentence(document, view) if hides or document.batch is UNSET else ""
@@ -106,6 +117,19 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     answer_lines = stack((tinted_sentence, sentences(answers, view)))
     parts = (*batch, *matrices) if not hides else (*matrices, *row_block, *batch)
     return (header(document, view), lead, *parts, answer_lines)
+
+
+MASK_MATRICES = {
+    "scores": (message("scores S before the mask"), message("every query against every key")),
+    "masked": (message("scores S after the mask"), message("· is −∞: hidden")),
+    "before": (message("weights without the mask"), message("softmax of each row of S")),
+    "after": (message("weights with the mask"), message("each row still sums to 1")),
+    "open": (
+        message("weights A"),
+        message("nothing is hidden in this text itself: with and without the mask the same"),
+    ),
+}
+"""The title of each matrix of the topic "mask", and what it shows."""
 
 
 def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
@@ -138,18 +162,18 @@ def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     ]
     if rest:
         sums = [f"{values[rest].sum():.{count}f}" for values, count in zip((before, after), digits, strict=True)]
-        rows.append([say(view, "others", len(rest)), "", sums[0], "", sums[1]])
+        rows.append([say(view, plural("{count} other", "{count} others", count=len(rest))), "", sums[0], "", sums[1]])
     totals = [
         f"{values.sum():.{view.precision}f}" + " " * (count - view.precision)
         for values, count in zip((before, after), digits, strict=True)
     ]
     return ledger(
-        [say(view, f"mask.topic.column.{part}") for part in ("key", "score", "before", "masked", "after")],
+        say_each(view, "key", "score s", "weight without", "masked s", "weight w"),
         rows,
         [say(view, "sum"), "", totals[0], "", totals[1]],
         view,
-        title=say(view, "mask.topic.row", name),
-        note=say(view, "mask.topic.row.note"),
+        title=say(view, "the row of {query}, worked out", query=name),
+        note=say(view, "the same scores, without and with the mask"),
     )
 
 
@@ -162,13 +186,18 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
     visible = np.isfinite(masked)
     name = quoted_token(document.tokens, query, view)
     if visible.all():
-        return say(view, "mask.topic.all", name)
+        return say(view, "{query} sees every key: the mask changes nothing in its row.", query=name)
     if not visible.any():
-        return say(view, "empty")
+        return say(view, "This query sees no key: its weights and its output are 0 by definition.")
     if visible_share <= 0 or np.abs(before[visible] / visible_share - after[visible]).max() > CLOSE:
         return ""
     return say(
-        view, "mask.topic.shared", name, f"{document.hidden:.{view.precision}f}", f"{visible_share:.{view.precision}f}"
+        view,
+        "The keys that the mask hides from {query} would have had {share} of its weight. The "
+        "others share it in proportion: each weight is divided by what is left, {rest}.",
+        query=name,
+        share=f"{document.hidden:.{view.precision}f}",
+        rest=f"{visible_share:.{view.precision}f}",
     )
 
 
@@ -185,10 +214,27 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     if padding_weight > 0 or largest_difference > CLOSE:
         return ""
     if _even(document.batch):
-        return say(view, "mask.topic.even.answer", len(document.batch))
+        return say(
+            view,
+            "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights that it has alone.",
+            texts=len(document.batch),
+        )
     if largest_difference == 0:
-        return say(view, "mask.topic.padded.exact", len(document.batch), longest)
-    return say(view, "mask.topic.padded", len(document.batch), longest, f"{largest_difference:.1e}")
+        return say(
+            view,
+            "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
+            "keeps exactly the weights that it has alone.",
+            texts=len(document.batch),
+            longest=longest,
+        )
+    return say(
+        view,
+        "Of the {texts} texts padded to {longest} tokens no weight falls on padding: each "
+        "keeps the weights that it has alone (within {difference}).",
+        texts=len(document.batch),
+        longest=longest,
+        difference=f"{largest_difference:.1e}",
+    )
 
 
 def _even(batch: Sequence[PaddedText]) -> bool:
@@ -217,8 +263,15 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         ["", *map(str, range(token_count))],
         rows,
         view,
-        title=say(view, "mask.topic.even", len(batch)) if even else say(view, "mask.topic.batch", len(batch), longest),
-        note="" if even else say(view, "mask.topic.batch.note"),
+        title=say(view, "{texts} texts of one length: nothing is padded", texts=len(batch))
+        if even
+        else say(
+            view,
+            "padding mask of a batch: {texts} texts, padded to {longest} tokens",
+            texts=len(batch),
+            longest=longest,
+        ),
+        note="" if even else say(view, "· is padding: hidden as a key, in every row"),
     )
     weights = [
         [float(weight) if place < len(padded_text.tokens) else None for place, weight in enumerate(padded_text.weights)]
@@ -230,8 +283,8 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         None,
         view,
         limits=(0.0, 1.0),
-        title=say(view, "mask.topic.batch.weights"),
-        note="" if even else say(view, "mask.topic.batch.weights.note"),
+        title=say(view, "weights of each text's last token"),
+        note="" if even else say(view, "nothing rests on padding"),
     )
     largest_difference = max(padded_text.agreement for padded_text in batch)
     return stack(
@@ -240,7 +293,12 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
             Lines(((),)),
             last,
             remark(
-                say(view, "mask.topic.batch.agree", f"{largest_difference:.1e}" if largest_difference else "0"), view
+                say(
+                    view,
+                    "Together or each alone, the weights differ by at most {difference}.",
+                    difference=f"{largest_difference:.1e}" if largest_difference else "0",
+                ),
+                view,
             ),
         )
     )
@@ -272,32 +330,59 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
     is_split = model.d_model is not None and len(heads) * model.d_v == model.d_model
-    sizes = say(view, "multihead.sizes.split" if is_split else "multihead.sizes", len(heads), model.d_k, model.d_v)
+    widths = {"count": len(heads), "d_k": model.d_k, "d_v": model.d_v}
+    if not is_split:
+        sizes = say(
+            view,
+            plural(
+                "{count} head, with queries and keys of width {d_k} and values of width {d_v}",
+                "{count} heads, each with queries and keys of width {d_k} and values of width {d_v}",
+                **widths,
+            ),
+        )
+    elif len(heads) == 1:
+        sizes = say(view, "{count} head: it has the whole d_model, d_k is {d_k} and d_v {d_v}", **widths)
+    else:
+        sizes = say(view, "{count} heads; d_model is shared out among them, so d_k is {d_k} and d_v {d_v}", **widths)
     lead = stack(
         (
-            heading(say(view, "multihead.title"), "", view),
-            remark(say(view, "multihead.lead"), view, style=""),
+            heading(say(view, "several heads"), "", view),
+            remark(
+                say(
+                    view,
+                    "Each head has its own W_Q, W_K and W_V, so each can look elsewhere. Their outputs "
+                    "are set side by side, and W_O mixes them into one vector.",
+                ),
+                view,
+                style="",
+            ),
             remark(sizes, view),
         )
     )
-    names = [say(view, "multihead.head", head.head) for head in heads]
+    names = [say(view, "head {head}", head=head.head) for head in heads]
     several = len(heads) > 1  # of one head the average is that head
     rows = [*(head.weights for head in heads), *([document.average] if several else [])]
     weights = matrix(
         rows,
-        [*names, *([say(view, "multihead.average")] if several else [])],
+        [*names, *([say(view, "average")] if several else [])],
         key_names(texts, rows),
         view,
         limits=(0.0, 1.0),
-        title=say(view, "multihead.weights", query),
-        note=say(view, "multihead.weights.note"),
+        title=say(view, "weights of {query} in each head", query=query),
+        note=say(view, "each row sums to 1"),
     )
     outputs = vectors(
         [head.output for head in heads],
         names,
         view,
-        title=say(view, "multihead.outputs", query),
-        note=say(view, "multihead.outputs.note", len(heads), len(heads[0].output), len(document.concat)),
+        title=say(view, "outputs O₁ … O_h for {query}", query=query),
+        note=say(
+            view,
+            "side by side: {heads} × {width} = {total} entries",
+            heads=len(heads),
+            width=len(heads[0].output),
+            total=len(document.concat),
+        ),
     )
     return (
         header(document, view),
@@ -313,16 +398,21 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     single = document.single
     if single is UNSET:
         return Lines()
-    names = [say(view, "multihead.single.alone"), say(view, "multihead.single.head")]
+    names = [say(view, "single-head"), say(view, "h = 1")]
     head = document.heads[0]
-    title, note = say(view, "multihead.single"), say(view, "multihead.single.note")
+    title, note = (
+        say(view, "one head is single-head attention"),
+        say(view, "softmax(q·kᵀ × scale)·v, worked out without heads, beside this run's one head"),
+    )
     top = heading(title, note, view)
     rows = [single.weights, head.weights]
-    weights = matrix(
-        rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title=say(view, "multihead.single.weights")
+    weights = matrix(rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title=say(view, "weights"))
+    output = vectors([single.output, head.output], names, view, title=say(view, "output, first entries"))
+    agree = say(
+        view,
+        "Weights and output differ by at most {difference}.",
+        difference=f"{single.agreement:.1e}" if single.agreement else "0",
     )
-    output = vectors([single.output, head.output], names, view, title=say(view, "multihead.single.output"))
-    agree = say(view, "multihead.single.agree", f"{single.agreement:.1e}" if single.agreement else "0")
     return stack((top, weights, output, remark(agree, view)))
 
 
@@ -334,7 +424,7 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
         return []
     rows = as_matrix([head.weights for head in heads])
     if np.abs(rows - average).max() < SAME:
-        return [say(view, "multihead.same", len(heads))]
+        return [say(view, "The {heads} heads give the same weights: averaging loses nothing here.", heads=len(heads))]
 
     best = int(np.argmax(average))
     mentioned = {document.query, best, *(int(np.argmax(row)) for row in rows)}
@@ -343,7 +433,13 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
         return quoted_token(document.tokens, key, view, beside=mentioned)
 
     answer_sentences = [
-        say(view, "multihead.average.looks", name(document.query), name(best), format_fixed(float(average[best]), 2))
+        say(
+            view,
+            "Averaged, {query} would look most at {key} ({weight}).",
+            query=name(document.query),
+            key=name(best),
+            weight=format_fixed(float(average[best]), 2),
+        )
     ]
     heads_elsewhere = [
         index for index in range(len(heads)) if rows[index].any() and int(np.argmax(rows[index])) != best
@@ -353,36 +449,92 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> list[str]:
         parts = []
         for index in heads_elsewhere[:MOST_HEADS]:
             key = int(np.argmax(rows[index]))
-            numbers = format_fixed(float(rows[index][key]), 2), format_fixed(float(average[key]), 2)
-            parts.append(say(view, "multihead.elsewhere", heads[index].head, name(key), *numbers))
+            weight, mean = (format_fixed(float(values[key]), 2) for values in (rows[index], average))
+            head = heads[index].head
+            parts.append(
+                say(
+                    view,
+                    "head {head} at {key} ({weight}, averaged {average})",
+                    head=head,
+                    key=name(key),
+                    weight=weight,
+                    average=mean,
+                )
+            )
         more = (
-            say(view, "multihead.more", len(heads_elsewhere) - MOST_HEADS) if len(heads_elsewhere) > MOST_HEADS else ""
+            say(view, " and {count} more", count=len(heads_elsewhere) - MOST_HEADS)
+            if len(heads_elsewhere) > MOST_HEADS
+            else ""
         )
-        head_list = say(view, "multihead.and").join(parts) + more
-        answer_sentences.append(say(view, "multihead.loses", len(heads_elsewhere), len(heads), head_list))
+        head_list = say(view, contextual("clauses", ", ")).join(parts) + more
+        counts = {"count": len(heads_elsewhere), "heads": len(heads), "places": head_list}
+        answer_sentences.append(
+            say(view, "Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}.", **counts)
+            if len(heads_elsewhere) == 1
+            else say(view, "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}.", **counts)
+        )
     else:
         low, high = (int(index) for index in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
-        ends = [(format_fixed(float(rows[index, best]), 2), heads[index].head) for index in (low, high)]
-        answer_sentences.append(say(view, "multihead.alike", len(heads), *ends[0], *ends[1]))
+        least, most = (format_fixed(float(rows[index, best]), 2) for index in (low, high))
+        answer_sentences.append(
+            say(
+                view,
+                "All {heads} heads look there; averaging loses how much each does: from {least} "
+                "(head {least_head}) to {most} (head {most_head}).",
+                heads=len(heads),
+                least=least,
+                least_head=heads[low].head,
+                most=most,
+                most_head=heads[high].head,
+            )
+        )
     head_entropy = float(np.mean(document.entropies))
     if document.average_entropy - head_entropy >= LESS:
         answer_sentences.append(
-            say(view, "multihead.lost", format_fixed(document.average_entropy, 2), format_fixed(head_entropy, 2))
+            say(
+                view,
+                "The average is less certain than its heads: entropy {entropy} nats, theirs {head_entropy} on average.",
+                entropy=format_fixed(document.average_entropy, 2),
+                head_entropy=format_fixed(head_entropy, 2),
+            )
         )
     return answer_sentences
 
 
 def _projected_sum(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
     """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add."""
-    title = say(view, "multihead.out")
+    title = say(view, "concat(O₁ … O_h)·W_O")
     terms = [
-        (say(view, "multihead.share", head.head), head.share) for head in document.heads if head.share is not UNSET
+        (say(view, "head {head}", head=head.head), head.share) for head in document.heads if head.share is not UNSET
     ]
     if not terms:
-        return stack((heading(title, "", view), remark(say(view, "multihead.out.none"), view)))
+        return stack(
+            (
+                heading(title, "", view),
+                remark(say(view, "There is no W_O here: the outputs stand side by side as they are."), view),
+            )
+        )
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
-    body = vector_sum(terms, ("O", document.out), view, title=title, note=say(view, "multihead.out.note"))
-    return stack((body, remark(say(view, "agrees", f"{document.agreement:.1e}"), view)))
+    body = vector_sum(
+        terms,
+        ("O", document.out),
+        view,
+        title=title,
+        note=say(view, "= Σ O_h·W_O^h: each head's output times its own rows of W_O"),
+    )
+    return stack(
+        (
+            body,
+            remark(
+                say(
+                    view,
+                    "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
+                    difference=f"{document.agreement:.1e}",
+                ),
+                view,
+            ),
+        )
+    )
 
 
 def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
@@ -392,11 +544,22 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
     if document.single is not UNSET and document.single.agreement <= CLOSE_HEADS:
         difference = document.single.agreement
         answer_sentences = [
-            say(view, "multihead.single.answer", query_text, f"{difference:.1e}" if difference else "0")
+            say(
+                view,
+                "Multi-head attention with h = 1 is single-head attention: {query} gets the same "
+                "weights and the same output (within {difference}).",
+                query=query_text,
+                difference=f"{difference:.1e}" if difference else "0",
+            )
         ]
     largest_weights = as_matrix([head.weights for head in document.heads]).max(axis=0)
     tinted_sentence = shaded_sentence(
-        document.text or "", document.tokens, largest_weights, view, query=document.query, tint="answer.tint.links"
+        document.text or "",
+        document.tokens,
+        largest_weights,
+        view,
+        query=document.query,
+        tint=message("tint: the strongest weight that a word gets in any head"),
     )
     return stack((tinted_sentence, sentences((*answer_sentences, not_learned_note(document.model, view)), view)))
 
@@ -409,83 +572,6 @@ def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
             yield [head.head, key, float(weight), float(document.average[key])]
 
 
-# The screen of the topic "position": where positions enter, their numbers, and what they make of one query.
-
-LEAST = 0.005
-"""A way that moves no weight by this much is not said to move any."""
-
-
-def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
-    """What positions are for; each way's own numbers; the query's weights under each; which moves them most."""
-    texts = [token.text for token in document.tokens]
-    query = label(texts[document.query], ascii=view.ascii)
-    ways = document.ways
-    way_table = table(
-        say_each(view, "position", "way", "enters", "moved"),
-        [
-            [
-                way.position,
-                say(view, f"position.enters.{way.enters}"),
-                "" if index == 0 else f"{way.moved:.{view.precision}f}",
-            ]
-            for index, way in enumerate(ways)
-        ],
-        view,
-        align=["left", "left", "right"],
-        title=say(view, "position.ways"),
-    )
-    weights = [way.weights for way in ways]
-    rows = matrix(
-        weights,
-        [way.position for way in ways],
-        key_names(texts, weights),
-        view,
-        limits=(0.0, 1.0),
-        title=say(view, "position.weights", query),
-        note=say(view, "position.weights.note"),
-    )
-    lead = stack((heading(say(view, "position.title"), "", view), remark(say(view, "position.lead"), view, style="")))
-    tables = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
-    return (header(document, view), stack((lead, way_table)), *tables, rows, _position_answer(document, query, view))
-
-
-def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
-    """What a way brings in, as a table: vectors, angles, or what is added to the scores."""
-    title, note = say(view, f"position.table.{way.enters}", way.position), way.formula
-    assert way.table is not UNSET, "only a way that brings something in has a table"
-    if way.enters == "scores":
-        return matrix(way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note)
-    return vectors(way.table, texts, view, title=title, note=note)
-
-
-def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
-    """The sentence, tinted by how far each word's weight moves where it moves most; which way that is; whether the
-    weights are learned."""
-    query_text = say(view, "quoted", query)
-    other_ways = document.ways[1:]
-    most_moving = max(other_ways, key=lambda way: way.moved, default=None)
-    answer_sentences, tinted_sentence = [not_learned_note(document.model, view)], Lines()
-    if most_moving is not None and most_moving.moved >= LEAST:
-        answer_sentences.insert(
-            0, say(view, "position.answer", most_moving.position, query_text, f"{most_moving.moved:.2f}")
-        )
-        differences = np.abs(np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights))
-        tinted_sentence = shaded_sentence(
-            document.text, document.tokens, differences, view, query=document.query, tint="answer.tint.moved"
-        )
-    elif other_ways:
-        answer_sentences.insert(0, say(view, "position.answer.none", query_text))
-    return stack((tinted_sentence, sentences(answer_sentences, view)))
-
-
-def position_rows(document: PositionTopic) -> Iterable[list[object]]:
-    """Each way's weights, key by key, for `--plain`."""
-    yield ["position", "enters", "key", "weight", "moved"]
-    for way in document.ways:
-        for key, weight in enumerate(way.weights):
-            yield [way.position, way.enters, key, float(weight), way.moved]
-
-
 # The screen of the topic "residual": x + O entry by entry, and the norm worked out.
 
 MOSTLY = 0.5
@@ -495,16 +581,31 @@ MOSTLY = 0.5
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     """What the residual is for; the sum; the norm; how much of the vector stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
-    lead = stack((heading(say(view, "residual.title"), "", view), remark(say(view, "residual.lead"), view, style="")))
+    lead = stack(
+        (
+            heading(say(view, "residual connection and normalization"), "", view),
+            remark(
+                say(
+                    view,
+                    "The residual keeps what came in: attention only adds to it. The norm then brings "
+                    "each vector to the same scale, so that layers can be stacked.",
+                ),
+                view,
+                style="",
+            ),
+        )
+    )
     sum_block = vector_sum(
         [("x", document.x), ("O", document.out)],
         ("x + O", document.sum),
         view,
-        title=say(view, "residual.sum", query),
-        note=say(view, "residual.sum.note"),
+        title=say(view, "x + O of {query}", query=query),
+        note=say(view, "what came in, and what attention adds"),
     )
-    lengths = [f"{float(np.linalg.norm(part)):.{view.precision}f}" for part in (document.x, document.out, document.sum)]
-    facts = remark(say(view, "residual.lengths", *lengths), view)
+    x, output, total = (
+        f"{float(np.linalg.norm(part)):.{view.precision}f}" for part in (document.x, document.out, document.sum)
+    )
+    facts = remark(say(view, "lengths: |x| {x}, |O| {output}, |x + O| {sum}", x=x, output=output, sum=total), view)
     return (
         header(document, view),
         lead,
@@ -518,42 +619,73 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
     """The norm, step by step; that there is none, where there is none."""
     norm = document.norm
     if norm is None:
-        return remark(say(view, "residual.norm.none"), view)
+        return remark(say(view, "There is no norm here; --layer-norm adds one."), view)
     write = f"{{:.{view.precision}f}}".format
     first = norm.place == "attn.in"
     input_name = "x" if first else "x + O"
     rows = [(input_name, norm.vector)]
     if norm.kind == "layer":
         rows.append((f"{input_name} − μ", np.asarray(norm.vector, np.float64) - norm.mean))
-    rows += [(say(view, f"residual.norm.{norm.kind}.scaled"), norm.scaled), ("· γ + β", norm.normed)]
+    scaled = say(view, "/ √(σ² + ε)") if norm.kind == "layer" else say(view, "/ √(mean x² + ε)")
+    rows += [(scaled, norm.scaled), ("· γ + β", norm.normed)]
     if np.array_equal(norm.scaled, norm.normed):
         rows.pop()
     body = vectors(
         [values for _, values in rows],
         [name for name, _ in rows],
         view,
-        title=say(view, f"residual.norm.{norm.kind}"),
-        note=say(view, "residual.norm.first" if first else "residual.norm.after"),
+        title=say(view, "layer norm" if norm.kind == "layer" else "RMS norm"),
+        note=say(
+            view, "of x, before the attention: this model norms first" if first else "of the sum, after the residual"
+        ),
     )
     norm_sentence = say(
-        view, f"residual.norm.{norm.kind}.told", write(norm.mean), write(norm.variance), brief(norm.eps)
+        view,
+        "mean μ = {mean}, variance σ² = {variance}, ε = {eps}"
+        if norm.kind == "layer"
+        else "mean square = {variance}, ε = {eps}; the mean, {mean}, is left in",
+        mean=write(norm.mean),
+        variance=write(norm.variance),
+        eps=brief(norm.eps),
     )
-    plain = say(view, "residual.norm.plain") if np.array_equal(norm.scaled, norm.normed) else ""
-    agrees = say(view, "agrees", f"{document.agreement:.1e}")
+    plain = (
+        say(view, "The learned weights γ are 1 and the biases β 0 here.")
+        if np.array_equal(norm.scaled, norm.normed)
+        else ""
+    )
+    agrees = say(
+        view,
+        "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
+        difference=f"{document.agreement:.1e}",
+    )
     return stack((body, *(remark(note, view) for note in (norm_sentence, plain, agrees))))
 
 
 def _residual_answer(document: ResidualTopic, query: str, view: View) -> Lines:
     """The sentence, tinted by where the word looks; whether its vector still points where it did."""
-    query_text = say(view, "quoted", query)
-    kind = "kept" if document.cosine >= MOSTLY else "turned"
+    query_text = say(view, '"{text}"', text=query)
+    template = (
+        message(
+            "After attention the vector of {query} still points mostly where it did: cosine "
+            "{cosine} between x and x + O."
+        )
+        if document.cosine >= MOSTLY
+        else message(
+            "Attention turns the vector of {query} far from where it pointed: cosine {cosine} between x and x + O."
+        )
+    )
     answer_sentences = (
-        say(view, f"residual.answer.{kind}", query_text, f"{document.cosine:.2f}"),
+        say(view, template, query=query_text, cosine=f"{document.cosine:.2f}"),
         not_learned_note(document.model, view),
     )
     weights = None if document.weights is UNSET else document.weights
     tinted_sentence = shaded_sentence(
-        document.text, document.tokens, weights, view, query=document.query, tint="answer.tint.links"
+        document.text,
+        document.tokens,
+        weights,
+        view,
+        query=document.query,
+        tint=message("tint: the strongest weight that a word gets in any head"),
     )
     return stack((tinted_sentence, sentences(answer_sentences, view)))
 

@@ -8,26 +8,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import adding_digits, bar, brief, format_fixed, percent
-from attncli.draw.safe import cells, label, spell
+from attncli.draw.safe import spell
 from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
-from attncli.draw.shaded_matrix import as_matrix, matrix
+from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import ledger, table
-from attncli.draw.token_names import position_and_text, quoted_token
+from attncli.draw.token_names import position_and_text
 from attncli.draw.view import View
-from attncli.features.explain.document import MatrixSoftmaxTopic, OrderRow, OrderTopic, ScalingTopic, SoftmaxTopic
-from attncli.language import say, say_each
+from attncli.features.explain.document import MatrixSoftmaxTopic, ScalingTopic, SoftmaxTopic
+from attncli.language import contextual, message, plural, say
 
 if TYPE_CHECKING:
     from attncli.features.explain.document import (
         MatrixSoftmaxTopic,
         MetricTopic,
-        OrderRow,
-        OrderTopic,
         ScalingTopic,
         SoftmaxTopic,
     )
@@ -45,22 +42,61 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """What the largest score gets, and how many times the next one's weight that is."""
     first, *other_weights = sorted(document.weights, reverse=True)
     if not other_weights:
-        return sentences([say(view, "numbers.alone")], view)
+        return sentences([say(view, "A score alone gets all of the weight.")], view)
     if first - other_weights[-1] <= SAME:
-        return sentences([say(view, "numbers.even", format_fixed(first, view.precision))], view)
+        return sentences(
+            [
+                say(
+                    view,
+                    "All scores are equal, and so are their weights: {weight} each.",
+                    weight=format_fixed(first, view.precision),
+                )
+            ],
+            view,
+        )
     highest, share = brief(document.highest), percent(first)
     if other_weights[0] * TIMES <= first:
-        return sentences([say(view, "numbers.answer", highest, share)], view)
-    return sentences([say(view, "numbers.answer.times", highest, share, f"{first / other_weights[0]:.3g}")], view)
+        return sentences(
+            [say(view, "The largest score, {highest}, gets {share} of the weight.", highest=highest, share=share)], view
+        )
+    return sentences(
+        [
+            say(
+                view,
+                "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.",
+                highest=highest,
+                share=share,
+                times=f"{first / other_weights[0]:.3g}",
+            )
+        ],
+        view,
+    )
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
     """The largest weight and the gradient with and without scaling, where scaling brings the gradient back."""
     plain, scaled = document.softmax[:2]
     if plain.gradient >= scaled.gradient:
-        return sentences([say(view, "scaling.small")], view)
-    values = [format_fixed(value, 2) for value in (plain.largest, plain.gradient, scaled.largest, scaled.gradient)]
-    return sentences([say(view, "scaling.answer", *values)], view)
+        return sentences(
+            [say(view, "For so small a d_k the difference is slight: scaling matters more the larger d_k is.")], view
+        )
+    values = {
+        "largest": plain.largest, "gradient": plain.gradient,
+        "scaled_largest": scaled.largest, "scaled_gradient": scaled.gradient,
+    }  # fmt: skip
+    numbers = {name: format_fixed(value, 2) for name, value in values.items()}
+    return sentences(
+        [
+            say(
+                view,
+                "Unscaled, the largest weight is {largest} on average and the gradient {gradient}; "
+                "scaled, {scaled_largest} and {scaled_gradient}: the softmax stays where it can "
+                "learn.",
+                **numbers,
+            )
+        ],
+        view,
+    )
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
@@ -68,65 +104,28 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
     the most."""
     sums = [float(value) for value in document.row_sums]
     sums_sentence = say(
-        view, "matrix.said", format_fixed(min(sums), view.precision), format_fixed(max(sums), view.precision)
+        view,
+        "Over the whole matrix one query gets {least} of the weight and another {most}; by "
+        "rows each gets 1. Attention always uses rows.",
+        least=format_fixed(min(sums), view.precision),
+        most=format_fixed(max(sums), view.precision),
     )
     shares = np.divide(sums, max(sums, default=0.0) or 1.0)
     return stack(
         (
-            shaded_sentence(document.text, document.tokens, shares, view, query=None, tint="matrix.tint"),
+            shaded_sentence(
+                document.text,
+                document.tokens,
+                shares,
+                view,
+                query=None,
+                tint=message(
+                    ("tint: what the word gets as a query over the whole matrix, against the one that gets most")
+                ),
+            ),
             sentences([sums_sentence], view),
         )
     )
-
-
-def order_answer(document: OrderTopic, view: View) -> Lines:
-    """The sentence, tinted by how far each word's output moves without positions, or as the model ran; whether the
-    order is seen: what holds of every way of telling places, or of the one that ran."""
-    rows = [row for row in document.rows if row.order == document.order]
-    plain = next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
-    answer_sentences = []
-    if plain is not None and plain.equal:
-        answer_sentences.append(say(view, "order.said", _size(plain.max_difference)))
-        changed_rows = [row for row in rows if not row.equal]
-        if changed_rows:
-            names = [way_name(row) for row in changed_rows]
-            sizes = [row.max_difference for row in changed_rows]
-            row_names = say(view, "list.comma").join(names)
-            answer_sentences.append(say(view, "order.broken", row_names, _size(min(sizes)), _size(max(sizes))))
-        if any(row.order != document.order and not row.equal for row in document.rows):
-            answer_sentences.append(say(view, "order.alibi"))
-    main_row = plain or document.rows[0]
-    if not answer_sentences:
-        known_indices = [index for index in range(len(main_row.per_token)) if not document.tokens[index].unknown] or [
-            main_row.token
-        ]
-        most_moved = max(known_indices, key=lambda index: main_row.per_token[index])
-        word, size = quoted_token(document.tokens, most_moved, view), _size(float(main_row.per_token[most_moved]))
-        answer_sentences.append(say(view, "order.unseen") if main_row.equal else say(view, "order.seen", word, size))
-    way = (convention(main_row.position, view), convention(main_row.mask, view))
-    if main_row.equal:  # nothing moves, so nothing is tinted
-        shares, tint = None, remark(say(view, "order.untinted", *way), view)
-    else:
-        shares, tint = np.divide(main_row.per_token, main_row.max_difference), Lines()
-    tinted_sentence = shaded_sentence(
-        document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way
-    )
-    return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
-
-
-def way_name(row: OrderRow) -> str:
-    """What one row ran with: its position encoding, or its mask where it has none."""
-    return row.position if row.position != "none" else row.mask
-
-
-def convention(name: str, view: View) -> str:
-    """A position encoding's or a mask's name, as options spell it; that there is none in the view's language."""
-    return say(view, "convention.none") if name == "none" else name
-
-
-def _size(difference: float) -> str:
-    """A difference of outputs in a sentence."""
-    return f"{difference:.2g}" if difference < 1e-3 else f"{difference:.3g}"
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:
@@ -134,22 +133,42 @@ def metric_answer(document: MetricTopic, view: View) -> Lines:
     example = document.example
     answer_sentences = []
     if example.value is not None and example.uniform is not None:
-        values = (format_fixed(example.value, view.precision), format_fixed(example.uniform, view.precision))
-        answer_sentences.append(say(view, "metric.answer", document.name, *values))
-    return sentences([*answer_sentences, say(view, "metric.high", localize(document.says, view))], view)
-
-
-OUTPUTS = 8
-"""Tokens whose outputs are shown in both orders."""
+        value, uniform = (format_fixed(number, view.precision) for number in (example.value, example.uniform))
+        answer_sentences.append(
+            say(
+                view,
+                "{metric} is {value} for this head, and {uniform} for one whose rows are spread "
+                "evenly over what they see.",
+                metric=document.name,
+                value=value,
+                uniform=uniform,
+            )
+        )
+    return sentences(
+        [*answer_sentences, say(view, "A high value means: {meaning}.", meaning=localize(document.says, view))], view
+    )
 
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
     """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
     scores, weights = document.scores, document.weights
     at_one = document.temperature == 1
-    note = say(view, "numbers.note") if at_one else say(view, "numbers.temperature.note", brief(document.temperature))
-    name = "numbers" if at_one else "numbers.temperature"
-    title = say(view, name, len(scores), *([] if at_one else [brief(document.temperature)]))
+    note = (
+        say(view, "w = exp(s) / sum of exp(s)")
+        if at_one
+        else say(view, "s = score / {temperature}; w = exp(s) / sum of exp(s)", temperature=brief(document.temperature))
+    )
+    title = say(
+        view,
+        plural("softmax of {count} number", "softmax of {count} numbers", count=len(scores))
+        if at_one
+        else plural(
+            "softmax of {count} number at temperature {temperature}",
+            "softmax of {count} numbers at temperature {temperature}",
+            count=len(scores),
+            temperature=brief(document.temperature),
+        ),
+    )
     columns = [
         "",
         *([] if at_one else [spell("score", ascii=view.ascii)]),
@@ -206,12 +225,29 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         strong=int(max(range(len(weights)), key=weights.__getitem__)),
     )
     highest = format_fixed(document.highest, view.precision)
-    shift = say(view, "numbers.shift", highest) if totals[0] is not None else say(view, "numbers.overflow", highest)
-    most = math.log(len(scores))
+    shift = (
+        say(
+            view,
+            "The maximum, {highest}, may be subtracted from every score: numerator and sum "
+            "shrink by the same factor exp({highest}), and nothing overflows.",
+            highest=highest,
+        )
+        if totals[0] is not None
+        else say(
+            view,
+            "exp of {highest} is too large for any float: only the subtracted form can be computed.",
+            highest=highest,
+        )
+    )
+    values = {
+        "largest": max(weights), "entropy": document.entropy,
+        "limit": math.log(len(scores)), "gradient": document.gradient,
+    }  # fmt: skip
+    numbers = {name: format_fixed(value, view.precision) for name, value in values.items()}
     facts = say(
         view,
-        "numbers.facts",
-        *(format_fixed(value, view.precision) for value in (max(weights), document.entropy, most, document.gradient)),
+        "largest weight {largest} · entropy {entropy} nats of at most {limit} · gradient norm {gradient}",
+        **numbers,
     )
     return (stack((body, remark(shift, view), remark(facts, view))), softmax_answer(document, view))
 
@@ -219,7 +255,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     """Measured variance beside theory, and the softmax unscaled and scaled."""
     d_k = document.d_k
-    columns = ["", say(view, "measured"), say(view, "error"), say(view, "theory")]
+    columns = ["", say(view, "measured"), say(view, "standard error"), say(view, "theory")]
     rows = [
         [
             _scaled_name(row.scale, document, view, "var(q·k)"),
@@ -227,33 +263,60 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         ]
         for row in document.variance
     ]
-    note = say(view, "scaling.measured", document.samples, document.seed)
+    note = say(view, "measured on {pairs} pairs (seed {seed})", pairs=document.samples, seed=document.seed)
     first = document.variance[0]
-    agree = say(view, "scaling.agree", f"{first.standard_errors:.1f}") if first.standard_errors is not None else ""
+    agree = (
+        say(
+            view,
+            "The measured variance is {errors} standard errors from theory.",
+            errors=f"{first.standard_errors:.1f}",
+        )
+        if first.standard_errors is not None
+        else ""
+    )
     variance = stack((ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)))
     softmax_table_rows = [
         [
-            say(view, "scaling.uniform")
-            if row.scale == "uniform"
-            else _scaled_name(row.scale, document, view, "softmax"),
+            say(view, "uniform") if row.scale == "uniform" else _scaled_name(row.scale, document, view, "softmax"),
             format_fixed(row.largest, view.precision),
             bar(row.largest, max(min(view.width - 64, 24), 0), ascii=view.ascii),
             *(format_fixed(getattr(row, name), view.precision) for name in ("entropy", "gradient")),
         ]
         for row in document.softmax
     ]
-    head = ["", say(view, "largest"), "", say(view, "entropy"), say(view, "gradient")]
-    note = say(view, "scaling.softmax.note", document.queries)
+    head = ["", say(view, "largest weight"), "", say(view, "entropy"), say(view, "gradient norm")]
+    note = say(view, plural("means over {count} query", "means over {count} queries", count=document.queries))
     softmax = table(
         head,
         softmax_table_rows,
         view,
         align=["left", "right", "left", "right", "right"],
-        title=say(view, "scaling.softmax", document.keys),
+        title=say(
+            view,
+            plural(
+                "what that does to a softmax over {count} key",
+                "what that does to a softmax over {count} keys",
+                count=document.keys,
+            ),
+        ),
         note=note,
         bars=2,
     )
-    claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
+    claim = stack(
+        (
+            heading(say(view, "why scores are divided by √d_k"), "", view),
+            remark(
+                say(
+                    view,
+                    "q and k: {d_k} independent entries, mean 0, variance 1. Each product q_i·k_i has "
+                    "mean 0 and variance 1, so their sum q·k has variance d_k = {d_k}.",
+                    d_k=d_k,
+                ),
+                view,
+                style="",
+            ),
+        )
+    )
     return (claim, variance, softmax, scaling_answer(document, view))
 
 
@@ -268,9 +331,21 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {index}" for index in range(len(document.scores[0]) - len(texts))]
     sums = [float(value) for value in document.row_sums]
-    rows = matrix(document.rows, texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note"))
+    rows = matrix(
+        document.rows,
+        texts,
+        keys,
+        view,
+        title=say(view, "by rows"),
+        note=say(view, "each query spreads 1 over the keys"),
+    )
     whole = matrix(
-        document.whole, texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note")
+        document.whole,
+        texts,
+        keys,
+        view,
+        title=say(view, "over the whole matrix"),
+        note=say(view, "all queries together share 1"),
     )
     digits = adding_digits([(sums, sum(sums))], view.precision)
     cells = [
@@ -283,84 +358,15 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
         format_fixed(sum(sums), view.precision) + " " * (digits - view.precision),
     ]
     sum_table = ledger(
-        ["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum")
+        ["", say(view, "by rows"), say(view, "over the whole matrix")], cells, total, view, title=say(view, "row sum")
     )
     return (
         header(document, view),
-        stack((heading(say(view, "matrix"), "", view), rows)),
+        stack((heading(say(view, "softmax by rows, and over the whole matrix"), "", view), rows)),
         whole,
         sum_table,
         matrix_answer(document, view),
     )
-
-
-def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
-    """Both orders, then per position encoding and mask how much the outputs differ."""
-    texts = [token.text for token in document.tokens]
-    gap = " " if not all(len(text) == 1 for text in texts) else ""
-    after = [texts[index] for index in document.order]
-    lines = [
-        fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
-        for name, words in (("order.from", texts), ("order.to", after))
-    ]
-    columns = say_each(view, "order", "position", "mask", "greatest", "where", "verdict")
-    rows = [
-        [
-            convention(row.position, view) + ("" if row.order == document.order else " *"),
-            convention(row.mask, view),
-            f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
-            position_and_text(row.token, texts[row.token], 12, view),
-            say(view, "order.same" if row.equal else "order.differs"),
-        ]
-        for row in document.rows
-    ]
-    body = table(
-        columns, rows, view, align=["left", "left", "right"], title=say(view, "order"), note=say(view, "order.note")
-    )
-    other_orders = dict.fromkeys(tuple(row.order) for row in document.rows if row.order != document.order)
-    order_notes = [
-        remark(say(view, "order.other", label(gap.join(texts[index] for index in order), ascii=view.ascii)), view)
-        for order in other_orders
-    ]
-    sides = [_side_by_side(document, row, view) for row in _worth_seeing(document)]
-    return (header(document, view), stack(lines), *sides, stack((body, *order_notes)), order_answer(document, view))
-
-
-def _worth_seeing(document: OrderTopic) -> list[OrderRow]:
-    """The rows whose outputs are shown: the first, without positions where it ran so, and the first that differs."""
-    rows = [row for row in document.rows if row.order == document.order and row.outputs is not UNSET]
-    return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
-
-
-def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
-    """The first entries of each token's output in both orders."""
-    assert row.outputs is not UNSET
-    assert row.moved_outputs is not UNSET
-    texts = [token.text for token in document.tokens]
-    tokens_shown = range(len(texts) if view.full else min(len(texts), OUTPUTS))
-    names = [position_and_text(index, texts[index], 12, view) for index in tokens_shown]
-    before, after = as_matrix(row.outputs), as_matrix(row.moved_outputs)
-    wide = view.precision + 7
-    most = max((view.width - max(map(cells, names)) - 2) // (2 * wide), 1)
-    entries = range(min(most, before.shape[1]))
-    sides = [say(view, name) for name in ("order.from", "order.to")]
-    columns = [say(view, "column.key.token"), *(f"{side} {index}" for side in sides for index in entries)]
-    lines = [
-        [
-            name,
-            *(
-                format_fixed(float(values[index, entry]), view.precision)
-                for values in (before, after)
-                for entry in entries
-            ),
-        ]
-        for index, name in zip(tokens_shown, names, strict=True)
-    ]
-    verdict = say(view, "order.same" if row.equal else "order.differs")
-    title = say(view, "order.outputs", *(convention(name, view) for name in (row.position, row.mask)), verdict)
-    more = say(view, "order.outputs.more", len(texts) - len(tokens_shown)) if len(tokens_shown) < len(texts) else ""
-    note = say(view, "order.outputs.note", len(entries))
-    return stack((ledger(columns, lines, [], view, title=title, note=note), remark(more, view)))
 
 
 def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
@@ -386,14 +392,6 @@ def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
             yield [query, key, float(weight), float(share)]
 
 
-def order_rows(document: OrderTopic) -> Iterable[list[object]]:
-    """How far outputs move when the words are reordered, a row for each position and mask, for `--plain`."""
-    yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
-    for row in document.rows:
-        values = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
-        yield [row.position, row.mask, " ".join(map(str, row.order)), *values]
-
-
 # The screen of the topic "metric": what a metric means, and its value for a small example.
 
 TOKENS = "abcdefgh"
@@ -402,10 +400,16 @@ TOKENS = "abcdefgh"
 
 def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     """What a metric means, and its value for the example matrix and for uniform attention."""
-    fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
-    parts = [
-        fact(say(view, f"metric.{name}"), [getattr(document, name)], view) for name in fields if getattr(document, name)
-    ]
+    fields = (
+        (message("formula"), document.formula),
+        (message("range"), document.range),
+        (message("unit"), document.unit),
+        (message("taken over"), document.rows),
+        (message("note"), document.note),
+        (message("source"), document.source),
+        (message("needs"), document.needs),
+    )
+    parts = [fact(say(view, name), [value], view) for name, value in fields if value]
     example = document.example
     texts = list(TOKENS[: len(example.weights)])
     visible_weights = [
@@ -413,14 +417,18 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
         for query, row in enumerate(example.weights)
     ]
     example_matrix = matrix(
-        visible_weights, texts, texts, replace(view, precision=2), title=say(view, "metric.example")
+        visible_weights,
+        texts,
+        texts,
+        replace(view, precision=2),
+        title=say(view, "an example: a causal head of four tokens"),
     )
     values = [
-        [say(view, "metric.value"), _value(example.value, view)],
-        [say(view, "metric.uniform"), _value(example.uniform, view)],
+        [say(view, "this head"), _value(example.value, view)],
+        [say(view, "uniform over the visible keys"), _value(example.uniform, view)],
     ]
     body = table(["", document.name], values, view, align=["left", "right"])
-    rows_note = say(view, "metric.left", example.rows, len(texts))
+    rows_note = say(view, "{count} of {total} rows used", count=example.rows, total=len(texts))
     return (
         heading(document.name, document.says, view),
         stack(parts),
@@ -449,7 +457,24 @@ def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
 def metrics_screen(meanings: Mapping[str, str], view: View) -> Lines:
     """Every metric with a line of what a high value means, and how to ask for more; brief, their names."""
     if view.brief:
-        return remark(say(view, "metrics.brief", len(meanings), say(view, "list").join(meanings)), view, style="")
+        return remark(
+            say(
+                view,
+                "{count} metrics: {metrics}.",
+                count=len(meanings),
+                metrics=say(view, contextual("between", ", ")).join(meanings),
+            ),
+            view,
+            style="",
+        )
     rows = [[name, localize(meaning, view)] for name, meaning in meanings.items()]
-    answer = remark(say(view, "metrics.answer", len(meanings)), view, style="")
+    answer = remark(
+        say(
+            view,
+            "{count} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
+            count=len(meanings),
+        ),
+        view,
+        style="",
+    )
     return stack_spaced((table(["metric", "a high value means"], rows, view), answer))

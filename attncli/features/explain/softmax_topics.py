@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli import __version__
+from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import Heading, attention_part, header, token_rows
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.explain.document import (
@@ -31,7 +32,6 @@ from attncli.inputs.word_groups import unknown_notes
 from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
-from attncli.mechanism.random_streams import normal
 from attncli.models.model import Model
 
 

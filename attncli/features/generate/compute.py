@@ -10,13 +10,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Array, Selection, is_selected, numbers_of
+from attncli.arrays.numpy_backend import integers
 from attncli.documents import Count, Header, Numbers, Part, TokenRow, Weight, axes, describe, index_of
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
-from attncli.mechanism.random_streams import integers
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
 

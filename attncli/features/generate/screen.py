@@ -13,7 +13,7 @@ from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.generate.compute import GenerateDocument
-from attncli.language import say
+from attncli.language import message, plural, say
 
 PARTS = PARTS_OF["generate"]
 """Every part, in the order of the screen; all are shown unless the view names some."""
@@ -88,7 +88,12 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
         shares[head.top.key] = max(shares[head.top.key], head.top.weight)
     new = [token.index for token in document.generated]
     return shaded_sentence(
-        document.text + document.continuation, tokens, shares, view, query=new, tint="answer.tint.new"
+        document.text + document.continuation,
+        tokens,
+        shares,
+        view,
+        query=new,
+        tint=message("tint: what the new tokens, in brackets, look at most in any head"),
     )
 
 
@@ -132,6 +137,19 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
 def generate_answer(document: GenerateDocument, view: View) -> Lines:
     """How much of their weight the new words have on the prompt, on average over words and heads."""
     if not document.steps:
-        return sentences([say(view, "answer.generate.none")], view)
+        return sentences([say(view, "Nothing was added: the text ended at once.")], view)
     mean = sum(step.lookback for step in document.steps) / len(document.steps)
-    return sentences([say(view, "answer.generate", len(document.steps), percent(mean))], view)
+    return sentences(
+        [
+            say(
+                view,
+                plural(
+                    "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
+                    "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
+                    count=len(document.steps),
+                    share=percent(mean),
+                ),
+            )
+        ],
+        view,
+    )

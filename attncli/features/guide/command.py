@@ -13,7 +13,7 @@ from attncli.cli.options import DATA, DELIVERY, DRAWING, OUTPUT, OutputOptions, 
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
-from attncli.language import say
+from attncli.language import message, say
 
 if TYPE_CHECKING:
     from attncli.draw.lines import Line, Lines
@@ -55,7 +55,7 @@ def guide(
         return
     lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
     for index, screen in enumerate(_screens(lines, view, environment)):
-        if index and wait_for_key("guide.wait", view, environment):
+        if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
         environment.write(render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
 
@@ -93,4 +93,9 @@ def contents(titles: Mapping[str, str], view: View) -> Lines:
     from attncli.draw.tables import table
 
     rows = [[name, title] for name, title in titles.items()]
-    return stack((table(["", ""], rows, view, title=say(view, "guide.title")), remark(say(view, "guide.how"), view)))
+    return stack(
+        (
+            table(["", ""], rows, view, title=say(view, "the guide")),
+            remark(say(view, "attn guide PAGE shows a page; --markdown prints it as it is written."), view),
+        )
+    )

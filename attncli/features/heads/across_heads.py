@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Selection, numbers_of
+from attncli.arrays.numpy_backend import normal
 from attncli.errors import LimitError, UnsupportedError, UsageError
 from attncli.features.heads.document import (
     Chance,
@@ -25,7 +26,6 @@ from attncli.features.heads.document import (
 from attncli.features.heads.document import Rollout as RolloutPart
 from attncli.measure.labels import distances, order, tree
 from attncli.measure.row_facts import Bools, Floats
-from attncli.mechanism.random_streams import normal
 from attncli.models.model import Model
 
 ACROSS = ("rollout", "flow", "similarity", "circuits")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
     from attncli.inputs.token import Text
-    from attncli.measure.repeats import RepeatScores
+    from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import Recording
     from attncli.models.model import Model
 
@@ -216,7 +216,7 @@ def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
     """Scores of random repeats; they belong to the model, whatever the text."""
     if not comparison.labels:
         return None
-    from attncli.measure.repeats import repeat_scores
+    from attncli.measure.labels import repeat_scores
 
     return repeat_scores(model, comparison.layers)
 

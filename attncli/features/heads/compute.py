@@ -25,9 +25,8 @@ from attncli.features.heads.document import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, merged_words
-from attncli.measure.labels import NEEDED, labels_of, row_entropy, rows
+from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
 from attncli.measure.metric import DEFAULT, Measured, Tally, metric_of
-from attncli.measure.repeats import RepeatScores
 from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, TokenPairs, exclusion, is_punctuation
 from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
 from attncli.mechanism.attend import RowBlock

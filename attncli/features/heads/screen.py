@@ -28,10 +28,9 @@ from attncli.draw.lines import (
     stack_spaced,
     strip_styles,
 )
-from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, words
+from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, strongest_link_sentence, words
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
@@ -46,7 +45,7 @@ from attncli.features.heads.document import (
     Similarity,
     WhichHead,
 )
-from attncli.language import say
+from attncli.language import contextual, message, plural, say
 from attncli.language.head_labels import label_name
 
 # Parts of the heads screen that look across heads and layers.
@@ -344,7 +343,9 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             str(head.head),
             *(_number(head.metrics.get(name), view) for name in names),
             _link(head.top_link, texts, view),
-            say(view, "list").join(label_name(head_label, view.lang) for head_label in head.labels or ()),
+            say(view, contextual("between", ", ")).join(
+                label_name(head_label, view.lang) for head_label in head.labels or ()
+            ),
         ]
         for head in heads
     ]
@@ -552,14 +553,26 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     if links:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
-        answer_sentences.append(say(view, "answer.link.heads", *ends, percent(link.weight), link.layer, link.head))
+        answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
         if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
-            answer_sentences.append(say(view, "answer.link.choice"))
+            answer_sentences.append(
+                say(view, "Queries that see a single key are not counted: all of their weight is there.")
+            )
     answer_sentences.append(not_learned_note(document.model, view))
     shares = _attention_shares(document)
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
     has_special = any(token.special for token in document.tokens)
-    tint = remark(say(view, "answer.tint.plain" if has_special else "answer.tint") if shares else "", view)
+    tint = remark(
+        say(
+            view,
+            "tint: words that get more weight than the average word, special tokens apart"
+            if has_special
+            else "tint: words that get more than an even share of all weights",
+        )
+        if shares
+        else "",
+        view,
+    )
     return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
 
 
@@ -609,19 +622,33 @@ def _resting(document: HeadsDocument, view: View) -> list[str]:
     key = max(rests, key=lambda position: (rests[position], -position))
     if key < len(document.tokens) and document.tokens[key].unknown:
         return []
-    return [say(view, "answer.heads.rests", rests[key], len(heads), quoted_token(document.tokens, key, view))]
+    return [
+        say(
+            view,
+            plural(
+                "{count} of {heads} heads rests on {key} with more than half of its weight.",
+                "{count} of {heads} heads rest on {key} with more than half of their weight.",
+                count=rests[key],
+                heads=len(heads),
+                key=quoted_token(document.tokens, key, view),
+            ),
+        )
+    ]
 
 
 def _positional(document: HeadsDocument, view: View) -> list[str]:
     """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
     answer_sentences = []
-    for name in ("previous", "next", "self"):
+    for name, template in (
+        ("previous", message("Layer {layer} head {head} looks at the previous word ({value}).")),
+        ("next", message("Layer {layer} head {head} looks at the next word ({value}).")),
+        ("self", message("Layer {layer} head {head} looks at the word itself ({value}).")),
+    ):
         values = [(_metric(head, name), head) for head in document.heads]
         if values and max(value for value, _ in values) > HALF:
             value, head = max(values, key=lambda pair: pair[0])
-            answer_sentences.append(
-                say(view, f"answer.heads.{name}", head.layer, head.head, format_number(value, view))
-            )
+            number = format_number(value, view)
+            answer_sentences.append(say(view, template, layer=head.layer, head=head.head, value=number))
     return answer_sentences
 
 

@@ -10,16 +10,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from attncli.arrays.backend import numpy_backend
+from attncli.arrays.numpy_backend import uniform
 from attncli.errors import UsageError
 from attncli.language import message
 from attncli.mechanism.mask import Causal, Mask, Window, shows_all, spec_text, visible
-from attncli.mechanism.position import sinusoidal
-from attncli.mechanism.random_streams import uniform
+from attncli.mechanism.projection import sinusoidal
 from attncli.mechanism.spec import Alibi, Block, Head, Spec
-from attncli.models.bind import Role, layer_roles, outer_roles
 from attncli.models.config import Config
 from attncli.models.families import TRAINED, family
-from attncli.models.family import Sizes
+from attncli.models.family import Role, Sizes, layer_roles, outer_roles
 from attncli.models.one_layer import scale_number
 
 Floats = np.ndarray[Any, Any]

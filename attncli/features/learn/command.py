@@ -10,7 +10,7 @@ import typer
 from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
-from attncli.cli.option import COMPUTE, MODEL, OUTPUT, SUBJECT, number, option, redeclare, without
+from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
 from attncli.cli.options import ComputeOptions, OutputOptions, TextOptions
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
@@ -51,7 +51,7 @@ def learn(
         str | None, redeclare(declarations.TARGET, help="sentence: the word that is said.", panel=SUBJECT)
     ] = None,
     layers: Annotated[
-        int | None, number("--layers", help="Number of layers. [default: the task's]", panel=MODEL, most=24)
+        int | None, number("--layers", help="Number of layers. [default: the task's]", panel=MODEL, about=RUN, most=24)
     ] = None,
     num_heads: Annotated[
         int | None, redeclare(declarations.NUM_HEADS, help="Number of heads. [default: the task's]", most=64)
@@ -61,13 +61,21 @@ def learn(
         redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 32]", most=1024),
     ] = None,
     mlp: Annotated[
-        bool | None, option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]", panel=MODEL)
+        bool | None,
+        option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]", panel=MODEL, about=RUN),
     ] = None,
     seed: Annotated[
         int, redeclare(declarations.SEED_NUMBER, help="Seed of the first weights and of the texts.", most=2**31)
     ] = 0,
     seeds: Annotated[
-        int, number("--seeds", help="So many seeds, from --seed on, one after the other.", panel=MODEL, most=MOST_SEEDS)
+        int,
+        number(
+            "--seeds",
+            help="So many seeds, from --seed on, one after the other.",
+            panel=MODEL,
+            about=RUN,
+            most=MOST_SEEDS,
+        ),
     ] = 1,
     mask: Annotated[
         list[str] | None, redeclare(declarations.MASK, help="What queries see. [default: causal; sentence: all]")
@@ -78,10 +86,12 @@ def learn(
         redeclare(declarations.POSITION, help="learned, sinusoidal, rope, alibi or none. [default: the task's]"),
     ] = None,
     steps: Annotated[
-        int | None, number("--steps", help="Steps of training. [default: the task's]", panel=COMPUTE, most=MOST_STEPS)
+        int | None,
+        number("--steps", help="Steps of training. [default: the task's]", panel=COMPUTE, about=RUN, most=MOST_STEPS),
     ] = None,
     batch: Annotated[
-        int | None, number("--batch", help="Texts of each step. [default: the task's]", panel=COMPUTE, most=4096)
+        int | None,
+        number("--batch", help="Texts of each step. [default: the task's]", panel=COMPUTE, about=RUN, most=4096),
     ] = None,
     learning_rate: Annotated[
         float | None,
@@ -89,6 +99,7 @@ def learn(
             "--learning-rate",
             help="Of AdamW. [default: the task's]",
             panel=COMPUTE,
+            about=RUN,
             metavar="X",
             least=0.0,
             most=1e9,
@@ -97,7 +108,9 @@ def learn(
     ] = None,
     save: Annotated[
         Path | None,
-        option("--save", help="Keep the model as a checkpoint in this folder.", panel=OUTPUT, metavar="DIR"),
+        option(
+            "--save", help="Keep the model as a checkpoint in this folder.", panel=OUTPUT, about=DELIVERY, metavar="DIR"
+        ),
     ] = None,
     snapshots: Annotated[
         int,
@@ -105,11 +118,14 @@ def learn(
             "--snapshots",
             help="Also keep so many checkpoints on the way, in DIR/step-N.",
             panel=OUTPUT,
+            about=DELIVERY,
             least=0,
             most=MOST_SNAPSHOTS,
         ),
     ] = 0,
-    force: Annotated[bool, option("--force", help="Write into a folder that is there.", panel=OUTPUT)] = False,
+    force: Annotated[
+        bool, option("--force", help="Write into a folder that is there.", panel=OUTPUT, about=DELIVERY)
+    ] = False,
 ) -> None:
     """Train a small attention model on a task in seconds, and see which heads form.
 

@@ -15,7 +15,7 @@ from attncli.features.learn.architecture import SmallModel, first_weights
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.context import NOTHING, Context, Interventions, Weights
-from attncli.mechanism.norm import normalise
+from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.spec import Spec
 from attncli.models.run import EmbeddingPart, logits, parts_through_norm, run_layers, with_positions
 

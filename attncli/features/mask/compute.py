@@ -17,8 +17,7 @@ from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
 from attncli.mechanism.mask import KINDS, Mask, both, parse_mask, spec_text
-from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
-from attncli.mechanism.projection import position_bias
+from attncli.mechanism.projection import alibi, alibi_slopes, position_bias, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
 

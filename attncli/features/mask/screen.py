@@ -16,7 +16,7 @@ from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
-from attncli.language import say, say_each
+from attncli.language import contextual, plural, say, say_each
 
 PARTS = PARTS_OF["mask"]
 """Every part, in the order of the screen."""
@@ -40,7 +40,7 @@ def mask_screen(document: MaskDocument, view: View) -> Lines:
             else _several(masks, view)
         )
     if combined is not None and "combined" in part_names:
-        blocks.append(_draw_masks([combined], view, title=say(view, "mask.combined")))
+        blocks.append(_draw_masks([combined], view, title=say(view, "all together")))
     if "counts" in part_names and not document.gallery and combined is not None:
         blocks.append(_counts([*masks, combined], document.n, view))
     if document.bias is not None and "bias" in part_names:
@@ -64,10 +64,14 @@ def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
 
 
 def _title(document: MaskDocument, view: View) -> Lines:
-    name = "mask.gallery" if document.gallery else "mask.title"
+    title = (
+        say(view, "every kind of mask, {count} positions · rows: queries, columns: keys", count=document.n)
+        if document.gallery
+        else say(view, plural("visible keys, {count} position", "visible keys, {count} positions", count=document.n))
+    )
     specs = [part.spec for part in document.masks]
     return (
-        heading(say(view, name, document.n), "" if document.gallery else say(view, "mask.axes"), view)
+        heading(title, "" if document.gallery else say(view, "rows: queries i, columns: keys j, both from 0"), view)
         if specs
         else Lines()
     )
@@ -87,17 +91,37 @@ def _facts(part: MaskPart, view: View) -> Lines:
     """Pairs, share, keys per query, rows that see nothing."""
     keys = part.keys_per_query
     facts = [
-        say(view, "mask.pairs", f"{part.pairs:,}", percent(part.share, 1)),
-        say(view, "mask.keys", keys.least, f"{keys.mean:.{view.precision}f}", keys.most),
+        say(
+            view,
+            plural(
+                "{count:,} pair visible, {share}",
+                "{count:,} pairs visible, {share}",
+                count=part.pairs,
+                share=percent(part.share, 1),
+            ),
+        ),
+        say(
+            view,
+            "keys per query: least {least}, mean {mean}, most {most}",
+            least=keys.least,
+            mean=f"{keys.mean:.{view.precision}f}",
+            most=keys.most,
+        ),
     ]
-    facts += [say(view, "mask.empty", _list_positions(part.empty_rows))] if part.empty_rows else []
-    facts += [say(view, "mask.unseen", _list_positions(part.unseen_keys))] if part.unseen_keys else []
+    facts += (
+        [say(view, "queries that see nothing: {queries}", queries=_list_positions(part.empty_rows))]
+        if part.empty_rows
+        else []
+    )
+    facts += (
+        [say(view, "keys that nobody sees: {keys}", keys=_list_positions(part.unseen_keys))] if part.unseen_keys else []
+    )
     return remark(" · ".join(facts), view)
 
 
 def _example(part: MaskPart, view: View) -> str:
     """The mask that is drawn of a kind, before its sentence; nothing where the kind has only one."""
-    return "" if part.form in (None, "", part.spec) else part.spec + say(view, "colon")
+    return "" if part.form in (None, "", part.spec) else part.spec + say(view, ": ")
 
 
 def _list_positions(places: Sequence[int]) -> str:
@@ -115,9 +139,18 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         names = [str(index) for index in range(shares.shape[0])] if block == 1 and size <= 40 else []
         wide = min(view.width, 2 * size + (3 if names else 0))
         picture = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
-        pooled = remark(say(view, "mask.pooled", block) if block > 1 else "", view)
-        meaning = remark(_meaning(part, view) + say(view, "stop"), view, style="")
-        name = title + say(view, "colon") + part.spec if title else part.spec
+        pooled = remark(
+            say(
+                view,
+                "pooled: each cell stands for {block} × {block} pairs and shows the share that is visible",
+                block=block,
+            )
+            if block > 1
+            else "",
+            view,
+        )
+        meaning = remark(_meaning(part, view) + say(view, "."), view, style="")
+        name = title + say(view, ": ") + part.spec if title else part.spec
         blocks.append(stack((heading(name, "", view), meaning, _facts(part, view), picture, pooled)))
     return stack_spaced(blocks)
 
@@ -125,7 +158,7 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
 def _several(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     meanings = [
-        stack((heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "stop"), view, style="")))
+        stack((heading(part.spec, "", view), remark(_meaning(part, view) + say(view, "."), view, style="")))
         for part in parts
     ]
     maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
@@ -149,7 +182,14 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
         (
             side_by_side(maps, view, shared_scale=False, scale="linear"),
             stack(meanings),
-            remark(say(view, "mask.combine"), view),
+            remark(
+                say(
+                    view,
+                    "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as "
+                    "window:2,2|global:0. Files: .npy .npz .json .csv, 0 or false = hidden.",
+                ),
+                view,
+            ),
         )
     )
 
@@ -167,28 +207,33 @@ def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
         ]
         for part in parts
     ]
-    columns = say_each(view, "mask.column", "mask", "pairs", "share", "least", "mean", "most", "empty")
+    columns = say_each(view, "mask", "pairs", contextual("column", "share"), "least keys", "mean", "most", "empty rows")
     return table(
         columns,
         rows,
         view,
         align=["left", *["right"] * 6],
-        title=say(view, "mask.counts"),
-        note=say(view, "mask.counts.note", f"{n * n:,}"),
+        title=say(view, "counts"),
+        note=say(view, plural("of {count:,} pair", "of {count:,} pairs", count=n * n)),
     )
 
 
 def _bias(bias: BiasPart, view: View) -> Lines:
     """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
-    title = say(view, "bias.title", bias.name, bias.head, bias.heads)
+    title = say(view, "score bias {bias}, head {head} of {heads}", bias=bias.name, head=bias.head, heads=bias.heads)
     note = (
-        say(view, "bias.slope", brief(bias.slope))
+        say(view, "−m·(i − j) with m = {slope}, added before the mask", slope=brief(bias.slope))
         if bias.slope is not None
-        else say(view, "bias.buckets" if bias.buckets else "bias.learned")
+        else say(
+            view,
+            "numbers of the buckets of j − i; each has a learned bias per head"
+            if bias.buckets
+            else "learned, by the bucket of j − i; added before the mask",
+        )
     )
     digits = 0 if bias.buckets else view.precision
     by_distance = bias.by_distance
-    head, body = [say(view, "bias.distance")], [say(view, "bias.value")]
+    head, body = [say(view, "j − i")], [say(view, "bias")]
     for row in by_distance:
         cell = f"{row.value + 0.0:.{digits}f}"
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
@@ -204,17 +249,33 @@ def _bias(bias: BiasPart, view: View) -> Lines:
             close = replace(view, precision=digits)
             blocks.append(
                 matrix(
-                    after, None, None, close, mark_max=False, title=say(view, "bias.after"), note=say(view, "mask.axes")
+                    after,
+                    None,
+                    None,
+                    close,
+                    mark_max=False,
+                    title=say(view, "after the mask"),
+                    note=say(view, "rows: queries i, columns: keys j, both from 0"),
                 )
             )
-        maps = [Map(say(view, "bias.before"), before), Map(say(view, "bias.after"), after)]
+        maps = [Map(say(view, "before the mask"), before), Map(say(view, "after the mask"), after)]
         blocks.append(side_by_side(maps, view))
     if bias.weights_before is not None and bias.weights_after is not None:
         maps = [
-            Map(say(view, "bias.weights.before"), bias.weights_before),
-            Map(say(view, "bias.weights.after"), bias.weights_after),
+            Map(say(view, "weights, no mask"), bias.weights_before),
+            Map(say(view, "weights, masked"), bias.weights_after),
         ]
-        blocks.append(stack((remark(say(view, "bias.weights"), view), side_by_side(maps, view))))
+        blocks.append(
+            stack(
+                (
+                    remark(
+                        say(view, "What bias and mask do alone: the weights where all queries and keys are alike."),
+                        view,
+                    ),
+                    side_by_side(maps, view),
+                )
+            )
+        )
     return stack_spaced(blocks)
 
 
@@ -235,9 +296,7 @@ def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
                 ]
             )
             first = index + 1
-    return table(
-        say_each(view, "mask.layers", "layers", "mask", "position"), rows, view, title=say(view, "mask.layers")
-    )
+    return table(say_each(view, "layers", "mask", "position"), rows, view, title=say(view, "masks by layer"))
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
@@ -255,14 +314,36 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
     answer_sentences = []
     for part in document.masks if combined is None or len(document.masks) <= MOST_NAMES else ():
         spec = safe(part.spec, ascii=view.ascii)
-        answer_sentences.append(say(view, "answer.mask", spec, f"{part.pairs:,}", count, percent(part.share, 1)))
+        answer_sentences.append(
+            say(
+                view,
+                "{mask} shows {pairs} of {total} pairs, {share}.",
+                mask=spec,
+                pairs=f"{part.pairs:,}",
+                total=count,
+                share=percent(part.share, 1),
+            )
+        )
     if combined is not None:
         answer_sentences.append(
-            say(view, "answer.mask.together", f"{combined.pairs:,}", count, percent(combined.share, 1))
+            say(
+                view,
+                "Together they show {pairs} of {total} pairs, {share}.",
+                pairs=f"{combined.pairs:,}",
+                total=count,
+                share=percent(combined.share, 1),
+            )
         )
         # what all show together lies within each, so that as many pairs are the same pairs
         same = next((part for part in document.masks if part.pairs == combined.pairs), None)
-        answer_sentences += [say(view, "answer.mask.alone", safe(same.spec, ascii=view.ascii))] if same else []
+        answer_sentences += (
+            [say(view, "That is what {mask} shows alone.", mask=safe(same.spec, ascii=view.ascii))] if same else []
+        )
     empty = (combined or document.masks[0]).empty_rows
-    answer_sentences += [say(view, "answer.mask.empty", len(empty))] if empty else []
+    if len(empty) == 1:
+        answer_sentences.append(say(view, "{count} query sees nothing: its weights and its output are 0.", count=1))
+    elif empty:
+        answer_sentences.append(
+            say(view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty))
+        )
     return sentences(answer_sentences, view)

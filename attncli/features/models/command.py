@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.hub import ModelLocation
     from attncli.mechanism.spec import Spec
-    from attncli.models.bind import Binding
     from attncli.models.estimate import CostEstimate
+    from attncli.models.family import Binding
 
 Name = Annotated[str, declarations.MODEL_ARGUMENT]
 
@@ -65,7 +65,7 @@ def show(
     from attncli.errors import UsageError
     from attncli.features.models.compute import model_document
     from attncli.inputs.checkpoint import Checkpoint
-    from attncli.models.bind import bind
+    from attncli.models.family import bind
     from attncli.models.load import read_spec, text_model
 
     if estimate is None and (layer is not None or dtype is not None):

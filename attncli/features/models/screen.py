@@ -41,7 +41,7 @@ from attncli.features.models.compute import (
     TemperaturePart,
     VerifyDocument,
 )
-from attncli.language import say, say_each
+from attncli.language import contextual, message, plural, say, say_each
 
 TOKENIZER = "tokenizer.json"
 
@@ -94,7 +94,8 @@ def _run_support(model: CachedModel) -> str:
 
 # The screen of `attn.verify/1`: how far a checkpoint's run is from transformers' own.
 
-COLUMNS = ("side", "layer", "weights", "head", "cross", "vectors", "relative")
+SIDES = {"self": contextual("model", "self"), "encoder": message("encoder"), "decoder": message("decoder")}
+"""The side of a model that a layer is on."""
 
 
 def verify_screen(document: VerifyDocument, view: View) -> Lines:
@@ -111,12 +112,22 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
             fact("text", [safe(document.text, ascii=view.ascii)], view),
         )
     )
-    rows = [[say(view, f"verify.side.{layer.side}"), str(layer.layer), *_numbers(layer)] for layer in document.layers]
-    align = ["left", *["right"] * (len(COLUMNS) - 1)]
-    names = say_each(view, "verify.column", *COLUMNS)
-    body = table(names, rows, view, align=align, title=say(view, "verify.title"))
-    verdict = say(view, "verify.equal" if document.passed else "verify.unequal")
-    notes = [say(view, "verify.float64", f"{wide.worst:.1e}", f"{wide.limit:.0e}"), _single(single, view)]
+    rows = [[say(view, SIDES[layer.side]), str(layer.layer), *_numbers(layer)] for layer in document.layers]
+    names = say_each(
+        view, "side", "layer", "weights", contextual("verify", "worst head"), "cross", "vectors", "relative"
+    )
+    align = ["left", *["right"] * (len(names) - 1)]
+    body = table(names, rows, view, align=align, title=say(view, "largest |difference| from transformers, float64"))
+    verdict = say(view, "equal within the limits" if document.passed else "NOT equal within the limits")
+    notes = [
+        say(
+            view,
+            "float64: at most {error} relative, allowed {limit}.",
+            error=f"{wide.worst:.1e}",
+            limit=f"{wide.limit:.0e}",
+        ),
+        _single(single, view),
+    ]
     end = stack(
         (line((verdict, "bold green" if document.passed else "bold red")), *(remark(note, view) for note in notes))
     )
@@ -136,10 +147,18 @@ def _single(distance: Float32Distance, view: View) -> str:
     """What float32 gave; a distance is null, or no number, where numbers left its range."""
     run_distance, reference_distance, ratio = (getattr(distance, name) for name in ("ours", "theirs", "ratio"))
     if any(value is None or not isfinite(value) for value in (run_distance, reference_distance)):
-        return say(view, "verify.float32.large")
+        return say(view, "float32: some numbers are too large for it.")
     is_unbounded = ratio is None or not isfinite(ratio)
-    times = say(view, "verify.float32.unbounded") if is_unbounded else brief(round(ratio, 3))
-    return say(view, "verify.float32", f"{run_distance:.1e}", times, f"{reference_distance:.1e}", brief(distance.limit))
+    times = say(view, "unboundedly many") if is_unbounded else brief(round(ratio, 3))
+    return say(
+        view,
+        "float32: {error} from float64 (root mean square), {times} times transformers' own "
+        "{reference}, allowed {limit} times.",
+        error=f"{run_distance:.1e}",
+        times=times,
+        reference=f"{reference_distance:.1e}",
+        limit=brief(distance.limit),
+    )
 
 
 def _numbers(layer: LayerDifference) -> list[str]:
@@ -414,26 +433,49 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
     heads = {group.attention.heads for group in spec.groups if group.attention is not None}
     size_sentence = say(
         view,
-        "answer.model" if len(heads) == 1 else "answer.model.various",
-        safe(document.name, ascii=view.ascii),
-        spec.layers,
-        f"{document.parameters:,}",
-        *heads,
+        "{model} has {layers} layers of {heads} heads, and {parameters} parameters."
+        if len(heads) == 1
+        else ("{model} has {layers} layers, whose numbers of heads differ, and {parameters} parameters."),
+        model=safe(document.name, ascii=view.ascii),
+        layers=spec.layers,
+        parameters=f"{document.parameters:,}",
+        heads=max(heads, default=0),
     )
     answer_sentences = [size_sentence]
     if document.estimate is not None:
         estimate = document.estimate
-        cost_texts = (f"{estimate.seconds:.1f}", size_words(estimate.peak_memory))
-        answer_sentences.append(say(view, "answer.model.takes", estimate.tokens, *cost_texts))
+        answer_sentences.append(
+            say(
+                view,
+                plural(
+                    "A text of {count} token takes about {seconds} s, and {memory} of memory besides the program.",
+                    "A text of {count} tokens takes about {seconds} s, and {memory} of memory besides the program.",
+                    count=estimate.tokens,
+                    seconds=f"{estimate.seconds:.1f}",
+                    memory=size_words(estimate.peak_memory),
+                ),
+            )
+        )
     return sentences(answer_sentences, view)
 
 
 def models_answer(document: ModelsDocument, view: View) -> Lines:
     """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
     local_names = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
-    answer_sentences = [say(view, "answer.models", len(document.families))]
-    alias_names = say(view, "list").join(local_names[:MOST_NAMES])
+    answer_sentences = [say(view, "{count} families run natively.", count=len(document.families))]
+    alias_names = say(view, contextual("between", ", ")).join(local_names[:MOST_NAMES])
     answer_sentences.append(
-        say(view, "answer.models.here", len(local_names), len(document.aliases), alias_names) if local_names else ""
+        say(
+            view,
+            plural(
+                "{count} of {total} short names is here and needs no download: {names}.",
+                "{count} of {total} short names are here and need no download: {names}.",
+                count=len(local_names),
+                total=len(document.aliases),
+                names=alias_names,
+            ),
+        )
+        if local_names
+        else ""
     )
     return sentences(answer_sentences, view)

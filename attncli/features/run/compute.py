@@ -242,7 +242,7 @@ def run_document(
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
     """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `split_embedding` has
     them."""
-    from attncli.measure.added_positions import split_embedding  # only --stages all asks
+    from attncli.models.one_layer import split_embedding  # only --stages all asks
 
     both = None if part.stages is UNSET else split_embedding(model, tokens)
     if both is None or part.stages is UNSET:

@@ -361,4 +361,4 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     if query.unknown:  # attn ablate takes no such word
         return Lines()
     name = quote(safe(query.text.strip(), ascii=view.ascii))
-    return remark(say(view, "answer.hint", name), view)
+    return remark(say(view, "Does it matter?  attn ablate … --query {query}", query=name), view)

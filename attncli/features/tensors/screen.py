@@ -16,7 +16,7 @@ from attncli.draw.tables import links, table, vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
-from attncli.language import say
+from attncli.language import message, say
 from attncli.measure.metric import DEFAULT
 
 PARTS = PARTS_OF["tensors"]
@@ -180,12 +180,32 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
         return Lines()
     link = next((link for link in document.links if _has_choice(document, link)), document.links[0])
     several = document.model.heads > 1
-    name = "answer.tensors.heads" if several else "answer.tensors"
-    place: tuple[object, ...] = (link.head,) if several else ()
+    template = (
+        message("The strongest link: query {query} looks at key {key} with {share} of its weight, in head {head}.")
+        if several
+        else message("The strongest link: query {query} looks at key {key} with {share} of its weight.")
+    )
     if len(document.batch) > 1:
-        name, place = "answer.tensors.batch", (link.head, ", ".join(map(str, link.index)))
-    answer_sentences = [say(view, name, link.query, link.key, percent(link.weight), *place)]
-    answer_sentences += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
+        template = message(
+            "The strongest link: query {query} looks at key {key} with {share} of its weight, in "
+            "batch {batch} head {head}."
+        )
+    answer_sentences = [
+        say(
+            view,
+            template,
+            query=link.query,
+            key=link.key,
+            share=percent(link.weight),
+            head=link.head,
+            batch=", ".join(map(str, link.index)),
+        )
+    ]
+    answer_sentences += (
+        [say(view, "Queries that see a single key are not counted: all of their weight is there.")]
+        if link.weight < document.links[0].weight
+        else []
+    )
     return sentences(answer_sentences, view)
 
 

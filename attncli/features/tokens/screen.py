@@ -13,7 +13,7 @@ from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.tokens.compute import TokenBytes, TokensDocument
 from attncli.inputs.tokenize import words
-from attncli.language import say
+from attncli.language import message, plural, say
 
 SHOWN = 200
 """Tokens that are listed unless the view is full."""
@@ -63,8 +63,8 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
 def _token_name(token: TokenBytes, view: View) -> str:
     name = label(token.text, ascii=view.ascii)
     if token.special:
-        return say(view, "quoted.special", name)
-    return say(view, "quoted.unknown", name) if token.unknown else name
+        return say(view, "{name} (special)", name=name)
+    return say(view, "{name} (unknown)", name=name) if token.unknown else name
 
 
 def _number(value: int | None) -> str:
@@ -91,18 +91,43 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     # the tokens of a text stand in its order
     pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in word_spans]
     if len(token_spans) < len(spans) or not word_spans or starts != sorted(starts) or ends != sorted(ends):
-        answer_sentences = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
+        answer_sentences = [say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))]
     elif max(pieces) > 1:
         most = max(range(len(word_spans)), key=lambda index: pieces[index])
         word = quote_text(document.text[slice(*word_spans[most])], view)
         cut_count = sum(count > 1 for count in pieces)
-        answer_sentences = [
-            say(view, "answer.tokens.cut", f"{cut_count:,}", f"{len(word_spans):,}", word, pieces[most])
-        ]
+        template = (
+            message("{count} of {words} words is cut into pieces: {word} makes {pieces} tokens.")
+            if cut_count == 1
+            else message("{count} of {words} words are cut into pieces, {word} into the most: {pieces} tokens.")
+        )
+        counts = {"count": f"{cut_count:,}", "words": f"{len(word_spans):,}"}
+        answer_sentences = [say(view, template, word=word, pieces=pieces[most], **counts)]
     elif len(spans) == len(word_spans):
-        answer_sentences = [say(view, "answer.tokens.whole", f"{len(word_spans):,}")]
+        answer_sentences = [
+            say(view, "The word is one token.")
+            if len(word_spans) == 1
+            else say(view, "Each of the {count} words is one token.", count=f"{len(word_spans):,}")
+        ]
     else:
-        answer_sentences = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
+        answer_sentences = [say(view, plural("{count:,} token.", "{count:,} tokens.", count=len(document.tokens)))]
     return sentences(
-        [*answer_sentences, *([say(view, "answer.tokens.added", added_count)] if added_count else [])], view
+        [
+            *answer_sentences,
+            *(
+                [
+                    say(
+                        view,
+                        plural(
+                            "The tokenizer adds {count} special token.",
+                            "The tokenizer adds {count} special tokens.",
+                            count=added_count,
+                        ),
+                    )
+                ]
+                if added_count
+                else []
+            ),
+        ],
+        view,
     )

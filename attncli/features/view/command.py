@@ -103,7 +103,7 @@ def _show_page(
 
 
 def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
-    from attncli.draw.page.document_page import page_of
+    from attncli.draw.page import page_of
 
     tensors = file.suffix.lower() in TENSOR_FILES
     record = record_of(document, file) if tensors else None

@@ -11,7 +11,7 @@ from attncli.draw.screen_header import count_phrase, fact, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.language import say
+from attncli.language import plural, say
 
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
@@ -100,5 +100,29 @@ def weights_answer(document: WeightsDocument, view: View) -> Lines:
     """The answer of an `attn.weights/1` document: what attention the file is read as."""
     sizes = document.sizes
     if sizes is not None:
-        return sentences([say(view, "answer.weights", sizes.heads, sizes.d_model)], view)
-    return sentences([say(view, "answer.weights.none" if document.layout is None else "answer.weights.stages")], view)
+        return sentences(
+            [
+                say(
+                    view,
+                    plural(
+                        "attn reads this file as one layer of attention: {count} head over vectors of {width} numbers.",
+                        "attn reads this file as one layer of attention: {count} heads over vectors of "
+                        "{width} numbers.",
+                        count=sizes.heads,
+                        width=sizes.d_model,
+                    ),
+                )
+            ],
+            view,
+        )
+    return sentences(
+        [
+            say(
+                view,
+                "attn finds no attention that it knows in this file."
+                if document.layout is None
+                else "The file holds the stages of a run, and no weights.",
+            )
+        ],
+        view,
+    )

@@ -30,7 +30,7 @@ from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Kind
-from attncli.mechanism.position import frequencies
+from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import Rope, Spec
 from attncli.models.estimate import estimate
 from attncli.models.model import Model

@@ -10,9 +10,9 @@ from typing import Any, Literal, final
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
+from attncli.arrays.numpy_backend import integers, normal
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.mechanism.mask.kind import Causal, Ints, Mask, Pairs, Reach, Spelling, band, everywhere, many, triangle
-from attncli.mechanism.random_streams import integers, normal
 
 
 @final

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from attncli.arrays.numpy_backend import integers
 from attncli.features.learn.tasks.task import LETTERS, Bools, Score, Task, after_same_pairs, previous_pairs
 from attncli.features.learn.training import NO_TARGET, Batch
 from attncli.language import message
-from attncli.mechanism.random_streams import integers
 
 SHORTEST, LONGEST = 5, 11
 """Tokens of a cycle."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from attncli.arrays.numpy_backend import integers
 from attncli.features.learn.architecture import Architecture
 from attncli.features.learn.tasks.task import Bools, Integers, Score, Task, previous_pairs
 from attncli.features.learn.training import NO_TARGET, Batch
 from attncli.language import message
-from attncli.mechanism.random_streams import integers
 
 KEYS, VALUES = "abcdefgh", "12345678"
 PAIRS = 6

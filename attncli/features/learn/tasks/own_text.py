@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from attncli.arrays.numpy_backend import integers
 from attncli.features.learn.architecture import Architecture
 from attncli.features.learn.tasks.task import (
     Bools,
@@ -21,7 +22,6 @@ from attncli.features.learn.tasks.task import (
 )
 from attncli.features.learn.training import Batch
 from attncli.language import message
-from attncli.mechanism.random_streams import integers
 
 WINDOW = 32
 """Characters that are read at once."""

@@ -1,1 +1,0 @@
-"""What a number is: the few array operations `attn` needs, on NumPy and on torch."""

@@ -1,1 +1,0 @@
-"""How a result looks: text, tables, matrices, the shaded sentence; figures and the page."""

@@ -1,0 +1,655 @@
+"""The screen of a derivation: one query's attention step by step, the matrices around it, what it adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.documents import Numbers
+from attncli.draw.lines import Lines, heading, line, line_width, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import adding_digits, bar, brief, percent, root_of
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.sentence import not_learned_note, shaded_sentence
+from attncli.draw.shaded_matrix import matrix, visible
+from attncli.draw.tables import ledger, vector_sum, vectors
+from attncli.draw.token_names import position_and_text, quoted_token, short
+from attncli.draw.view import View
+from attncli.features.explain.document import (
+    AttentionTopic,
+    OutputSum,
+    Products,
+    Projections,
+    Scores,
+    SoftmaxRow,
+)
+from attncli.language import contextual, message, plural, say
+
+ALL_KEYS, NAME = 16, 14
+"""Keys of which each has its own line; of more, the strongest have. And cells of a name."""
+SHORT = 4
+"""The same on a short screen, unless so many were asked for."""
+ROOMY = 72
+"""Columns from which on a short screen says of each step in a sentence what it does."""
+CODE = "cyan"
+"""The style of a line of code."""
+
+
+STEP_TITLES = {
+    "projections": message("queries, keys and values"),
+    "similarity": message("similarity of {query} with each key"),
+    "scaled": message("scale"),
+    "masked": message("mask"),
+    "softmax": message("softmax of {query}"),
+    "output": message("output of {query}, a weighted sum"),
+}
+"""The name of each step of the derivation."""
+LEADS = {
+    "projections": message("Of each word: a query asks, a key answers, a value is passed on."),
+    "similarity": message("Q asks, K answers: q of {query} times each word's k, added up."),
+    "scaled": message("The sums are brought to a scale that the softmax can use."),
+    "softmax": message("Scores become weights: all at least 0, together 1."),
+    "output": message("Each value times its weight, added up: what {query} takes."),
+    "residual": message("What follows the heads: their outputs become one vector of the layer."),
+    "matrices": message("What was worked out for {query}, for all words at once."),
+}
+"""One sentence before each step of the derivation."""
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """An `attn.explain/1` document about a query, in its view; each method is one part of the screen.
+
+    all_keys: up to so many keys each has its own line. compact: whether parts are short: one key stands for all where
+    a step does the same to each. leads: whether each step says first, in a sentence, what it does. code: each step's
+    lines of code.
+    """
+
+    document: AttentionTopic
+    view: View
+    all_keys: int = ALL_KEYS
+    compact: bool = False
+    leads: bool = False
+    code: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The keys' texts; learned keys come after the tokens."""
+        learned_names = (f"bias_k {index}" for index in range(self.document.extra_keys))
+        return [*(token.text for token in self.document.tokens), *learned_names]
+
+    @property
+    def query(self) -> str:
+        return short(self.names[self.document.query], NAME, self.view)
+
+    @cached_property
+    def weights(self) -> np.ndarray[Any, Any]:
+        return np.asarray(self.document.step(SoftmaxRow).weights, np.float64)
+
+    @cached_property
+    def keys_shown(self) -> list[int]:
+        """The keys with a line of their own, by position."""
+        if self.view.full or len(self.names) <= self.all_keys:
+            return list(range(len(self.names)))
+        most = SHORT - 1 if self.compact and self.view.few else self.view.top  # the others take a line, too
+        return sorted(int(index) for index in np.argsort(-self.weights, kind="stable")[:most])
+
+    @cached_property
+    def rest(self) -> list[int]:
+        return sorted(set(range(len(self.names))) - set(self.keys_shown))
+
+    def key(self, index: int) -> str:
+        """A key's position and text."""
+        return position_and_text(index, self.names[index], NAME, self.view)
+
+    def _title(self, number: int, part: str, note: str) -> Lines:
+        """A step's number and name, its formula with the code beside it, and what it does in a sentence."""
+        view = self.view
+        name = say(view, STEP_TITLES[part], query=self.query)
+        title = f"{number} {name}" if number else name
+        top = heading(title, note, view)
+        lines = [spell(text, ascii=view.ascii) for text in self.code.get(part, ())]
+        if lines and len(top.rows) == 1 and line_width(top.rows[0]) + 3 + cells("; ".join(lines)) <= view.width:
+            top = line(*top.rows[0], ("   ", ""), ("; ".join(lines), CODE))
+        elif lines:
+            top = stack((top, *(line((f"  {text}", CODE)) for text in lines)))
+        # the mask says itself what it hides, and a narrow screen has room for the formulas alone
+        leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
+        lead_sentence = say(view, LEADS[part], query=say(view, '"{text}"', text=self.query)) if leads else ""
+        return stack((top, remark(lead_sentence, view, style="")))
+
+    def place(self) -> Lines:
+        """Which layer, head and query."""
+        document = self.document
+        place_text = say(
+            self.view,
+            "layer {layer} head {head} · query {index} {query}",
+            layer=document.layer,
+            head=document.head,
+            index=document.query,
+            query=self.query,
+        )
+        return heading(place_text, "", self.view)
+
+    def projections(self) -> Lines:
+        """The query's q, and every key's k and v."""
+        step, view = self.document.step(Projections), self.view
+        rows = self.keys_shown
+        names = [self.names[index] for index in rows]
+        title = self._title(0, "projections", say(view, "Q = X·W_Q   K = X·W_K   V = X·W_V"))
+        rotation_note = remark(
+            say(view, "Shown after rotation by position (rope), as they enter the dot products.")
+            if self.document.rotated
+            else "",
+            view,
+        )
+        if self.compact:
+            return stack((title, rotation_note, first_sum(step, self.query, view)))
+        q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
+        k, v = (
+            vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
+            for name in ("k", "v")
+        )
+        worked_entry = first_entry(step, self.query, view)
+        return stack((title, rotation_note, stack_spaced((q, worked_entry, k, v))))
+
+    def similarity(self) -> Lines:
+        """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
+        step, view = self.document.step(Products), self.view
+        products, raw = np.asarray(step.products, np.float64), np.asarray(step.raw, np.float64)
+        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2
+        digits, dims, parts = view.precision, 1, [0.0]
+        for _ in range(2):  # more digits take room: settle on both
+            slot = digits + 5
+            dims = products.shape[1] if view.full or products.shape[1] <= room // slot - 1 else max(room // slot - 2, 1)
+            parts = products[:, dims:].sum(axis=1).tolist()
+            sums = [
+                ([*products[index, :dims], *([parts[index]] if dims < products.shape[1] else [])], raw[index])
+                for index in self.keys_shown
+            ]
+            digits = adding_digits([(list(map(float, terms)), float(total)) for terms, total in sums], view.precision)
+        short = dims < products.shape[1]
+        columns = [say(view, "key"), *map(str, range(dims))]
+        columns += [say(view, "{count} more", count=products.shape[1] - dims)] if short else []
+        rows = [
+            [
+                self.key(index),
+                *(f"{value:.{digits}f}" for value in products[index, :dims]),
+                *([f"{parts[index]:.{digits}f}"] if short else []),
+                f"{raw[index]:.{view.precision}f}",
+            ]
+            for index in self.keys_shown
+        ]
+        title = self._title(1, "similarity", say(view, "S = Q·Kᵀ, s = Σ q_i·k_i"))
+        return stack((title, ledger([*columns, "q·k"], rows, [], view), self._left_out()))
+
+    def scaled(self) -> Lines:
+        """From q·k to the score: scale, soft cap, bias; one key worked out where the screen is short."""
+        step, view = self.document.step(Scores), self.view
+        model = self.document.model
+        root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
+        name = (
+            message("s = q·k, not scaled")
+            if step.scale == 1
+            else message("s = q·k × {scale} = q·k / √{root}")
+            if root
+            else message("s = q·k × {scale}")
+        )
+        title = self._title(2, "scaled", say(view, name, scale=brief(step.scale), root=root))
+        raw = self.document.step(Products).raw
+        plain = step.capped is None and step.bias is None
+        if self.compact:
+            index = int(np.argmax(self.weights))
+            return stack((title, score_of_key(step, self.key(index), index, float(raw[index]), root, view)))
+        columns = [say(view, "key"), "q·k", *([] if plain else [say(view, "× scale")])]
+        columns += [say(view, "soft-capped")] if step.capped is not None else []
+        columns += [say(view, "+ bias")] if step.bias is not None else []
+        sums = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
+        rows = []
+        for index in self.keys_shown:
+            row = [self.key(index), self._number(raw[index]), *([] if plain else [self._number(step.scaled[index])])]
+            row += [self._number(step.capped[index])] if step.capped is not None else []
+            row += [self._number(step.bias[index])] if step.bias is not None else []
+            rows.append([*row, self._number(sums[index])])
+        return stack((title, ledger([*columns, say(view, "score s")], rows, [], view)))
+
+    def masked(self) -> Lines:
+        """Which keys the mask hides from the query, by name."""
+        step, view = self.document.step(Scores), self.view
+        query_text = quoted_token(self.document.tokens, self.document.query, view)
+        hidden_note = hidden_keys(step, query_text, self.key, view)
+        return stack((self._title(3, "masked", say(view, "s = −∞ where hidden")), hidden_note))
+
+    def softmax(self) -> Lines:
+        """Maximum, exponentials, sum, quotients."""
+        step, view = self.document.step(SoftmaxRow), self.view
+        title = self._title(4, "softmax", say(view, "w = exp(s − max) / sum"))
+        if step.highest is None:
+            return stack(
+                (
+                    title,
+                    remark(say(view, "This query sees no key: its weights and its output are 0 by definition."), view),
+                )
+            )
+        exponentials_of_keys = np.asarray(step.exponentials, np.float64)
+        exponentials = [
+            *exponentials_of_keys[self.keys_shown],
+            *([exponentials_of_keys[self.rest].sum()] if self.rest else []),
+            *([step.sink] if step.sink is not None else []),
+        ]
+        shares = [value / step.sum for value in exponentials]
+        # two columns that must add up, each with as many digits as that takes
+        exp_digits = adding_digits([(list(map(float, exponentials)), float(step.sum))], view.precision)
+        digits = adding_digits([(list(map(float, shares)), 1.0)], view.precision)
+        columns = [say(view, "key"), say(view, "score s"), "s − max", say(view, "exp"), say(view, "weight w"), ""]
+        room = max(min(view.width - 62, 24), 0)
+        rows = []
+        row_names = [
+            *map(self.key, self.keys_shown),
+            *([say(view, plural("{count} other", "{count} others", count=len(self.rest)))] if self.rest else []),
+        ]
+        row_names += [say(view, "learned sink")] if step.sink is not None else []
+        for place, name in enumerate(row_names):
+            index = self.keys_shown[place] if place < len(self.keys_shown) else None
+            is_visible = index is not None and step.shifted[index] is not None
+            score = self.document.step(Scores).scores[index] if index is not None and is_visible else None
+            hidden = spell("−∞", ascii=view.ascii) if index is not None else ""
+            rows.append(
+                [
+                    name,
+                    hidden if score is None else self._number(score),
+                    self._number(step.shifted[index]) if index is not None and is_visible else hidden,
+                    f"{exponentials[place]:.{exp_digits}f}",
+                    f"{shares[place]:.{digits}f}",
+                    bar(shares[place], room, ascii=view.ascii),
+                ]
+            )
+        ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
+        total = [say(view, "sum"), "", "", self._number(step.sum) + ends[0], self._number(1.0) + ends[1], ""]
+        strong = int(np.argmax(shares[: len(self.keys_shown)]))
+        body = ledger(
+            columns[: 6 if room else 5],
+            [row[: 6 if room else 5] for row in rows],
+            total[: 6 if room else 5],
+            view,
+            strong=strong,
+            bars=5 if room > 0 else None,
+        )
+        sink = (
+            say(view, ("The learned sink takes its share of the sum and is dropped: the weights sum to less than 1."))
+            if step.sink is not None
+            else ""
+        )
+        return stack(
+            (
+                title,
+                body,
+                remark(
+                    ""
+                    if self.compact
+                    else say(
+                        view,
+                        "max = {highest}; it is subtracted so that no exponential can overflow, and cancels "
+                        "in the quotient",
+                        highest=self._number(step.highest),
+                    ),
+                    view,
+                ),
+                remark(sink, view),
+            )
+        )
+
+    def output(self) -> Lines:
+        """The weighted sum, term by term; every printed column adds up."""
+        step, view = self.document.step(OutputSum), self.view
+        terms, output = np.asarray(step.terms, np.float64), np.asarray(step.output, np.float64)
+        room = view.width - max(cells(self.key(index)) for index in self.keys_shown) - 2 - view.precision - 5
+        digits, dims = view.precision, 1
+        for _ in range(2):
+            dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
+            columns = [
+                (
+                    [*terms[self.keys_shown, index], *([terms[self.rest, index].sum()] if self.rest else [])],
+                    output[index],
+                )
+                for index in range(dims)
+            ]
+            digits = adding_digits(
+                [(list(map(float, terms_of_column)), float(total)) for terms_of_column, total in columns],
+                view.precision,
+            )
+        names = [say(view, "key"), "w", *map(str, range(dims))]
+        rows = [
+            [
+                self.key(index),
+                self._number(self.weights[index]),
+                *(f"{value:.{digits}f}" for value in terms[index, :dims]),
+            ]
+            for index in self.keys_shown
+        ]
+        if self.rest:
+            rest_terms = terms[self.rest].sum(axis=0)[:dims]
+            rows.append(
+                [
+                    say(view, plural("{count} other", "{count} others", count=len(self.rest))),
+                    self._number(self.weights[self.rest].sum()),
+                    *(f"{value:.{digits}f}" for value in rest_terms),
+                ]
+            )
+        total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
+        title = self._title(5, "output", say(view, "O = A·V, o = Σ w_j·v_j"))
+        more = (
+            say(view, "dimensions 0–{last} of {total} shown; --full shows all", last=dims - 1, total=len(output))
+            if dims < len(output) and not self.compact
+            else ""
+        )
+        return stack((title, ledger(names, rows, total, view), remark(more, view)))
+
+    def matrices(self) -> Lines:
+        """The same numbers for every query, the worked one marked, and how far the two agree."""
+        return derivation_matrices(self.document, self.names, self.view)
+
+    def residual(self) -> Lines:
+        """What follows the heads: concat·W_O, the residual, the norm."""
+        return residual(self.document, self.view)
+
+    def answer(self) -> Lines:
+        """The sentence, and what the query looks at most."""
+        return explain_answer(self.document, self.view)
+
+    def _number(self, value: float | None) -> str:
+        text = "" if value is None else f"{value:.{self.view.precision}f}"
+        return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+    def _left_out(self) -> Lines:
+        """How many keys have a line of their own, where not all have."""
+        if not self.rest:
+            return Lines()
+        counts = {"count": len(self.keys_shown), "total": len(self.names)}
+        if self.compact:
+            return remark(
+                say(self.view, "{count} of {total} keys shown; --top N or --full shows more", **counts), self.view
+            )
+        return remark(
+            say(
+                self.view,
+                plural(
+                    "the {count} key with the largest weight of {total} shown; --top N or --full shows more",
+                    "the {count} keys with the largest weights of {total} shown; --top N or --full shows more",
+                    **counts,
+                ),
+            ),
+            self.view,
+        )
+
+
+# The matrices that a derivation is a row of: X, S, scaled and masked, A and O, for all queries.
+
+MATRIX_NAME = 14
+"""Cells of a name."""
+
+
+MATRICES = {
+    "x": (message("input X"), message("one vector per token")),
+    "raw": (message("similarity S = Q·Kᵀ"), message("before scaling · rows: queries, columns: keys")),
+    "scaled": (message("scaled S"), message("before bias and mask · rows: queries, columns: keys")),
+    "scores": (message("scores S"), message("what enters the softmax · rows: queries, columns: keys")),
+    "weights": (message("weights A = softmax(S)"), message("each row sums to 1 · rows: queries, columns: keys")),
+    "output": (message("output O = A·V"), message("one vector per query")),
+}
+"""The title of each, and what its rows and columns are."""
+
+
+def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: View) -> Lines:
+    """The same numbers for every query, the worked one marked, and how far the two agree. names: the keys' texts."""
+    matrices, query = document.matrices, document.query
+    texts = names[: len(document.tokens)]
+    mark = spell("▸", ascii=view.ascii)
+    rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
+    # as many digits as let every key have its column, so that the worked row can be found again
+    slot = (view.width - MATRIX_NAME - 4) // max(len(names), 1)
+    close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
+    blocks = [
+        heading(
+            say(view, "the same for all queries"), say(view, "row {row} is the one worked out above", row=query), view
+        )
+    ]
+
+    def vectors_of(name: str, values: Numbers) -> Lines:
+        return vectors(values, rows, close, title=say(view, MATRICES[name][0]), note=say(view, MATRICES[name][1]))
+
+    if matrices.x is not UNSET:
+        blocks.append(vectors_of("x", matrices.x))
+    for name, values in _squares(document):
+        blocks.append(
+            matrix(
+                visible(values, matrices.scores if name in ("scores", "weights") else UNSET),
+                rows,
+                names,
+                close,
+                limits=(0.0, 1.0) if name == "weights" else None,
+                signed=name != "weights",
+                title=say(view, MATRICES[name][0]),
+                note=say(view, MATRICES[name][1]),
+            )
+        )
+    blocks.append(vectors_of("output", matrices.output))
+    return stack(
+        (
+            stack_spaced(blocks),
+            remark(
+                say(
+                    view,
+                    "Worked by hand and taken from the run, the same numbers differ by at most {difference}.",
+                    difference=f"{document.agreement:.1e}",
+                ),
+                view,
+            ),
+        )
+    )
+
+
+def _squares(document: AttentionTopic) -> list[tuple[str, object]]:
+    """The matrices [query, key] in order, without those that the next step leaves as they are."""
+    matrices = document.matrices
+    squares: list[tuple[str, object]] = []
+    if matrices.raw is not UNSET and matrices.scaled is not UNSET:
+        if not np.array_equal(matrices.raw, matrices.scaled):
+            squares.append(("raw", matrices.raw))
+        if not np.array_equal(matrices.scaled, matrices.scores):
+            squares.append(("scaled", matrices.scaled))
+    return [*squares, ("scores", matrices.scores), ("weights", matrices.weights)]
+
+
+# What a derivation adds to the steps: one entry of q worked out, the residual and layer norm, the answer.
+
+TERMS = 6
+"""Products of one entry that have a line of their own."""
+MENTIONED = 6
+"""Hidden keys that are named; of more, the number is told."""
+PRODUCTS = 1
+"""The same where an entry is told in one line."""
+
+
+def first_entry(step: Projections, name: str, view: View) -> Lines:
+    """q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line; nothing where the document has no column of
+    W_Q."""
+    column = step.column
+    if column is UNSET:
+        return Lines()
+    x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
+    products = x * weights
+    largest_indices = (
+        sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()) if not view.full else range(len(x))
+    )
+    rest = float(products.sum() - products[list(largest_indices)].sum())
+    bias = None if step.bias is UNSET else step.bias
+    total = float(products.sum() + (bias or 0.0))
+    terms = (
+        [float(products[index]) for index in largest_indices]
+        + ([rest] if len(largest_indices) < len(x) else [])
+        + ([bias] if bias is not None else [])
+    )
+    digits = adding_digits([(terms, total)], view.precision)
+    write = f"{{:.{view.precision}f}}".format
+    exact = f"{{:.{digits}f}}".format
+    rows = [[str(index), write(x[index]), write(weights[index]), exact(products[index])] for index in largest_indices]
+    if len(largest_indices) < len(x):
+        rows.append(
+            [
+                say(view, plural("{count} other", "{count} others", count=len(x) - len(largest_indices))),
+                "",
+                "",
+                exact(rest),
+            ]
+        )
+    if bias is not None:
+        rows.append([say(view, "bias b_Q"), "", "", exact(bias)])
+    ends = " " * (digits - view.precision)
+    return ledger(
+        ["i", "x_i", "W_Q[i, 0]", "x_i · W_Q[i, 0]"],
+        rows,
+        [say(view, "q_0"), "", "", write(total) + ends],
+        view,
+        title=say(view, "the first entry of q for {query}, worked out", query=name),
+        note=say(view, "q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise"),
+    )
+
+
+def first_sum(step: Projections, name: str, view: View) -> Lines:
+    """q_0 in one line, its first product written out; where the document has no column of W_Q, q itself."""
+    column = step.column
+    if column is UNSET:
+        return vectors([step.q], [name], view, title="q")
+    x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
+    bias = 0.0 if step.bias is UNSET else step.bias
+    write = f"{{:.{view.precision}f}}".format
+
+    def factor(value: float) -> str:
+        return f"({write(value)})" if value < 0 else write(value)
+
+    terms = [f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))]
+    terms += [say(view, "… ({count} more)", count=len(x) - PRODUCTS)] if len(x) > PRODUCTS else []
+    terms += [factor(bias)] if step.bias is not UNSET else []
+    sum_text = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
+    return remark(spell(say(view, "q_0 of {query}: {sum}", query=name, sum=sum_text), ascii=view.ascii), view)
+
+
+def score_of_key(step: Scores, name: str, index: int, raw: float, root: str, view: View) -> Lines:
+    """The score of one key in a line: q·k scaled, capped, and with what its position adds. root: of what it is divided
+    by the square root, if it is."""
+
+    def write(value: float) -> str:
+        return f"{value:.{view.precision}f}"
+
+    value = raw
+    parts = [write(value)]
+    if step.scale != 1:
+        parts.append(
+            f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[index])}"
+        )
+        value = float(step.scaled[index])
+    if step.capped is not None:
+        cap = brief(step.softcap or 0.0)
+        parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[index])}")
+        value = float(step.capped[index])
+    if step.bias is not None:
+        bias_sum = f"{write(value)} + {write(step.bias[index])} = {write(value + float(step.bias[index]))}"
+        parts.append(bias_sum.replace("+ -", "− "))
+    score_text = say(
+        view,
+        "for {key}: q·k = {product}; every other key likewise",
+        key=name,
+        product=say(view, contextual("clauses", ", ")).join(parts),
+    )
+    return remark(spell(score_text, ascii=view.ascii), view)
+
+
+def hidden_keys(step: Scores, query_text: str, name: Callable[[int], str], view: View) -> Lines:
+    """Which keys the mask hides from the query, the first by name; or that it hides none."""
+    hidden = [index for index, is_visible in enumerate(step.visible) if not is_visible]
+    if not hidden:
+        return remark(
+            say(
+                view,
+                "Nothing is hidden: {query} may look at all {keys} keys.",
+                query=query_text,
+                keys=len(step.visible),
+            ),
+            view,
+            style="",
+        )
+    most = len(hidden) if view.full else MENTIONED
+    names = say(view, contextual("between", ", ")).join(name(index) for index in hidden[:most])
+    more = say(view, " and {count} more", count=len(hidden) - most) if len(hidden) > most else ""
+    hidden_sentence = say(
+        view,
+        "Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names}).",
+        query=query_text,
+        count=len(hidden),
+        keys=len(step.visible),
+        names=f"{names}{more}",
+    )
+    return remark(spell(hidden_sentence, ascii=view.ascii), view, style="")
+
+
+def residual(document: AttentionTopic, view: View) -> Lines:
+    """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm where the layer has
+    them."""
+    after = document.after
+    if after is UNSET:
+        return Lines()
+    mixed = Lines()
+    if after.heads is not UNSET:
+        terms = [(say(view, "head {head}", head=index), share) for index, share in enumerate(after.heads)]
+        terms += [("b_O", after.bias)] if after.bias is not UNSET else []
+        title, note = (
+            say(view, "the heads' outputs become one: concat(O₁ … O_h)·W_O"),
+            say(view, "each head's output times its own rows of W_O, added up"),
+        )
+        mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
+    rows = [("x", after.x), ("O", after.out), ("x + O", after.sum), ("norm(x + O)", after.norm)]
+    vectors_by_name = [(name, values) for name, values in rows if values is not UNSET]
+    if len(vectors_by_name) < 3:  # neither residual nor norm
+        return mixed
+    query = label(document.tokens[document.query].text, ascii=view.ascii)
+    title = say(view, "{query} after the heads", query=query)
+    note = say(view, "the residual x + O, and its layer norm" if after.norm is not UNSET else "the residual x + O")
+    return stack_spaced(
+        (
+            mixed,
+            vectors(
+                [values for _, values in vectors_by_name],
+                [name for name, _ in vectors_by_name],
+                view,
+                title=title,
+                note=note,
+            ),
+        )
+    )
+
+
+def explain_answer(document: AttentionTopic, view: View) -> Lines:
+    """The sentence tinted by the query's weights, and what it looks at most."""
+    tokens, query = document.tokens, document.query
+    softmax = document.step(SoftmaxRow)
+    weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
+    tinted_sentence = shaded_sentence(
+        document.text, tokens, weights, view, query=query, tint=message("tint: the weight that the word gets")
+    )
+    best = int(np.argmax(weights))
+    query_text, sought = (quoted_token(tokens, at, view, beside=(query, best)) for at in (query, best))
+    link_sentence = say(view, "{query} can see no word: its weights and its output are 0.", query=query_text)
+    if weights[best] > 0:
+        link_sentence = say(
+            view,
+            "{query} looks most at {key}: {share} of its weight.",
+            query=query_text,
+            key=sought,
+            share=percent(weights[best]),
+        )
+    return stack((tinted_sentence, sentences((link_sentence, not_learned_note(document.model, view)), view)))

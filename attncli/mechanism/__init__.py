@@ -1,1 +1,0 @@
-"""What attention is: pure computation on arrays. No files, no model families."""
