@@ -24,7 +24,6 @@ from msgspec import UNSET
 
 from attncli.documents import Document
 from attncli.documents.header import tokens_of
-from attncli.draw.page.minifier import join_modules
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.token_names import marked_text
 from attncli.features.compare.document import CompareDocument
@@ -198,7 +197,9 @@ MODULES = (
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 
-SPACES = re.compile(r"\s*([{}:;,>])\s*|\n\s*")
+IMPORT = re.compile(r'^import (\{ [^}]+ \}) from "\./(\w+)\.js";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+|\{[^}]*\}))", re.MULTILINE)
+REMARK = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -210,12 +211,27 @@ def script() -> str:
 @cache
 def style() -> str:
     """The page's style sheet."""
-    return shorter_style(read_asset("style.css"))
+    return read_asset("style.css")
 
 
-def shorter_style(sheet: str) -> str:
-    """A style sheet without the spaces that only its readers need."""
-    return SPACES.sub(lambda match: match[1] or "", sheet).replace(";}", "}").strip()
+def join_modules(modules: Mapping[str, str]) -> str:
+    """The modules as one script that hands out nothing: each a function that returns what it exports.
+
+    Only lines that are remarks are left out, a fifth of the bytes. Short names and no spaces would make it 35 kB where
+    it is 64, beside data of up to 15 MB, and took a minifier of 240 lines.
+
+    Args:
+        modules: The source of each module by its name, in the order in which they run; a module imports only from those
+            before it, and declares what it exports with `const` or `function`.
+    Returns:
+        The script, strict, which leaves no name behind.
+    """
+    parts = []
+    for name, source in modules.items():
+        exports = ", ".join(re.findall(r"\w+", " ".join(EXPORT.findall(source))))
+        body = EXPORT.sub("", IMPORT.sub(r"const \1 = \2Module;", REMARK.sub("", source)))
+        parts.append(f"const {name}Module = (() => {{\n{body}return {{ {exports} }};\n}})();\n")
+    return f'(() => {{\n"use strict";\n{"".join(parts)}}})();'
 
 
 def read_asset(name: str) -> str:

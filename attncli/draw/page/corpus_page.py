@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from attncli.draw.page import as_json, csp_hash, last_part, shorter_style, words
+from attncli.draw.page import as_json, csp_hash, join_modules, last_part, words
 from attncli.draw.page import read_asset as read_page_asset
 from attncli.draw.page import style as page_style
-from attncli.draw.page.minifier import join_modules
 from attncli.draw.safe import safe, safe_html
 from attncli.inputs.token import Token
 from attncli.language.scan_page import BOTH
@@ -70,7 +69,7 @@ def script() -> str:
 @cache
 def style() -> str:
     """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + shorter_style(_read_asset("corpus.css"))
+    return page_style() + _read_asset("corpus.css")
 
 
 def _read_asset(name: str) -> str:

@@ -19,8 +19,7 @@ from processes import finish
 
 import attncli.draw.page
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page import MODULES, Page, page_bytes, script, style
-from attncli.draw.page.minifier import join_modules
+from attncli.draw.page import MODULES, Page, join_modules, page_bytes, script, style
 from attncli.inputs.tokenize import tokenizer
 from attncli.language.page import BOTH
 from attncli.measure.run_record import run_record
@@ -77,7 +76,7 @@ window.told = JSON.stringify([told("v"), first, typeof pattern]);
 """
 
 
-def test_names_are_shortened_and_nothing_else(chromium: Any) -> None:
+def test_modules_are_joined_and_nothing_else(chromium: Any) -> None:
     """The joined script does what the modules do."""
     window = chromium.new_page()
     window.evaluate(join_modules({"one": SOURCE, "two": USER}))
@@ -90,9 +89,20 @@ def test_names_are_shortened_and_nothing_else(chromium: Any) -> None:
     window.close()
 
 
-def test_two_exports_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="twice"):
-        join_modules({"one": "export const a = 1;", "two": "export const a = 2;"})
+def test_names_of_two_modules_do_not_meet(chromium: Any) -> None:
+    window = chromium.new_page()
+    third = 'import { b } from "./two.js";\nwindow.both = [b(), typeof a];\n'
+    window.evaluate(
+        join_modules(
+            {
+                "one": "export const a = 1;",
+                "two": "const a = 2;\nexport function b() {\n  return a;\n}\n",
+                "three": third,
+            }
+        )
+    )
+    assert window.evaluate("both") == [2, "undefined"]
+    window.close()
 
 
 class Closed(HTMLParser):
