@@ -225,42 +225,19 @@ def embeddings(options: ModelOptions) -> NDArray | None:
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
-    """The token that a reference names; says so when it occurs more than once and none was chosen."""
-    from attncli.inputs.token import find_token
+    """The token that a reference names; notes say so when it occurs more than once and none was chosen."""
+    from attncli.inputs.token import choose_token
 
-    match = find_token(tokens, reference)
-    if reference.startswith("#-"):  # counted from the end, where encoders have a special token
-        environment.note(f"{reference!r} is token {match.index}, {tokens[match.index].text!r}")
-    if match.occurrences > 1:
-        environment.note(
-            f"{reference!r} occurs {match.occurrences} times; using the first, token {match.index} ({reference}:2 "
-            f"for the next)"
-        )
-    return match.index
+    return choose_token(tokens, reference, environment.note)
 
 
 def query_span(
     environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool = True
 ) -> tuple[int, int]:
-    """The tokens [first, stop) in a row that a reference names; says what becomes of several, and of a choice. unknown:
-    whether they may be tokens that the model does not know; else raises InputError for such."""
-    from attncli.inputs.token import find_span, refuse_unknown
+    """The tokens [first, stop) in a row that a reference names; see `inputs.token.choose_span`."""
+    from attncli.inputs.token import choose_span
 
-    match = find_span(tokens, reference)
-    if not unknown:
-        refuse_unknown(tokens, match, reference)
-    count = match.stop - match.first
-    if count == 1:
-        first = query_index(environment, tokens, reference)
-        return first, first + 1
-    if match.occurrences > 1:
-        environment.note(
-            f"{reference!r} occurs {match.occurrences} times; using the first, tokens {match.first} to "
-            f"{match.stop - 1} "
-            f"({reference}:2 for the next)"
-        )
-    environment.note(f"{reference!r} is {count} tokens: weights to it are summed, from it averaged")
-    return match.first, match.stop
+    return choose_span(tokens, reference, environment.note, unknown=unknown)
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

@@ -268,6 +268,47 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         raise
 
 
+def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
+    """The index of the token that a reference names. note: is told when it occurs more than once and none was chosen.
+
+    Raises InputError as `find_token`.
+    """
+    match = find_token(tokens, reference)
+    if reference.startswith("#-"):  # counted from the end, where encoders have a special token
+        note(f"{reference!r} is token {match.index}, {tokens[match.index].text!r}")
+    if match.occurrences > 1:
+        note(
+            f"{reference!r} occurs {match.occurrences} times; using the first, token {match.index} ({reference}:2 "
+            f"for the next)"
+        )
+    return match.index
+
+
+def choose_span(
+    tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool = True
+) -> tuple[int, int]:
+    """The tokens [first, stop) in a row that a reference names. note: is told what becomes of several, and of a choice.
+    unknown: whether they may be tokens that the model does not know.
+
+    Raises InputError as `find_span`, and for unknown tokens where they may not be.
+    """
+    match = find_span(tokens, reference)
+    if not unknown:
+        refuse_unknown(tokens, match, reference)
+    count = match.stop - match.first
+    if count == 1:
+        first = choose_token(tokens, reference, note)
+        return first, first + 1
+    if match.occurrences > 1:
+        note(
+            f"{reference!r} occurs {match.occurrences} times; using the first, tokens {match.first} to "
+            f"{match.stop - 1} "
+            f"({reference}:2 for the next)"
+        )
+    note(f"{reference!r} is {count} tokens: weights to it are summed, from it averaged")
+    return match.first, match.stop
+
+
 def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     """Raise InputError where a reference names tokens that the vocabulary does not know: to a model all of these are
     one, so that what it does with this one says nothing about the word."""

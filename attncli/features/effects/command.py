@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -40,13 +41,14 @@ from attncli.cli.output import (
     write_page,
     write_with_figure,
 )
+from attncli.cli.progress import progress
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.features.effects.changes import By, CutLink
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
     from attncli.features.effects.places import HeadSelection
-    from attncli.inputs.token import Text, Token
+    from attncli.features.effects.sweep import SweepCost
+    from attncli.inputs.token import Text
     from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
@@ -118,49 +120,15 @@ def choose_heads(spec: Spec, model: ModelOptions) -> HeadSelection:
     return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
 
 
-def span(
-    environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool = False
-) -> tuple[int, ...]:
-    """The positions that a reference names. Raises InputError for tokens that the model does not know, unless `unknown`
-    allows them."""
-    first, stop = request.query_span(environment, tokens, reference, unknown=unknown)
-    return tuple(range(first, stop))
-
-
 PATIENCE = 3.0
-"""Seconds above which it is said before it starts what a command will take."""
+"""Seconds above which it is said before it starts what a measurement will take."""
 
 
-def foretell(
-    environment: Environment,
-    model: Model,
-    count: int,
-    heads: HeadSelection,
-    compute: ComputeOptions,
-    *,
-    predicts: bool,
-    compared: int = 0,
-) -> None:
-    """Say what taking these heads away will take, where that is long. predicts: whether next tokens are measured.
-    compared: how many of them, at most, are compared with random changes."""
-    from attncli.draw.numbers import size_words
-    from attncli.features.effects.ablation import DRAWS
-    from attncli.features.effects.places import places
-    from attncli.features.effects.sweep import foretell as foretold
-
-    if not model.own_layers:
-        return
-    chosen_places, dtype = places(model.spec, heads), model.backend.dtype
-    expected = foretold(
-        model.spec,
-        count,
-        chosen_places,
-        dtype,
-        memory(compute),
-        predicts=predicts,
-        draws=min(compared, len(chosen_places)) * DRAWS,
-    )
+def foretell(environment: Environment, expected: SweepCost, count: int) -> None:
+    """Say what a measurement will take, where that is long. count: tokens of the text."""
     if expected.seconds > PATIENCE:
+        from attncli.draw.numbers import size_words
+
         environment.note(
             f"{expected.branches} heads, {count} tokens: about {expected.seconds:.0f} s and "
             f"{size_words(expected.bytes)} of memory"
@@ -192,8 +160,7 @@ class RemovalOptions:
             help="What stands for a head: zero, mean, resample.",
             panel=MODEL,
             about=RUN,
-            metavar="zero|mean|resample",
-            complete=completion.words("zero", "mean", "resample"),
+            values=WAYS,
         ),
     ] = "zero"
     reference: Annotated[
@@ -225,7 +192,7 @@ class RemovalOptions:
             help="Compare with random changes of the same size: the top rows, all, none.",
             panel=OUTPUT,
             about=RUN,
-            metavar="top|all|none",
+            values=BASELINES,
         ),
     ] = "top"
 
@@ -260,20 +227,42 @@ def ablate(
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
-    by = _by(environment, loaded_model, removal)
+    from attncli.features.effects import compute as effects
 
+    removed_by = effects.removal(loaded_model, removal.by, _reference(environment, removal))
     if text.lines and "baseline" in environment.explicit_options and removal.baseline != "none":
         raise UsageError(
             "--baseline draws random changes for one text, and --lines gives several", expected="one or the other"
         )
     over = text.lines and not output.ndjson and output.svg is None
+    link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
 
     def documents() -> Iterator[AblateDocument]:
         single = (output.json and not over) or output.svg is not None or page.html is not None
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                settings = (output, removal, measure_options, names, by, over)
-                document = _ablate_document(environment, loaded_model, source_text, model, compute, *settings)
+                with progress(environment, "taking heads away") as on_progress:
+                    document = effects.ablate(
+                        loaded_model,
+                        source_text.text,
+                        by=removed_by,
+                        link=link,
+                        cross=removal.cross,
+                        heads=choose_heads(loaded_model.spec, model),
+                        together=removal.together,
+                        measures=names,
+                        query=measure_options.query,
+                        target=measure_options.target,
+                        every=measure_options.every,
+                        unknown=removal.unknown,
+                        baseline="none" if over else cast(Literal["top", "all", "none"], removal.baseline),
+                        top=output.top,
+                        memory=memory(compute),
+                        tokens=request.tokens_of(loaded_model, source_text),
+                        note=environment.note,
+                        on_cost=partial(foretell, environment),
+                        progress=on_progress,
+                    )
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
@@ -283,11 +272,8 @@ def ablate(
     if not over:
         write_documents(documents(), output, environment, view)
         return
-    from attncli.features.effects.ablation import effects_document
-
-    link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
     place = measure_options.query or (link[0] if link is not None else None) or _usual_place(loaded_model)
-    document = effects_document(list(documents()), place, link)
+    document = effects.effects_document(list(documents()), place, link)
     write_documents([document], output, environment, view)
 
 
@@ -312,10 +298,6 @@ def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page:
 
 def _refuse_contradictions(removal: RemovalOptions) -> None:
     """Raise UsageError for options that contradict each other."""
-    if removal.by not in WAYS:
-        raise UsageError(f"--by is {removal.by!r}", expected=", ".join(WAYS))
-    if removal.baseline not in BASELINES:
-        raise UsageError(f"--baseline is {removal.baseline!r}", expected=", ".join(BASELINES))
     if (removal.start is None) != (removal.end is None):
         raise UsageError("a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal")
     if removal.cross and removal.start is None:
@@ -332,109 +314,24 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
         raise UsageError("--by resample takes from another text", expected="--reference TEXT")
 
 
-def _by(environment: Environment, model: Model, removal: RemovalOptions) -> By:
-    """How a head is taken away; other texts are run here, once."""
-    from attncli.features.effects.ablation import choose_backend, refuse_foreign
-    from attncli.features.effects.changes import ByMean, ByZero, means_of, resample_from
+def _reference(environment: Environment, removal: RemovalOptions) -> str | Iterator[str] | None:
+    """The text, or texts, that what stands for a head comes from."""
+    if removal.reference_file is None:
+        return removal.reference
+    from attncli.cli.progress import foretell_waiting
+    from attncli.inputs.token import read_texts
 
-    refuse_foreign(model)
-    if removal.by == "zero":
-        return ByZero()
-    if removal.by == "resample":
-        assert removal.reference is not None
-        return resample_from(choose_backend(model, model.encode(removal.reference), []))
-    if removal.reference_file is not None:
-        from attncli.cli.progress import foretell_waiting
-        from attncli.inputs.token import read_texts
-
-        foretell_waiting(environment, removal.reference_file)
-        lines = read_texts(
-            None,
-            file=removal.reference_file,
-            lines=True,
-            ids=None,
-            stdin=environment.stdin,
-            stdin_is_terminal=environment.stdin_is_terminal,
-            sample="",
-        )
-        return ByMean(means_of(choose_backend(model, model.encode(line.text), []) for line in lines))
-    if removal.reference is not None:
-        return ByMean(means_of([choose_backend(model, model.encode(removal.reference), [])]))
-    return ByMean()
-
-
-def _ablate_document(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    which: ModelOptions,
-    compute: ComputeOptions,
-    output: OutputOptions,
-    removal: RemovalOptions,
-    measure_options: MeasureOptions,
-    names: tuple[Measure, ...],
-    by: By,
-    over: bool,
-) -> AblateDocument:
-    from attncli.cli.progress import progress
-    from attncli.features.effects.ablation import Removal, ablate_document
-    from attncli.features.effects.measures import MeasureRequest
-    from attncli.features.effects.places import most_heads
-
-    tokens = request.tokens_of(model, text)
-    link = _cut_link(environment, model, tokens, removal)
-    query = (
-        None
-        if measure_options.query is None
-        else span(environment, tokens, measure_options.query, unknown=removal.unknown)
+    foretell_waiting(environment, removal.reference_file)
+    lines = read_texts(
+        None,
+        file=removal.reference_file,
+        lines=True,
+        ids=None,
+        stdin=environment.stdin,
+        stdin_is_terminal=environment.stdin_is_terminal,
+        sample="",
     )
-    measure_request = MeasureRequest.of(
-        model,
-        tokens,
-        names,
-        query=query,
-        usual=None if link is None else link.queries,
-        target=measure_options.target,
-        every=measure_options.every,
-    )
-    removal_request = Removal(
-        choose_heads(model.spec, which), by, link, removal.together,
-        "none" if removal.baseline == "none" or over else "all" if removal.baseline == "all" else "top", output.top,
-    )  # fmt: skip
-    if not removal.together:
-        compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": output.top}
-        foretell(
-            environment, model, len(tokens), removal_request.selection, compute,
-            predicts=measure_request.predicts, compared=compared[removal_request.baseline],
-        )  # fmt: skip
-    with progress(environment, "taking heads away") as on_progress:
-        return ablate_document(
-            model,
-            text.text,
-            tokens,
-            removal_request,
-            measure_request,
-            memory=memory(compute),
-            progress=on_progress,
-        )
-
-
-def _cut_link(environment: Environment, model: Model, tokens: list[Token], removal: RemovalOptions) -> CutLink | None:
-    from attncli.features.effects.changes import CutLink
-
-    if removal.start is None or removal.end is None:
-        return None
-    queries = span(environment, tokens, removal.start, unknown=removal.unknown)
-    if not removal.cross:
-        return CutLink(queries, span(environment, tokens, removal.end, unknown=removal.unknown))
-    if model.memory is None:
-        raise UsageError(
-            "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
-        )
-    from attncli.features.cross.compute import states
-
-    source_states = model.source or states(model.memory.shape[-2])
-    return CutLink(queries, span(environment, source_states, removal.end, unknown=removal.unknown), "cross")
+    return (line.text for line in lines)
 
 
 ablate_app = command_app(ablate)
@@ -466,37 +363,27 @@ def logits(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
 
+    from attncli.features.effects import compute as effects
+
     single = output.json or output.svg is not None
 
     def documents() -> Iterator[LogitsDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                yield _logits_document(
-                    environment, loaded_model, source_text, compute, (target, versus), query, unknown
+                tokens = request.tokens_of(loaded_model, source_text)
+                request.refuse_memory(effects.logits_memory(loaded_model, len(tokens)), compute, "a shorter text")
+                yield effects.logits(
+                    loaded_model,
+                    source_text.text,
+                    target=target,
+                    versus=versus,
+                    query=query,
+                    unknown=unknown,
+                    tokens=tokens,
+                    note=environment.note,
                 )
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
-
-
-def _logits_document(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    compute: ComputeOptions,
-    tokens_named: tuple[str | None, str | None],
-    query: str | None,
-    unknown: bool,
-) -> LogitsDocument:
-    from attncli.features.effects.logit_parts import logits_document
-    from attncli.features.effects.measures import target_id
-    from attncli.features.effects.sweep import least
-
-    tokens = request.tokens_of(model, text)
-    request.refuse_memory(least(model.spec, len(tokens), model.backend.dtype, predicts=True), compute, "a shorter text")
-    last = len(tokens) - 1
-    index = last if query is None else span(environment, tokens, query, unknown=unknown)[-1]
-    target, versus = (None if name is None else target_id(model, name) for name in tokens_named)
-    return logits_document(model, text.text, tokens, index, target, versus)
 
 
 logits_app = command_app(logits)
@@ -539,10 +426,6 @@ def patch(
 
     attn patch --model minilm "The cat sat on the mat" "The dog sat on the mat" --query sat
     """
-    from attncli.cli.progress import progress
-    from attncli.features.effects.changes import same_length
-    from attncli.features.effects.patching import PatchRequest, patch_document
-
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "patch")
     if versus is not None and target is None:
@@ -553,26 +436,22 @@ def patch(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
     clean, corrupt = (request.one_text(environment, TextOptions(text=argument)).text for argument in (clean, corrupt))
-    tokens = [loaded_model.encode(argument) for argument in (clean, corrupt)]
-    same_length(tokens[0], tokens[1], "the corrupt one")
-    patching = PatchRequest.of(
-        loaded_model,
-        tokens[0],
-        choose_heads(loaded_model.spec, model),
-        positions=[place for name in at or () for place in span(environment, tokens[0], name, unknown=unknown)],
-        query=None if query is None else span(environment, tokens[0], query, unknown=unknown),
-        target=target,
-        versus=versus,
-    )
-    predicts = patching.measure != "cosine"
-    foretell(environment, loaded_model, len(tokens[0]), patching.selection, compute, predicts=predicts)
+    from attncli.features.effects import compute as effects
+
     with progress(environment, "patching heads") as on_progress:
-        document = patch_document(
+        document = effects.patch(
             loaded_model,
-            (clean, tokens[0]),
-            (corrupt, tokens[1]),
-            patching,
+            clean,
+            corrupt,
+            target=target,
+            versus=versus,
+            query=query,
+            at=at,
+            unknown=unknown,
+            heads=choose_heads(loaded_model.spec, model),
             memory=memory(compute),
+            note=environment.note,
+            on_cost=partial(foretell, environment),
             progress=on_progress,
         )
     write_with_figure([document], output, environment, view)

@@ -1,35 +1,51 @@
-"""Effects by name, for Python: `attncli.ablate`, `attncli.logits`, `attncli.patch`."""
+"""Which heads matter: `attncli.ablate`, `attncli.logits`, `attncli.patch`, and `attn` commands of these names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.errors import UsageError
-from attncli.features.effects.ablation import Removal, choose_backend
-from attncli.features.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from
-from attncli.features.effects.document import Measure
+from attncli.features.cross.compute import states
+from attncli.features.effects.ablation import (
+    DRAWS,
+    Removal,
+    ablate_document,
+    choose_backend,
+    refuse_foreign,
+)
+from attncli.features.effects.ablation import effects_document as effects_document
+from attncli.features.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from, same_length
+from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument
+from attncli.features.effects.logit_parts import logits_document
 from attncli.features.effects.measures import MeasureRequest, target_id
-from attncli.features.effects.patching import PatchRequest
-from attncli.features.effects.places import HeadSelection, most_heads
-from attncli.inputs.token import Token, find_span, refuse_unknown
+from attncli.features.effects.patching import PatchRequest, patch_document
+from attncli.features.effects.places import HeadSelection, most_heads, places
+from attncli.features.effects.sweep import SweepCost, foretell, least
+from attncli.inputs.token import Token, choose_span
 from attncli.mechanism.spec import Spec
+from attncli.models.estimate import free_memory
 from attncli.models.model import Model
 
-if TYPE_CHECKING:
-    from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument
+Which = Selection | HeadSelection
+"""Which heads: numbers that count in every layer, or any heads by layer and number."""
+
+
+def ignore(*values: object) -> None:
+    """A note, a cost or a share of the work done that nobody asked for."""
 
 
 def ablate(
     model: Model,
     text: str,
     *,
-    by: Literal["zero", "mean", "resample"] = "zero",
-    reference: str | Sequence[str] | None = None,
+    by: Literal["zero", "mean", "resample"] | By = "zero",
+    reference: str | Iterable[str] | None = None,
     link: tuple[str, str] | None = None,
+    cross: bool = False,
     layers: Selection = EVERY,
-    heads: Selection = EVERY,
+    heads: Which = EVERY,
     together: bool = False,
     measures: Sequence[Measure] = ("vector",),
     query: str | None = None,
@@ -39,35 +55,65 @@ def ablate(
     baseline: Literal["top", "all", "none"] = "top",
     top: int = 10,
     memory: int | None = None,
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[SweepCost, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
 ) -> AblateDocument:
     """Take heads away one at a time, and all at once, or cut a link; what changes at the end of the model.
 
-    model: as `attncli.load` returns it. by: what stands for a head; reference: the text, or for a mean the texts, that
-    it comes from. link: the two tokens of a link to cut instead. layers, heads: which. measures: "vector"
-    turns, "logprob", "kl". query: the token to measure at, such as "it", "the:2" or "#7". target: a vocabulary entry,
-    or "id:N". unknown: whether link and query may be tokens that the model does not know. baseline: which rows are
-    compared with random changes of the same size. memory: bytes there may be.
+    Args:
+        model: As `attncli.load` returns it.
+        text: What runs.
+        by: What stands for a head: nothing, its mean, or what it makes of another text; or what `removal` returns.
+        reference: The text, or for a mean the texts, that it comes from; for a mean, None is this text itself.
+        link: The two tokens, looking and looked at, of a link to cut in place of heads.
+        cross: Whether the link is to the other text, which an encoder-decoder reads.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        together: Whether only what taking all of them away at once does is measured.
+        measures: "vector" turns, "logprob" of the target, "kl" of all that may follow.
+        query: The token to measure at, such as "it", "the:2" or "#7"; None is the last token of a decoder and the mean
+            of all tokens of an encoder.
+        target: A vocabulary entry, or "id:N"; None is the model's own first choice.
+        every: Whether "logprob" is the mean over all positions.
+        unknown: Whether link and query may be tokens that the model does not know.
+        baseline: Which rows are compared with random changes of the same size.
+        top: How many rows "top" means.
+        memory: Bytes there may be; None for what is free.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
 
-    Returns what `attn ablate --json` writes. Raises AttnError's children, as the command does.
+    Returns:
+        What `attn ablate --json` writes.
+
+    Raises:
+        UsageError: For arguments that contradict each other.
+        InputError: For tokens or heads that are not there.
+        UnsupportedError: For a measure that the model does not have.
+        LimitError: For what memory does not hold.
     """
-    from attncli.features.effects.ablation import ablate_document
-
-    tokens = model.encode(text)
-    cut_link = None if link is None else CutLink(_span(tokens, link[0], unknown), _span(tokens, link[1], unknown))
-    where = None if query is None else _span(tokens, query, unknown)
-    request = MeasureRequest.of(
+    tokens = model.encode(text) if tokens is None else tokens
+    cut_link = None if link is None else _cut_link(model, tokens, link, note, cross=cross, unknown=unknown)
+    position = None if query is None else _span(tokens, query, note, unknown=unknown)
+    usual = None if cut_link is None else cut_link.queries
+    request = MeasureRequest.of(model, tokens, measures, query=position, usual=usual, target=target, every=every)
+    selection = _select_heads(model.spec, layers, heads)
+    how_removed = by if not isinstance(by, str) else removal(model, by, reference)
+    if not together:
+        compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": top}[baseline]
+        _foretell(model, len(tokens), selection, memory, on_cost, predicts=request.predicts, compared=compared)
+    return ablate_document(
         model,
+        text,
         tokens,
-        measures,
-        query=where,
-        usual=None if cut_link is None else cut_link.queries,
-        target=target,
-        every=every,
+        Removal(selection, how_removed, cut_link, together, baseline, top),
+        request,
+        memory=memory,
+        progress=progress,
     )
-    removal = Removal(
-        _select_heads(model.spec, layers, heads), _by(model, by, reference), cut_link, together, baseline, top
-    )
-    return ablate_document(model, text, tokens, removal, request, memory=memory)
 
 
 def logits(
@@ -78,19 +124,37 @@ def logits(
     versus: str | None = None,
     query: str | None = None,
     unknown: bool = False,
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
 ) -> LogitsDocument:
     """What the embedding, each head and each feed-forward part add to a next token's logit.
 
-    target, versus: vocabulary entries, or "id:N"; the model's own first choice, and no other, by default. query: after
-    which token, the last by default; unknown: whether it may be one that the
-    model does not know. Returns what `attn logits --json` writes.
-    """
-    from attncli.features.effects.logit_parts import logits_document
+    Args:
+        model: A decoder with an output head, as `attncli.load` returns it.
+        text: What runs.
+        target: A vocabulary entry, or "id:N"; None is the model's own first choice.
+        versus: An entry whose logit is taken away from the target's; None for none.
+        query: After which token; None is the last.
+        unknown: Whether it may be one that the model does not know.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
 
-    tokens = model.encode(text)
-    position = len(tokens) - 1 if query is None else _span(tokens, query, unknown)[-1]
-    ids = [None if name is None else target_id(model, name) for name in (target, versus)]
-    return logits_document(model, text, tokens, position, ids[0], ids[1])
+    Returns:
+        What `attn logits --json` writes; its parts add up to the logit.
+
+    Raises:
+        InputError: For tokens that are not there.
+        UnsupportedError: For a model without an output head.
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    position = len(tokens) - 1 if query is None else _span(tokens, query, note, unknown=unknown)[-1]
+    target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
+    return logits_document(model, text, tokens, position, target_entry, versus_entry)
+
+
+def logits_memory(model: Model, count: int) -> int:
+    """Bytes that `logits` takes, at least, for a text of `count` tokens."""
+    return least(model.spec, count, model.backend.dtype, predicts=True)
 
 
 def patch(
@@ -101,54 +165,135 @@ def patch(
     target: str | None = None,
     versus: str | None = None,
     query: str | None = None,
-    at: Sequence[str] | None = None,
+    at: Iterable[str] | None = None,
     unknown: bool = False,
     layers: Selection = EVERY,
-    heads: Selection = EVERY,
+    heads: Which = EVERY,
     memory: int | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[SweepCost, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
 ) -> PatchDocument:
     """Which heads carry the difference between two texts: each one's part of `clean` put into `corrupt`.
 
-    at: the tokens that get it, None for all; the other arguments as of `ablate`. Without a target the cosine to the
-    clean vector is measured. Returns what `attn patch --json` writes.
-    """
-    from attncli.features.effects.patching import patch_document
+    Args:
+        model: As `attncli.load` returns it.
+        clean: The text whose answer is wanted.
+        corrupt: The other, of as many tokens.
+        target: The next token that is measured, a vocabulary entry or "id:N"; None measures the cosine to the clean
+            vector.
+        versus: An entry whose logit is taken away from the target's.
+        query: The token of `clean` to measure at; None as of `ablate`.
+        at: The tokens of `clean` that get its part; None for all.
+        unknown: Whether query and `at` may be tokens that the model does not know.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any, which then counts alone.
+        memory: Bytes there may be; None for what is free.
+        note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
 
-    tokens = [model.encode(text) for text in (clean, corrupt)]
+    Returns:
+        What `attn patch --json` writes.
+
+    Raises:
+        UsageError: For `versus` without a target.
+        InputError: For texts of different lengths, and tokens or heads that are not there.
+        LimitError: For what memory does not hold.
+    """
+    clean_tokens, corrupt_tokens = model.encode(clean), model.encode(corrupt)
+    same_length(clean_tokens, corrupt_tokens, "the corrupt one")
     patching = PatchRequest.of(
         model,
-        tokens[0],
+        clean_tokens,
         _select_heads(model.spec, layers, heads),
-        positions=(place for name in at or () for place in _span(tokens[0], name, unknown)),
-        query=None if query is None else _span(tokens[0], query, unknown),
+        positions=[place for name in at or () for place in _span(clean_tokens, name, note, unknown=unknown)],
+        query=None if query is None else _span(clean_tokens, query, note, unknown=unknown),
         target=target,
         versus=versus,
     )
-    return patch_document(model, (clean, tokens[0]), (corrupt, tokens[1]), patching, memory=memory)
+    predicts = patching.measure != "cosine"
+    _foretell(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=predicts)
+    return patch_document(
+        model, (clean, clean_tokens), (corrupt, corrupt_tokens), patching, memory=memory, progress=progress
+    )
 
 
-def _by(model: Model, by: str, reference: str | Sequence[str] | None) -> By:
-    texts = [reference] if isinstance(reference, str) else list(reference or ())
+def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
+    """What stands for a head, worked out once for any number of texts; arguments as of `ablate`. Other texts run here,
+    one after the other."""
+    refuse_foreign(model)
+    if reference is None:
+        texts: Iterable[str] | None = None
+    else:
+        texts = [reference] if isinstance(reference, str) else reference
     match by:
-        case "zero" if not texts:
+        case "zero" if texts is None:
             return ByZero()
         case "mean":
-            return ByMean(means_of(choose_backend(model, model.encode(text), []) for text in texts) if texts else None)
-        case "resample" if len(texts) == 1:
-            return resample_from(choose_backend(model, model.encode(texts[0]), []))
+            means = (choose_backend(model, model.encode(text), []) for text in texts or ())
+            return ByMean(None if texts is None else means_of(means))
+        case "resample" if isinstance(reference, str):
+            return resample_from(choose_backend(model, model.encode(reference), []))
         case _:
             raise UsageError(
-                f"by is {by!r} with {len(texts)} reference texts",
+                f"by is {by!r} with {'no' if texts is None else 'some'} reference texts",
                 expected="zero with none, mean with any number, resample with one",
             )
 
 
-def _select_heads(spec: Spec, layers: Selection, heads: Selection) -> HeadSelection:
+def _cut_link(
+    model: Model,
+    tokens: Sequence[Token],
+    link: tuple[str, str],
+    note: Callable[[str], None],
+    *,
+    cross: bool,
+    unknown: bool,
+) -> CutLink:
+    queries = _span(tokens, link[0], note, unknown=unknown)
+    if not cross:
+        return CutLink(queries, _span(tokens, link[1], note, unknown=unknown))
+    if model.memory is None:
+        raise UsageError(
+            "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
+        )
+    source = model.source or states(model.memory.shape[-2])
+    return CutLink(queries, _span(source, link[1], note, unknown=unknown), "cross")
+
+
+def _select_heads(spec: Spec, layers: Selection, heads: Which) -> HeadSelection:
+    if isinstance(heads, HeadSelection):
+        return heads
     return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
 
 
-def _span(tokens: Sequence[Token], name: str, allow_unknown: bool) -> tuple[int, ...]:
-    span = find_span(tokens, name)
-    if not allow_unknown:
-        refuse_unknown(tokens, span, name)
-    return tuple(range(span.first, span.stop))
+def _span(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
+    return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
+
+
+def _foretell(
+    model: Model,
+    count: int,
+    heads: HeadSelection,
+    memory: int | None,
+    on_cost: Callable[[SweepCost, int], None],
+    *,
+    predicts: bool,
+    compared: int = 0,
+) -> None:
+    """Tell what taking these heads away will take. predicts: whether next tokens are measured. compared: how many of
+    them, at most, are compared with random changes."""
+    if not model.own_layers:
+        return
+    chosen_places = places(model.spec, heads)
+    expected = foretell(
+        model.spec,
+        count,
+        chosen_places,
+        model.backend.dtype,
+        free_memory().bytes if memory is None else memory,
+        predicts=predicts,
+        draws=min(compared, len(chosen_places)) * DRAWS,
+    )
+    on_cost(expected, count)
