@@ -6,8 +6,8 @@
     attncli.ablate(model, text), logits, patch    which heads matter
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
-    errors      what can go wrong, each kind with its exit code
     language    sentences and their catalogues in other languages; guide/ holds the pages of the guide
+    errors      what can go wrong, each kind with its exit code
     arrays      what a number is: the operations that NumPy and torch share
     mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads

@@ -7,6 +7,8 @@ once, at the border (`attncli.cli.environment`). This module imports nothing hea
 
 from enum import IntEnum
 
+from attncli.language import Message
+
 
 class ExitCode(IntEnum):
     """Exit codes of the command line; other programs rely on the numbers."""
@@ -25,19 +27,20 @@ class ExitCode(IntEnum):
 class AttnError(Exception):
     """A failure that the user can understand and act on.
 
-    what: what happened, with the values involved.
+    what: what happened, with the values involved: English with named places, or a message.
     where: the file, option, tensor or token concerned; "" if obvious.
-    expected: what would have been accepted; "" if obvious.
-    hint: a command or option to try; "" if there is none.
+    expected: what would have been accepted, as `what`; "" if obvious.
+    hint: a command or option to try, or a message; "" if there is none. It has no places of its own.
+    values: what stands in the places of `what` and `expected`, which are literals: see `attncli.language`.
     """
 
     exit_code = ExitCode.FAILURE
 
-    def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, what: str, /, *, where: str = "", expected: str = "", hint: str = "", **values: object) -> None:
+        self.what = what if isinstance(what, Message) else Message(what, values)
+        super().__init__(self.what)
         self.where = where
-        self.expected = expected
+        self.expected = expected if isinstance(expected, Message) else Message(expected, values)
         self.hint = hint
 
 

@@ -34,6 +34,17 @@ KEYWORDS = {
     "say_each": (2,),
 }
 """The functions whose literals are sentences, and which of their arguments are."""
+ARGUMENTS: dict[str, tuple[int | str, ...]] = {
+    **dict.fromkeys(("AttnError", "UsageError", "InputError", "UnsupportedError", "LimitError", "VerdictError"),
+                    (0, "expected", "hint")),
+    "heading": (0, 1), "remark": (0,), "localize": (0,), "translate": (0,), "fact": (0,), "progress": (1,),
+    **dict.fromkeys(("table", "matrix", "vectors", "links", "draw_grid", "heatmap"), ("title", "note")),
+    "Metric": (1, 5, 6, 7, 9, "needs"), "Stage": (2, 3), "StageTable": (1, 2), "Map": (0,),
+    "FixedValue": (1,), "refuse": (1,), "Spelling": (1,),
+    "refuse_memory": (2,), "refuse_run": (4,), "refuse_over": (2,), "foretell_work": (3,),
+    **dict.fromkeys(("read_object", "open_regular", "read_regular"), ("what",)),
+}  # fmt: skip
+"""Functions and declarations whose arguments, by place or name, are sentences where they are literals."""
 
 
 def literals(
@@ -47,15 +58,26 @@ def literals(
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name == "say_each":  # each of its arguments is a sentence
-                for argument in node.args[1:]:
-                    for text in alternatives(argument):
+                for sentence in node.args[1:]:
+                    for text in alternatives(sentence):
                         yield node.lineno, name, [None, text], []
             elif name in keywords:
                 for texts in product(*map(alternatives, node.args)):
-                    yield node.lineno, name, list(texts), []
+                    if "" not in texts:
+                        yield node.lineno, name, list(texts), []
+            for place in ARGUMENTS.get(name, ()):
+                for text in filter(None, alternatives(argument(node, place))):
+                    yield node.lineno, "message", [text], []
 
 
-def alternatives(node: ast.expr) -> list[str | None]:
+def argument(call: ast.Call, place: int | str) -> ast.expr | None:
+    """The argument at this place, or of this name; None without one."""
+    if isinstance(place, int):
+        return call.args[place] if place < len(call.args) else None
+    return next((keyword.value for keyword in call.keywords if keyword.arg == place), None)
+
+
+def alternatives(node: ast.expr | None) -> list[str | None]:
     """The literals that an argument may be; None for what is no literal."""
     match node:
         case ast.Constant(str(text)):

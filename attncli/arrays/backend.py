@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
+from attncli.language import message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -215,7 +216,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
     if torch is installed. Raises UsageError, UnsupportedError.
     """
     if dtype not in DTYPES:
-        raise UsageError(f"unknown dtype {dtype!r}", expected=" ".join(DTYPES))
+        raise UsageError("unknown dtype {dtype}", expected=" ".join(DTYPES), dtype=repr(dtype))
     on_gpu = device not in (None, "cpu")
     if name == "auto":
         torch_pays = on_gpu or dtype in LOW_PRECISION or work >= TORCH_PAYS_FROM
@@ -224,8 +225,9 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
         case "numpy":
             if on_gpu:
                 raise UnsupportedError(
-                    f"the numpy backend runs on the cpu, not on {device!r}",
-                    hint=f"--backend torch --device {device}",
+                    "the numpy backend runs on the cpu, not on {device}",
+                    hint=message("--backend torch --device {device}", device=device),
+                    device=repr(device),
                 )
             return numpy_backend(dtype)
         case "torch":
@@ -235,7 +237,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
 
             return TorchBackend(dtype, device or "cpu")
         case _:
-            raise UsageError(f"unknown backend {name!r}", expected="auto numpy torch")
+            raise UsageError("unknown backend {name}", expected="auto numpy torch", name=repr(name))
 
 
 def numpy_backend(dtype: str) -> Backend:
@@ -264,7 +266,7 @@ def backend_of(*arrays: Array) -> Backend:
 
         devices = {str(getattr(array, "device", "")) for array in arrays}
         if len(devices) > 1:
-            raise UsageError(f"arrays on different devices: {', '.join(sorted(devices))}")
+            raise UsageError("arrays on different devices: {devices}", devices=", ".join(sorted(devices)))
         return TorchBackend(str(arrays[0].dtype).removeprefix("torch."), devices.pop())
     if "torch" in kinds:
         raise UsageError("NumPy arrays and torch tensors mixed", expected="all of one kind")

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
+from attncli.language import message
 
 Tensor: TypeAlias = torch.Tensor
 LEAST_EXPONENT = {torch.float32: -87.0, torch.float64: -708.0}
@@ -33,9 +34,10 @@ class TorchBackend:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise UnsupportedError(
-                f"torch cannot use the device {device!r} here",
+                "torch cannot use the device {device} here",
                 expected="cpu, cuda or mps, present and working",
                 hint="--device cpu",
+                device=repr(device),
             ) from error
         if device.startswith("mps") and dtype == "float64":
             raise UnsupportedError("the device 'mps' has no float64", hint="--dtype float32")
@@ -219,7 +221,11 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if total > limit:
         raise LimitError(
-            f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes"
+            "the tensors of this file take {total:,} bytes",
+            where=path,
+            expected="at most {limit:,} bytes",
+            total=total,
+            limit=limit,
         )
     return {name: _dense(name, tensor, path) for name, tensor in tensors.items()}
 
@@ -232,7 +238,10 @@ def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
     except Exception as error:  # torch raises many kinds for damaged or hostile files
         match = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise InputError(
-            f"this torch file names {match[1]!r}, which is not run: tensors and plain containers alone are read"
+            message(
+                "this torch file names {match}, which is not run: tensors and plain containers alone are read",
+                match=repr(match[1]),
+            )
             if match
             else "this file is not a plain torch state_dict",
             where=path,
@@ -252,13 +261,18 @@ def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
 
 def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
-        raise InputError(f"tensor {name!r} is sparse, quantised or complex", where=path, expected="dense float tensors")
+        raise InputError(
+            "tensor {name} is sparse, quantised or complex", where=path, expected="dense float tensors", name=repr(name)
+        )
     plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
     try:
         array: np.ndarray[Any, Any] = plain.contiguous().numpy()
     except TypeError as error:  # float8 and other data types that NumPy does not have
         raise UnsupportedError(
-            f"tensor {name!r} has the data type {str(tensor.dtype).removeprefix('torch.')}", where=path
+            "tensor {name} has the data type {dtype}",
+            where=path,
+            name=repr(name),
+            dtype=str(tensor.dtype).removeprefix("torch."),
         ) from error
     return array
 

@@ -12,30 +12,31 @@ from typer.core import TyperCommand, TyperGroup
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import draw_page
 from attncli.errors import UsageError
+from attncli.language import message
 
 COMMANDS = {
-    "run": "Run attention on a text: tables, shape trace, strongest links.",
-    "heads": "Compare all heads: small maps, metrics, labels.",
-    "explain": "The derivation, step by step, with this text's numbers.",
-    "find": "Find the heads that send one token to another.",
-    "explore": "Walk through heads and words full screen.",
-    "ablate": "What changes when a head, or a link, is taken away.",
-    "logits": "What each head adds to a token's logit.",
-    "patch": "Which heads carry the difference between two texts.",
+    "run": message("Run attention on a text: tables, shape trace, strongest links."),
+    "heads": message("Compare all heads: small maps, metrics, labels."),
+    "explain": message("The derivation, step by step, with this text's numbers."),
+    "find": message("Find the heads that send one token to another."),
+    "explore": message("Walk through heads and words full screen."),
+    "ablate": message("What changes when a head, or a link, is taken away."),
+    "logits": message("What each head adds to a token's logit."),
+    "patch": message("Which heads carry the difference between two texts."),
     "learn": "Train a small model on a task, and see attention form.",
-    "why": "Why a head looks there: its score, part by part.",
-    "compare": "What differs between two texts, heads, masks, models or files.",
-    "cross": "Cross-attention between two texts.",
-    "tensors": "Attention over q, k, v arrays from a file.",
-    "mask": "Draw and describe masks and their combinations.",
-    "cost": "Operations, memory and pairs, computed and measured.",
-    "scan": "What every head does over a corpus: statistics, labels, examples.",
-    "tokens": "Tokens, ids, spans and bytes of a text.",
-    "weights": "Write, list and convert weight files.",
-    "models": "Known families, aliases and cached models.",
-    "view": "Show a saved document or tensor file again.",
-    "guide": "The guide: pages for learners, engineers, researchers.",
-    "schema": "JSON Schema of every document that attn emits.",
+    "why": message("Why a head looks there: its score, part by part."),
+    "compare": message("What differs between two texts, heads, masks, models or files."),
+    "cross": message("Cross-attention between two texts."),
+    "tensors": message("Attention over q, k, v arrays from a file."),
+    "mask": message("Draw and describe masks and their combinations."),
+    "cost": message("Operations, memory and pairs, computed and measured."),
+    "scan": message("What every head does over a corpus: statistics, labels, examples."),
+    "tokens": message("Tokens, ids, spans and bytes of a text."),
+    "weights": message("Write, list and convert weight files."),
+    "models": message("Known families, aliases and cached models."),
+    "view": message("Show a saved document or tensor file again."),
+    "guide": message("The guide: pages for learners, engineers, researchers."),
+    "schema": message("JSON Schema of every document that attn emits."),
 }
 """Every subcommand and what it does in one line, in the order of the help page."""
 
@@ -46,17 +47,17 @@ SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
 """Subcommands that stand together in the folder of one feature."""
 
 GROUPS = {
-    "Look at a text": ("run", "heads", "explain", "find", "tokens", "explore"),
-    "See what matters": ("why", "ablate", "logits", "patch", "compare"),
+    message("Look at a text"): ("run", "heads", "explain", "find", "tokens", "explore"),
+    message("See what matters"): ("why", "ablate", "logits", "patch", "compare"),
     "See it learn": ("learn",),
-    "Other inputs": ("cross", "tensors", "scan"),
-    "Masks and cost": ("mask", "cost"),
-    "Models and files": ("models", "weights", "view", "schema", "guide"),
+    message("Other inputs"): ("cross", "tensors", "scan"),
+    message("Masks and cost"): ("mask", "cost"),
+    message("Models and files"): ("models", "weights", "view", "schema", "guide"),
 }
 """The subcommands by what one wants, as help lists them."""
-ABOUT = "attn: inspect attention on text, step by step."
-MORE = "attn --help says what each does, attn COMMAND --help how."
-TRY = 'Try: attn run "The animal didn\'t cross the street because it was too tired"'
+ABOUT = message("attn: inspect attention on text, step by step.")
+MORE = message("attn --help says what each does, attn COMMAND --help how.")
+TRY = message('Try: attn run "The animal didn\'t cross the street because it was too tired"')
 NEXT = (
     'attn explain "humpty dumpty sat on" --query on',
     'attn run --model minilm "it was too tired" --query it',
@@ -141,7 +142,9 @@ def _check_language(ctx: Any, args: list[str]) -> None:
     """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
     language = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
     if language not in ("en", "zh"):
-        raise UsageError(f"{'--lang' if args else 'ATTN_LANG'} is {language!r}", expected="en, zh")
+        raise UsageError(
+            "{value} is {language}", expected="en, zh", value="--lang" if args else "ATTN_LANG", language=repr(language)
+        )
 
 
 def _translate(text: str, ctx: Any) -> str:

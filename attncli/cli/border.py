@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.cli.environment import Environment
 from attncli.errors import AttnError, ExitCode, LimitError, UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from typer.exceptions import TyperException
@@ -85,7 +86,9 @@ def _as_ours(error: Exception) -> AttnError:
     if isinstance(error, MemoryError):
         return LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top")
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it")
+    return AttnError(
+        "something unexpected happened: {what}", hint="the same command with --debug, and report it", what=what
+    )
 
 
 def _answer(arguments: Sequence[str], environment: Environment) -> int:
@@ -142,8 +145,10 @@ def misuse(error: TyperException) -> UsageError:
     parameter = getattr(error, "param", None)
     if (no_number := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(parameter, "opts", None):
         assert parameter is not None
-        kind = "a number" if no_number["kind"] == "float" else "a whole number"
-        return UsageError(f"{parameter.opts[0]} is {no_number['given']}", expected=kind, hint=f"{path} --help")
+        kind = message("a number" if no_number["kind"] == "float" else "a whole number")
+        return UsageError(
+            "{opt} is {value}", expected=kind, hint=f"{path} --help", opt=parameter.opts[0], value=no_number["given"]
+        )
     if name is None or context is None:
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)
@@ -159,12 +164,15 @@ def no_option(context: Any, name: str) -> UsageError:
         if spelling.startswith("--")
     ]
     close = get_close_matches(name, option_names, 1, 0.75)
-    hint = f"did you mean {close[0]}?" if close else f"{path} --help"
+    hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
     if context.parent is None and not close:
         return UsageError(
-            f"attn itself has no option {name}", expected=f"options after the command: attn run TEXT {name}", hint=hint
+            "attn itself has no option {name}",
+            expected="options after the command: attn run TEXT {name}",
+            hint=hint,
+            name=name,
         )
-    return UsageError(f"{path} has no option {name}", hint=hint)
+    return UsageError("{path} has no option {name}", hint=hint, path=path, name=name)
 
 
 def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
@@ -173,15 +181,22 @@ def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
     import shlex
 
     path = path.rstrip()
-    many = f"{len(extra)} arguments too many" if len(extra) > 1 else "one argument too many"
+    many = (
+        message("{extra} arguments too many", extra=len(extra)) if len(extra) > 1 else message("one argument too many")
+    )
     text = values.get("text")
     if not isinstance(text, str):
-        return UsageError(f"{many}: {' '.join(extra)}", hint=f"{path} --help")
+        return UsageError("{many}: {extra}", hint=f"{path} --help", many=many, extra=" ".join(extra))
     second_argument = values.get("other")
     words = (text, *([second_argument] if isinstance(second_argument, str) else []), *extra)
     whole = shlex.quote(" ".join(words))
     return UsageError(
-        f"{many} after the text {text!r}: {' '.join(extra)}", expected="the text in quotes", hint=f"{path} {whole}"
+        "{many} after the text {text}: {extra}",
+        expected="the text in quotes",
+        hint=f"{path} {whole}",
+        many=many,
+        text=repr(text),
+        extra=" ".join(extra),
     )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from attncli.draw.view import PARTS_OF
 from attncli.errors import AttnError, UsageError
+from attncli.language import message
 
 TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
@@ -161,7 +162,12 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
     action, _, shell = variables[name].partition("_")
     if action not in ("complete", "source") or shell not in SHELLS:
         raise UsageError(
-            f"{name} is {variables[name]!r}", expected=f"complete_SHELL, SHELL one of {', '.join(SHELLS)}", hint=hint
+            "{name} is {variables}",
+            expected="complete_SHELL, SHELL one of {shells}",
+            hint=hint,
+            name=name,
+            variables=repr(variables[name]),
+            shells=", ".join(SHELLS),
         )
     if (action, shell) != ("complete", "bash"):
         return
@@ -170,7 +176,9 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
     if "COMP_WORDS" not in variables:
         raise UsageError("COMP_WORDS is not set", expected="the words of the command line", hint=hint)
     if whole(place := variables.get("COMP_CWORD", "")) is None:
-        raise UsageError(f"COMP_CWORD is {place!r}", expected="which of the words is completed", hint=hint)
+        raise UsageError(
+            "COMP_CWORD is {place}", expected="which of the words is completed", hint=hint, place=repr(place)
+        )
 
 
 def set_up(args: list[str], lang: str) -> str:
@@ -184,14 +192,19 @@ def set_up(args: list[str], lang: str) -> str:
     name, equals, value = args[0].partition("=")
     shell_names = [value] if equals else args[1:]
     if len(shell_names) > 1:
-        raise UsageError(f"{name} takes one shell", expected=", ".join(SHELLS), hint=f"attn {name} bash")
+        raise UsageError("{name} takes one shell", expected=", ".join(SHELLS), hint=f"attn {name} bash", name=name)
     shell = shell_names[0] if shell_names else _get_shell_name()
     if shell is None:
         raise UsageError(
             "which shell this is cannot be found out", expected=", ".join(SHELLS), hint=f"attn {name} bash"
         )
     if shell not in SHELLS:
-        raise UsageError(f"no completion is known for {shell!r}", expected=", ".join(SHELLS), hint=f"attn {name} bash")
+        raise UsageError(
+            "no completion is known for {shell}",
+            expected=", ".join(SHELLS),
+            hint=f"attn {name} bash",
+            shell=repr(shell),
+        )
     if name == "--show-completion":
         return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
     from subprocess import SubprocessError
@@ -203,11 +216,15 @@ def set_up(args: list[str], lang: str) -> str:
     except (OSError, ValueError, RuntimeError, SubprocessError) as error:  # of a file, its letters, HOME, PowerShell
         reason = getattr(error, "strerror", None) or str(error)
         raise AttnError(
-            f"cannot install the completion: {reason}",
+            "cannot install the completion: {reason}",
             where=str(getattr(error, "filename", None) or ""),
             hint=f"attn --show-completion {shell}",
+            reason=reason,
         ) from error
     return "\n".join(
         translate(line, lang)
-        for line in (f"{shell} completion installed in {path}", "Completion takes effect in the next terminal")
+        for line in (
+            message("{shell} completion installed in {path}", shell=shell, path=path),
+            message("Completion takes effect in the next terminal"),
+        )
     )

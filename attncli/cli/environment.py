@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from attncli.errors import AttnError, UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +129,7 @@ class Environment:
         itself in `COLORFGBG`. Raises UsageError for a variable that says neither."""
         theme = self.variables.get("ATTN_THEME", "")
         if theme not in ("", "light", "dark"):
-            raise UsageError(f"ATTN_THEME is {theme!r}", expected="light or dark")
+            raise UsageError("{option} is {value}", expected="light or dark", option="ATTN_THEME", value=repr(theme))
         if theme:
             return theme == "light"
         if (palette := self.settings.get("palette")) is not None:
@@ -173,7 +174,11 @@ class Environment:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise AttnError(f"cannot write the answer: {error.strerror or error}", where="standard output") from error
+            raise AttnError(
+                "cannot write the answer: {strerror}",
+                where=message("standard output"),
+                strerror=error.strerror or error,
+            ) from error
 
     @property
     def notes(self) -> Callable[[str], None] | None:

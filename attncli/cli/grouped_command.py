@@ -12,6 +12,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.help_page import draw_page, option_help, parts_listed
 from attncli.cli.option import OUTPUT, PANELS, flat
 from attncli.errors import UsageError
+from attncli.language import message
 
 ARGUMENTS = "Arguments"
 """The group of what is given without a name, which comes first."""
@@ -85,15 +86,19 @@ class GroupedCommand(TyperCommand):
                 continue
             name, values = parameter.opts[0], list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
             if "" in values:
-                expected = f"{name} {parameter.metavar or 'VALUE'}, or without it"
-                raise UsageError(f"{name} is given no value", expected=expected)
+                expected = message("{name} {metavar}, or without it", name=name, metavar=parameter.metavar or "VALUE")
+                raise UsageError("{name} is given no value", expected=expected, name=name)
             if len(values) > 1 and not parameter.multiple:
                 value_texts = [
                     (name if value else parameter.secondary_opts[0]) if isinstance(value, bool) else repr(value)
                     for value in values
                 ]
                 raise UsageError(
-                    f"{name} is given twice: {value_texts[0]} and {value_texts[1]}", expected="one of them"
+                    "{name} is given twice: {value_text} and {value_text_2}",
+                    expected="one of them",
+                    name=name,
+                    value_text=value_texts[0],
+                    value_text_2=value_texts[1],
                 )
 
     def _take_settings(self, ctx: Any) -> None:
@@ -120,7 +125,7 @@ class GroupedCommand(TyperCommand):
                 on_command_line = source.name == "COMMANDLINE"
                 if parameter.name == "model" and not on_command_line:
                     continue  # whether it is used is found out, and said, by who reads the model's options
-                origin = "the command line" if on_command_line else setting.origin
+                origin = message("the command line") if on_command_line else setting.origin
                 value = ctx.params[parameter.name] if on_command_line else setting.value
                 environment.origins.append(f"{parameter.opts[0]} {value}: from {origin}")
         if (palette := environment.settings.get("palette")) is not None:
@@ -142,7 +147,7 @@ class GroupedCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         rare = [parameter.opts[0] for parameter in self.params if getattr(parameter, "hidden", False)]
-        self.epilog = f"{ALL} also lists {', '.join(rare)}." if rare else None
+        self.epilog = message("{all} also lists {rare}.", all=ALL, rare=", ".join(rare)) if rare else None
         if not draw_page(self, ctx, formatter):
             super().format_help(ctx, formatter)
 

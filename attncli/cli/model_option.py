@@ -13,6 +13,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.option import whole
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
 from attncli.errors import UnsupportedError, UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.mechanism.reformer import Reformer
@@ -48,7 +49,12 @@ def default_checkpoint(
     contrary += ["--position"] * (attention.position not in (None, "none"))
     origin = f"--model {setting.value}: from {setting.origin}"
     if contrary:
-        origin = f"{setting.origin} names the model {setting.value}, which {contrary[0]} leaves out"
+        origin = message(
+            "{origin} names the model {setting}, which {contrary} leaves out",
+            origin=setting.origin,
+            setting=setting.value,
+            contrary=contrary[0],
+        )
     if origin not in environment.origins:  # a comparison asks once for each side
         environment.origins.append(origin)
     return None if contrary else str(setting.value)
@@ -62,11 +68,16 @@ def checkpoint(
 
     if flags := " ".join(out_of_place(options)):
         raise UsageError(
-            f"{flags} describes seeded weights, and --model {name} brings its own", expected="one or the other"
+            "{flags} describes seeded weights, and --model {name} brings its own",
+            expected="one or the other",
+            flags=flags,
+            name=name,
         )
     if attention.position not in (None, "none"):
         raise UsageError(
-            f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
+            "--position {position} does not go with --model",
+            expected="the checkpoint's own positions",
+            position=attention.position,
         )
     model = layers_told(
         environment, load_checkpoint(environment, name, compute, ignore=tuple(options.ignore_config or ()))
@@ -79,9 +90,10 @@ def checkpoint(
     if options.source is not None:
         model = model.decoder(options.source)
         excerpt = options.source if len(options.source) <= SOURCE_EXCERPT else options.source[:SOURCE_EXCERPT] + "…"
-        note = (
-            "this is the decoder, which reads the text one token late, after its start token; "
-            f"its encoder read: {excerpt}"
+        note = message(
+            "this is the decoder, which reads the text one token late, after its start token; its "
+            "encoder read: {excerpt}",
+            excerpt=excerpt,
         )
         model = replace(model, warnings=(*model.warnings, note))
     if options.source_states is not None:
@@ -91,7 +103,11 @@ def checkpoint(
 
         states = read_matrix(options.source_states, "states")
         model = model.reading(states)
-        note = f"this is the decoder, over {len(states):,} captured states of its encoder: {options.source_states.name}"
+        note = message(
+            "this is the decoder, over {states:,} captured states of its encoder: {source_states}",
+            states=len(states),
+            source_states=options.source_states.name,
+        )
         model = replace(model, warnings=(*model.warnings, note))
     return replace(model, spec=change_attention(model.spec, attention))
 
@@ -229,11 +245,11 @@ def file_model(
 
 # `--attention`: dense, or Reformer's hash attention.
 
-HASHING_FORM = "dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK"
+HASHING_FORM = message("dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK")
 LARGEST_HASHING = 10**6
-HASHING_NOTE = (
-    "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within neighbouring "
-    "chunks, sorted by bucket"
+HASHING_NOTE = message(
+    "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within "
+    "neighbouring chunks, sorted by bucket"
 )
 
 
@@ -246,14 +262,16 @@ def parse_hashing(kind: str, seed: int) -> Reformer | None:
     name, colon, rest = kind.partition(":")
     numbers = rest.split(",") if colon else []
     if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST_HASHING) for text in numbers):
-        raise UsageError(f"--attention is {kind!r}", expected=HASHING_FORM)
+        raise UsageError("{option} is {value}", expected=HASHING_FORM, option="--attention", value=repr(kind))
     settings = Reformer(seed=seed)
     for field, text in zip(("buckets", "rounds", "chunk"), numbers, strict=False):
         settings = replace(settings, **{field: int(text)})
     if settings.buckets % 2:
         raise UsageError(
-            f"hash attention needs an even number of buckets, not {settings.buckets}",
-            expected=f"such as reformer:{settings.buckets + 1}",
+            "hash attention needs an even number of buckets, not {buckets}",
+            expected="such as reformer:{number}",
+            buckets=settings.buckets,
+            number=settings.buckets + 1,
         )
     return settings
 
@@ -274,16 +292,20 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
             expected="--attention dense",
         )
     for what, present in (
-        ("soft cap", options.softcap is not None),
+        (message("soft cap"), options.softcap is not None),
         ("ALiBi", options.position == "alibi"),
         ("--scale", options.scale is not None),
     ):
         if present:
-            raise UnsupportedError(f"hash attention has no {what}", expected="--attention dense, or without it")
+            raise UnsupportedError(
+                "hash attention has no {what}", expected="--attention dense, or without it", what=what
+            )
     if first.kv_heads != first.heads:
         raise UnsupportedError(
-            f"{first.heads} query heads share {first.kv_heads} key heads",
+            "{heads} query heads share {kv_heads} key heads",
             expected="as many of either for hash attention",
+            heads=first.heads,
+            kv_heads=first.kv_heads,
         )
     blocks = tuple(
         replace(block, attention=replace(block.attention, hashing=rule, scale=1.0)) for block in model.spec.blocks

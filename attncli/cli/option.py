@@ -17,8 +17,9 @@ from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
 from attncli.errors import UsageError
+from attncli.language import message
 
-SUBJECT, TEXT, MODEL, ATTENTION = "What to look at", "Text", "Model", "Attention"
+SUBJECT, TEXT, MODEL, ATTENTION = message("What to look at"), "Text", "Model", "Attention"
 ANALYSIS, COMPUTE, OUTPUT = "Analysis", "Compute", "Output"
 PANELS = (SUBJECT, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
 """The groups of a help page, in the order of use."""
@@ -86,7 +87,9 @@ def option(
 
                 close = get_close_matches(str(value), values, 1)
                 hint = f"{names[0]} {close[0]}" if close else ""
-                raise UsageError(f"{names[0]} is {value!r}", expected=", ".join(values), hint=hint)
+                raise UsageError(
+                    "{name} is {value}", expected=", ".join(values), hint=hint, name=names[0], value=repr(value)
+                )
         return argument
 
     complete_words = offer(words(*values) if complete is None else complete)
@@ -122,7 +125,7 @@ class Within:
         for value in _values(argument):
             # written so that nan is refused, too
             if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
-                raise UsageError(f"{self.name} is {value}", expected=self.description)
+                raise UsageError("{name} is {value}", expected=self.description, name=self.name, value=value)
         return argument
 
 

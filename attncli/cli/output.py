@@ -18,6 +18,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.options import DELIVERY, OUTPUT, OutputOptions, option
 from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
@@ -60,7 +61,12 @@ def validate_options(
         options, environment, files=any((options.svg, options.csv, *(files or {}).values()))
     )
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
-        raise UsageError(f"--figure is {str(options.svg)!r}", expected="a file ending in .svg, .png or .pdf")
+        raise UsageError(
+            "{option} is {value}",
+            expected="a file ending in .svg, .png or .pdf",
+            option="--figure",
+            value=repr(str(options.svg)),
+        )
     if options.figure_style:
         from attncli.draw.figures.drawing import style_of
 
@@ -74,7 +80,12 @@ def validate_options(
     if options.lang == "zh" and options.ascii:
         raise UsageError("--lang zh cannot be written with --ascii", expected="one or the other")
     if environment.variables.get("ATTN_LANG", "") not in ("", "en", "zh"):
-        raise UsageError(f"ATTN_LANG is {environment.variables['ATTN_LANG']!r}", expected="en or zh")
+        raise UsageError(
+            "{option} is {value}",
+            expected="en or zh",
+            option="ATTN_LANG",
+            value=repr(environment.variables["ATTN_LANG"]),
+        )
     if options.quiet and options.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = options.quiet, options.verbose
@@ -113,7 +124,11 @@ def _parts_to_show(options: OutputOptions, parts: Sequence[str]) -> frozenset[st
         from difflib import get_close_matches
 
         close = get_close_matches(wrong[0], parts, 1) if wrong else []
-        what = f"--show {wrong[0]!r} is no part of this screen" if wrong else "--show names no parts"
+        what = (
+            message("--show {wrong} is no part of this screen", wrong=repr(wrong[0]))
+            if wrong
+            else message("--show names no parts")
+        )
         raise UsageError(what, expected=", ".join((*parts, "all")), hint=f"--show {close[0]}" if close else "")
     return frozenset(names)
 
@@ -129,7 +144,9 @@ def parse_size(text: str, option: str) -> int:
     """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     if not match or match[2].lower() not in UNITS or len(match[1]) > LONGEST_SIZE:
-        raise UsageError(f"{option} is {text!r}", expected="a size such as 2GiB, 500MB or 1000000")
+        raise UsageError(
+            "{option} is {text}", expected="a size such as 2GiB, 500MB or 1000000", option=option, text=repr(text)
+        )
     return int(float(match[1]) * UNITS[match[2].lower()])
 
 
@@ -140,9 +157,11 @@ def refuse_over(estimate: int, options: OutputOptions, hint: str) -> None:
         from attncli.draw.numbers import size_words
 
         raise LimitError(
-            f"this document would take about {size_words(estimate)}, the limit is {size_words(limit)}",
+            "this document would take about {estimate}, the limit is {limit}",
             expected="a smaller answer, or a higher --max-output",
             hint=hint,
+            estimate=size_words(estimate),
+            limit=size_words(limit),
         )
 
 
@@ -221,9 +240,11 @@ def _refuse_lines(document: Document) -> None:
     lines = _lines_of(document)
     if lines > MOST_LINES:
         raise LimitError(
-            f"every row and column of this document is about {lines:,} lines",
-            expected=f"at most {MOST_LINES:,} lines",
+            "every row and column of this document is about {lines:,} lines",
+            expected="at most {most_lines:,} lines",
             hint="no --full; --plain or --json give every number",
+            lines=lines,
+            most_lines=MOST_LINES,
         )
 
 
@@ -365,7 +386,9 @@ def validate_page(page: PageOptions, *, lines: bool = False) -> None:
             raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
         return
     if page.html.suffix.lower() not in PAGE_SUFFIXES:
-        raise UsageError(f"--html is {str(page.html)!r}", expected="a file ending in .html")
+        raise UsageError(
+            "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(page.html))
+        )
     if lines:
         raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
     _ = page.budget
@@ -424,4 +447,4 @@ def browse_page(environment: Environment, page: PageOptions) -> None:
 
     assert page.html is not None
     if not webbrowser.open(page.html.absolute().as_uri()):
-        environment.note(f"no browser could be opened; the page is {page.html.absolute()}")
+        environment.note(message("no browser could be opened; the page is {absolute}", absolute=page.html.absolute()))

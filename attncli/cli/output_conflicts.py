@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.cli.option import OUTPUT, SCREEN, About
 from attncli.errors import AttnError, UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.cli.environment import Environment
@@ -35,23 +36,34 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
     if len(formats) > 1:
-        raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
+        raise UsageError("{formats} contradict each other", expected="one of them", formats=" and ".join(formats))
     if formats and options.svg is None:
         for option in environment.options_without(About.PLAIN if options.plain else About.JSON):
-            raise UsageError(f"{option} is about the screen, and {formats[0]} draws none", expected="one or the other")
+            raise UsageError(
+                "{option} is about the screen, and {format} draws none",
+                expected="one or the other",
+                option=option,
+                format=formats[0],
+            )
         if options.color == "always" and "color" in environment.explicit_options:
-            raise UsageError(f"--color always does not go with {formats[0]}", expected="no colour, or a screen")
+            raise UsageError(
+                "--color always does not go with {format}", expected="no colour, or a screen", format=formats[0]
+            )
     elif not formats and not files and options.svg is None:
         cut = environment.options_without(About.BRIEF, besides=About.SCREEN) if options.brief else ()
         for option in cut:
-            raise UsageError(f"{option} is about the tables, and --brief shows none", expected="one or the other")
+            raise UsageError(
+                "{option} is about the tables, and --brief shows none", expected="one or the other", option=option
+            )
         ranked = "top" in environment.explicit_options and environment.subjects["top"] == SCREEN
         if options.full and ranked:
             raise UsageError("--full shows every row, and --top only the first", expected="one or the other")
     if not formats:
         for option in environment.options_without(About.SCREEN | About.BRIEF):
             raise UsageError(
-                f"{option} is about a document, and none is written", expected="--json, --ndjson or --plain"
+                "{option} is about a document, and none is written",
+                expected="--json, --ndjson or --plain",
+                option=option,
             )
 
 
@@ -66,12 +78,20 @@ def check_files(options: OutputOptions, environment: Environment, written: Mappi
         if path is None:
             continue
         if str(path) == "-":
-            raise UsageError(f"{name} names no file", where="-", expected="a file; --output - is standard output")
+            raise UsageError(
+                "{name} names no file", where="-", expected="a file; --output - is standard output", name=name
+            )
         first_name = name_of_file.setdefault(place_of(path), name)
         if first_name == name and options.file is None and environment.writes_to(path):
-            first_name = "standard output"
+            first_name = message("standard output")
         if first_name != name:
-            raise UsageError(f"{first_name} and {name} are the same file", where=str(path), expected="a file for each")
+            raise UsageError(
+                "{first_name} and {name} are the same file",
+                where=str(path),
+                expected="a file for each",
+                first_name=first_name,
+                name=name,
+            )
         check_writable(path)
 
 
@@ -140,7 +160,11 @@ def _name(parameter: Any) -> str:
 
 def _refuse_replacement(output: str, source: str, path: Path) -> None:
     raise UsageError(
-        f"{output} would replace what {source} reads", where=str(path), expected="another file for the answer"
+        "{output} would replace what {source} reads",
+        where=str(path),
+        expected="another file for the answer",
+        output=output,
+        source=source,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from attncli.cli.environment import Environment
 from attncli.cli.output import render_text
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,20 +137,33 @@ def foretell_waiting(environment: Environment, file: Path | None) -> None:
     from attncli.inputs.files import opening_waits
 
     if file is not None and opening_waits(file):
-        environment.note(f"{file} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting")
+        environment.note(
+            message("{file} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting", file=file)
+        )
 
 
 def foretell_text(environment: Environment, characters: int) -> None:
     """Say at once that a long text is long; how many tokens it has is not known yet."""
     if characters >= LONG_TEXT:
-        environment.note(f"{characters:,} characters of text; they are cut into tokens first")
+        environment.note(
+            message("{characters:,} characters of text; they are cut into tokens first", characters=characters)
+        )
 
 
 def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
     """Say what long work will cost before it starts. seconds: estimated. hint: what would take less."""
     if seconds >= LONG_WORK:
-        pairs = f"{tokens:,} tokens are {tokens * tokens:,} pairs for each head"
-        environment.note(f"{pairs}: about {_time(seconds)}; {hint} takes less, Ctrl-C ends it")
+        pairs = message(
+            "{tokens:,} tokens are {tokens_2:,} pairs for each head", tokens=tokens, tokens_2=tokens * tokens
+        )
+        environment.note(
+            message(
+                "{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it",
+                pairs=pairs,
+                seconds=_time(seconds),
+                suggestion=hint,
+            )
+        )
 
 
 def _time(seconds: float) -> str:
@@ -184,16 +198,16 @@ def effort(models: Sequence[Model], start_time: float) -> str:
     from attncli.draw.numbers import size_words
     from attncli.models.estimate import peak_memory
 
-    parts = []
+    parts: list[str] = []
     for model in models:
         untrained = model.identity.source in ("seeded", "random")
         size = size_words(model.store.bytes_read())
-        parts.append(f"{size} of weights drawn" if untrained else f"{size} of weights read")
+        parts.append(message("{size} of weights drawn" if untrained else "{size} of weights read", size=size))
         parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
     peak = peak_memory()
     if peak is not None:
-        parts.append(f"{size_words(peak)} of memory at the peak")
-    return "; ".join((*parts, f"{perf_counter() - start_time:.2f} s"))
+        parts.append(message("{peak} of memory at the peak", peak=size_words(peak)))
+    return listing((*parts, f"{perf_counter() - start_time:.2f} s"), "; ")
 
 
 # Waiting for a key between parts of what is shown at a terminal.

@@ -13,6 +13,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, LARGEST_SEED, whole
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.errors import AttnError, InputError, LimitError, UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +50,7 @@ def texts(environment: Environment, options: TextOptions, *, single: bool = Fals
         if "word" in {model.tokenizer.name for model in environment.models}:
             _offer_whitespace(environment, text)
         if text.origin == "sample":
-            environment.note(f"no text given; using the sample: {text.text}")
+            environment.note(message("no text given; using the sample: {text}", text=text.text))
         yield text
 
 
@@ -58,7 +59,9 @@ def _offer_whitespace(environment: Environment, text: Text) -> None:
     from attncli.inputs.tokenize import set_apart
 
     if not text.text.isascii() and set_apart(text.text):
-        environment.note("each character is a token; --tokenizer whitespace keeps the words that blanks set apart")
+        environment.note(
+            message("each character is a token; --tokenizer whitespace keeps the words that blanks set apart")
+        )
 
 
 def one_text(environment: Environment, options: TextOptions) -> Text:
@@ -104,12 +107,28 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
         first, dash, last = part.strip().partition("-")
         low, high = whole(first), whole(last) if dash else whole(first)
         if low is None or high is None:
-            raise UsageError(f"--{what} {part.strip()!r} is no number or range", expected=_choice(what, count))
+            raise UsageError(
+                "--{what} {part} is no number or range",
+                expected=_choice(what, count),
+                what=what,
+                part=repr(part.strip()),
+            )
         ends = (low, high)
         if max(ends) >= count:
-            raise InputError(f"there is no {what} {max(ends)}", expected=_choice(what, count))
+            raise InputError(
+                "there is no layer {number}" if what == "layer" else "there is no head {number}",
+                expected=_choice(what, count),
+                number=max(ends),
+            )
         if ends[0] > ends[1]:
-            raise UsageError(f"--{what} {part.strip()!r} runs backwards", expected=f"--{what} {last}-{first}")
+            raise UsageError(
+                "--{what} {part} runs backwards",
+                expected="--{what} {last}-{first}",
+                what=what,
+                part=repr(part.strip()),
+                last=last,
+                first=first,
+            )
         chosen_numbers.update(range(ends[0], ends[1] + 1))
     return sorted(chosen_numbers)
 
@@ -117,9 +136,15 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
 def _choice(what: str, count: int) -> str:
     """The layers or heads there are."""
     return (
-        f"0, the only {what}"
+        message("0, the only layer" if what == "layer" else "0, the only head")
         if count == 1
-        else f"0 to {count - 1}: {count} {what}s, counted from 0, such as 0 or 0-{count - 1}"
+        else message(
+            "0 to {last}: {count} layers, counted from 0, such as 0 or 0-{last}"
+            if what == "layer"
+            else "0 to {last}: {count} heads, counted from 0, such as 0 or 0-{last}",
+            last=count - 1,
+            count=count,
+        )
     )
 
 
@@ -158,7 +183,9 @@ def model(
     for field_name in ("source", "source_states", "global_tokens"):
         if name is None and getattr(options, field_name) is not None:
             option = f"--{field_name.replace('_', '-')}"
-            raise UsageError(f"{option} is about a checkpoint, and there is none", expected="--model NAME as well")
+            raise UsageError(
+                "{option} is about a checkpoint, and there is none", expected="--model NAME as well", option=option
+            )
     if name is not None:
         from attncli.cli.model_option import checkpoint
 
@@ -207,11 +234,17 @@ def seed_of(options: ModelOptions, environment: Environment) -> tuple[int, Liter
         from attncli.arrays.numpy_backend import draw_seed
 
         drawn_seed = draw_seed()
-        environment.note(f"seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})")
+        environment.note(message("seed drawn: {drawn_seed} (repeat with --seed {drawn_seed})", drawn_seed=drawn_seed))
         return drawn_seed, "random"
     seed = whole(text, LARGEST_SEED)
     if seed is None:
-        raise UsageError(f"--seed is {text!r}", expected=f"0 to {LARGEST_SEED}, or 'random'")
+        raise UsageError(
+            "{option} is {value}",
+            expected="0 to {largest_seed}, or 'random'",
+            option="--seed",
+            value=repr(text),
+            largest_seed=LARGEST_SEED,
+        )
     return seed, "seeded"
 
 
@@ -245,7 +278,13 @@ def whole_numbers(text: str, option: str) -> list[int]:
     parts = text.replace(",", " ").split()
     values = [number for part in parts if (number := whole(part)) is not None]
     if not parts or len(values) < len(parts):
-        raise UsageError(f"{option} is {text!r}", expected=f"whole numbers from 0 to {LARGEST:,}, such as 5 3")
+        raise UsageError(
+            "{option} is {text}",
+            expected="whole numbers from 0 to {largest:,}, such as 5 3",
+            option=option,
+            text=repr(text),
+            largest=LARGEST,
+        )
     return values
 
 
@@ -272,10 +311,12 @@ def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None
         from attncli.draw.numbers import size_words
 
         raise LimitError(
-            f"this would take about {size_words(needed_bytes)} of memory, the limit is {size_words(limit.bytes)} "
-            f"({limit.source})",
+            "this would take about {needed_bytes} of memory, the limit is {bytes} ({source})",
             expected="less work, or a higher --max-memory",
             hint=hint,
+            needed_bytes=size_words(needed_bytes),
+            bytes=size_words(limit.bytes),
+            source=limit.source,
         )
 
 
@@ -297,9 +338,10 @@ def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Se
         layers, heads = sorted({layer for layer, _ in places}), sorted({head for _, head in places})
         if len(layers) * len(heads) != len(set(places)):
             raise UsageError(
-                f"--head {','.join(words)} names other heads in each layer",
+                "--head {words} names other heads in each layer",
                 expected="the same heads in every layer named here; attn ablate and attn patch take any",
                 hint=f"--head {words[0]}",
+                words=",".join(words),
             )
         return layers, heads
     layers_named = numbers(options.layer, "layer", len(blocks))
@@ -326,7 +368,9 @@ def head_pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -
     for part in words:
         pair = HEAD_PAIR.fullmatch(part)
         if pair is None:
-            raise UsageError(f"--head {part!r} is no layer and head", expected="each with its layer: L5H11,L3H1")
+            raise UsageError(
+                "--head {part} is no layer and head", expected="each with its layer: L5H11,L3H1", part=repr(part)
+            )
         layer = _single_number(numbers([pair[1]], "layer", len(spec.blocks)))
         places.append((layer, _single_number(numbers([pair[2]], "head", heads_of(spec.blocks[layer])))))
     return places

@@ -21,6 +21,7 @@ from attncli.cli import declarations
 from attncli.cli.option import RUN, option
 from attncli.errors import UsageError
 from attncli.inputs.files import opening_waits
+from attncli.language import message
 
 DECLARED: dict[str, tuple[type, Any]] = {
     "model": (str, declarations.CHECKPOINT),
@@ -85,9 +86,13 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
             raw = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read the settings: {reason}", where=str(path), expected="a TOML file") from error
+        raise UsageError(
+            "cannot read the settings: {reason}", where=str(path), expected="a TOML file", reason=reason
+        ) from error
     if len(raw) > LARGEST:
-        raise UsageError(f"the settings are longer than {LARGEST:,} bytes", where=str(path), expected="a few lines")
+        raise UsageError(
+            "the settings are longer than {largest:,} bytes", where=str(path), expected="a few lines", largest=LARGEST
+        )
     import tomllib
 
     try:
@@ -100,7 +105,7 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
         raise UsageError(
             "the settings are nested too deeply"
             if is_deep
-            else f"the settings are no TOML: {str(error).partition(' (at')[0]}",
+            else message("the settings are no TOML: {error}", error=str(error).partition(" (at")[0]),
             where=f"{path}:{line}",
             expected="key = value",
         ) from error
@@ -109,7 +114,7 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
         name, where_set = key.replace("-", "_"), f"{path}:{_line(text, key)}"
         if name not in DECLARED:
             setting_names = ", ".join(known_name.replace("_", "-") for known_name in DECLARED)
-            raise UsageError(f"the settings have no key {key!r}", where=where_set, expected=setting_names)
+            raise UsageError("the settings have no key {key}", where=where_set, expected=setting_names, key=repr(key))
         values[name] = Setting(_check(name, value, *DECLARED[name], where_set), where_set)
     return values
 
@@ -129,8 +134,10 @@ def _number(text: str) -> int | str:
 
 def _check(name: str, value: object, kind: type, declaration: Any, where: str) -> str | int:
     if type(value) is not kind or value == "":
-        expected = "a whole number" if kind is int else "a word in quotes"
-        raise UsageError(f"{name.replace('_', '-')} is {value!r}", where=where, expected=expected)
+        expected = message("a whole number" if kind is int else "a word in quotes")
+        raise UsageError(
+            "{name} is {value}", where=where, expected=expected, name=name.replace("_", "-"), value=repr(value)
+        )
     if declaration.callback is not None:
         try:
             declaration.callback(value)

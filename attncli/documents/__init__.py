@@ -30,6 +30,8 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema_components
 
+from attncli.language import message
+
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
     "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "why", "learn", "tasks", "scan",
@@ -289,7 +291,15 @@ def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterato
     """The tokens that do not lie in their text, as a document's validation errors. name: of the list."""
     for number, token in enumerate(tokens):
         if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
-            yield f"{name}[{number}]", f"characters {token.start} to {token.end} of a text of {len(text)}"
+            yield (
+                f"{name}[{number}]",
+                message(
+                    "characters {token_start} to {end} of a text of {text}",
+                    token_start=token.start,
+                    end=token.end,
+                    text=len(text),
+                ),
+            )
 
 
 class ModelPart(Part, frozen=True, kw_only=True):
@@ -344,7 +354,7 @@ class ShapeRow(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Every axis has a size."""
         if len(self.axes) != len(self.shape):
-            yield "shape", f"{len(self.shape)} sizes of {len(self.axes)} axes"
+            yield "shape", message("{shape} sizes of {axes} axes", shape=len(self.shape), axes=len(self.axes))
 
 
 ShapeRows = Annotated[
@@ -427,7 +437,7 @@ class Header(Document, frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of the text, or its words; learned keys come after them."""
         count = len(self.tokens)
-        return {"token": count, "query token": count, "key token": count, "key": keys_of(count)}
+        return {"token": count, message("query token"): count, message("key token"): count, "key": keys_of(count)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Tokens lie in the text."""

@@ -14,6 +14,7 @@ from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, ShapeR
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, unknown_notes
+from attncli.language import message
 from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text
 from attncli.mechanism.spec import (
     ADDED,
@@ -96,7 +97,7 @@ def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
 
 SHOWN = ("masked", "weights", "mixed", "out")
 """Stages of which a run's document has the numbers without all of them being asked for."""
-ENCODER = "this is the encoder reading the text; attn cross shows how the decoder looks at it"
+ENCODER = message("this is the encoder reading the text; attn cross shows how the decoder looks at it")
 
 
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
@@ -245,7 +246,9 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
-    formulas = {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": "−∞ where not compared"}
+    formulas = (
+        {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
+    )
     # all stages with a number per pair have the shape of the weights
     queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
     square = dict.fromkeys(
@@ -316,9 +319,21 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     if not heads.size:
         return []
     count, several = len(set(queries.tolist())), len(set(heads.tolist()))
-    lost = f"{count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads"
-    where = f"layer {trace.layer}: {lost} have no finite output"
-    return [f"{where}: their numbers are too large for {backend.dtype}; a smaller --scale or a wider --dtype"]
+    lost = message(
+        "{count} of {shape} queries in {several} of {shape_2} heads",
+        count=count,
+        shape=rows.shape[-1],
+        several=several,
+        shape_2=rows.shape[0],
+    )
+    where = message("layer {layer}: {lost} have no finite output", layer=trace.layer, lost=lost)
+    return [
+        message(
+            "{place}: their numbers are too large for {dtype}; a smaller --scale or a wider --dtype",
+            place=where,
+            dtype=backend.dtype,
+        )
+    ]
 
 
 def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:

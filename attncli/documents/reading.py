@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 
 from attncli.documents import KINDS, Document, Part
 from attncli.errors import InputError
+from attncli.language import message
 
 Row = list[float | None]
 NESTED = (Row, list[Row], list[list[Row]], list[list[list[Row]]])
@@ -32,10 +33,13 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
         topic = content.get("topic")
         if not isinstance(topic, str) or topic not in topics:
             raise InputError(
-                f"its topic is {str(topic)[:40]!r}", where=f"{where}: $.topic", expected=", ".join(map(str, topics))
+                "its topic is {topic}",
+                where=f"{where}: $.topic",
+                expected=", ".join(map(str, topics)),
+                topic=repr(str(topic)[:40]),
             )
         kind = topics[topic]
-    document = part_of(content, kind, where, f"what attn schema {content['schema']} describes")
+    document = part_of(content, kind, where, message("what attn schema {schema} describes", schema=content["schema"]))
     check(document, where)
     return document
 
@@ -50,8 +54,14 @@ def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ..
             expected="what it writes when it succeeds",
         )
     if not isinstance(name, str) or name not in KINDS:
-        reason = f"its schema is {str(name)[:40]!r}" if name is not None else "it names no schema"
-        raise InputError(f"this is no document that attn knows: {reason}", where=where, expected=", ".join(KINDS))
+        reason = (
+            message("its schema is {name}", name=repr(str(name)[:40]))
+            if name is not None
+            else message("it names no schema")
+        )
+        raise InputError(
+            "this is no document that attn knows: {reason}", where=where, expected=", ".join(KINDS), reason=reason
+        )
     return KINDS[name]
 
 
@@ -69,9 +79,11 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
         message, *paths = str(error).split(AT)  # within an array, the path begins anew there, and comes first
         place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
         raise InputError(
-            f"the document is not as declared: {message[:1].lower()}{message[1:]}",
+            "the document is not as declared: {message}{message_2}",
             where=f"{where}: {place}",
             expected=expected,
+            message=message[:1].lower(),
+            message_2=message[1:],
         ) from error
 
 
@@ -81,9 +93,10 @@ def check(document: Document, where: str) -> None:
     if error is not None:
         place, message = error
         raise InputError(
-            f"the document contradicts itself: {message}",
+            "the document contradicts itself: {message}",
             where=f"{where}: $.{place}",
             expected="a document as attn wrote it",
+            message=message,
         )
 
 
@@ -140,13 +153,19 @@ class Lengths(Struct, frozen=True):
                 if isinstance(declared_length, range)
                 else declared_length
             )
-            return f"{length} along the axis {axis!r}, and {source} has {length_text}"
+            return message(
+                "{length} along the axis {axis}, and {source} has {length_text}",
+                length=length,
+                axis=repr(axis),
+                source=source,
+                length_text=length_text,
+            )
         return ""
 
 
 def first_error(document: Document) -> DocumentError | None:
     """The first place that contradicts the rest of the document, None for none."""
-    lengths = Lengths({axis: (length, "the document") for axis, length in document.lengths().items()})
+    lengths = Lengths({axis: (length, message("the document")) for axis, length in document.lengths().items()})
     return next(_part(document, lengths, ""), None)
 
 
@@ -205,7 +224,16 @@ def _value(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[Do
         case int() if sizes.at is not None and sizes.at in lengths.by_axis:
             length, source = lengths.by_axis[sizes.at]
             if isinstance(length, int) and not 0 <= value < length:
-                yield place, f"position {value} lies beyond the axis {sizes.at!r}, and {source} has {length}"
+                yield (
+                    place,
+                    message(
+                        "position {value} lies beyond the axis {at}, and {source} has {length}",
+                        value=value,
+                        at=repr(sizes.at),
+                        source=source,
+                        length=length,
+                    ),
+                )
         case _:
             pass
 
@@ -214,7 +242,10 @@ def _array_errors(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
     if sizes.axes is None:
         return
     if array.ndim != len(sizes.axes):
-        yield place, f"an array of {array.ndim} axes, and [{', '.join(sizes.axes)}] is declared"
+        yield (
+            place,
+            message("an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=", ".join(sizes.axes)),
+        )
         return
     for axis, length in zip(sizes.axes, array.shape, strict=True):
         if wrong := lengths.length_error(axis, length, place):

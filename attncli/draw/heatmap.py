@@ -27,6 +27,7 @@ from attncli.draw.numbers import writer
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, diverging, normalise, sequential, shade, sign
 from attncli.draw.view import View
+from attncli.language import message
 
 NDArray = np.ndarray[Any, Any]
 
@@ -248,7 +249,12 @@ def side_by_side(
         ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
         blocks.append(stack((line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:]))))
     block_sizes = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
-    pooled_note = remark(f"maps are pooled: each cell is the largest of {block_sizes}" if block_sizes else "", view)
+    pooled_note = remark(
+        message("maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes)
+        if block_sizes
+        else "",
+        view,
+    )
     square = width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]
     side = axis if axis.rows and square else Lines()
     body = beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)
@@ -329,6 +335,10 @@ if __name__ == "__main__":
     ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
     show(
         side_by_side(
-            [Map(f"head {index}", np.tril(np.cos(ramp * (index + 1) / 9) ** 2)) for index in range(8)], View(color=True)
+            [
+                Map(message("head {index}", index=index), np.tril(np.cos(ramp * (index + 1) / 9) ** 2))
+                for index in range(8)
+            ],
+            View(color=True),
         )
     )

@@ -332,7 +332,12 @@ def note_line(message: str, view: View) -> Lines:
 if __name__ == "__main__":
     from attncli.draw.lines import show
 
-    show(error_lines([("error", "no token 'x' in the text"), ("try", "attn tokens lists them")], View(color=True)))
+    show(
+        error_lines(
+            [("error", message("no token 'x' in the text")), ("try", message("attn tokens lists them"))],
+            View(color=True),
+        )
+    )
 
 
 FIXED_BLANK = "\ue000"

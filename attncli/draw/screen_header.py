@@ -30,7 +30,7 @@ from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
 from attncli.draw.view import View
-from attncli.language import say
+from attncli.language import message, say
 
 
 class TextTokens(Protocol):
@@ -128,16 +128,16 @@ def _weights(model: ModelPart, view: View) -> list[str]:
     family = safe(model.family, ascii=view.ascii) if model.family else ""
     match model.source:
         case "seeded":
-            return [f"seeded, seed {model.seed}", "not learned"]
+            return [message("seeded, seed {seed}", seed=model.seed), message("not learned")]
         case "random":
-            return [f"drawn at random, seed {model.seed}", "not learned"]
+            return [message("drawn at random, seed {seed}", seed=model.seed), message("not learned")]
         case "checkpoint":
             return [name or "checkpoint", family, "learned"]
         case "file":
-            rest = [f"what it does not hold: seed {model.seed}"] if model.seed is not None else []
-            return [f"from file {name}".rstrip(), family, *rest]
+            rest = [message("what it does not hold: seed {seed}", seed=model.seed)] if model.seed is not None else []
+            return [message("from file {name}", name=name).rstrip(), family, *rest]
         case "tensors":
-            return [f"captured tensors {name}".rstrip(), family]
+            return [message("captured tensors {name}", name=name).rstrip(), family]
         case source:
             return [safe(str(source), ascii=view.ascii), name]
 
@@ -147,8 +147,12 @@ def _words(document: AboutText) -> list[str]:
     pieces = document.pieces
     if pieces is UNSET:
         return []
-    merge_note = f"{count_phrase(len(pieces), 'token')} merged to {count_phrase(len(document.tokens), 'word')}"
-    return [merge_note, "weights to a word are summed, from a word averaged"]
+    merge_note = message(
+        "{pieces} merged to {tokens}",
+        pieces=count_phrase(len(pieces), "token"),
+        tokens=count_phrase(len(document.tokens), "word"),
+    )
+    return [merge_note, message("weights to a word are summed, from a word averaged")]
 
 
 def _depth(model: ModelPart, view: View) -> str:
@@ -161,7 +165,7 @@ def _depth(model: ModelPart, view: View) -> str:
 
 
 def _sizes(model: ModelPart) -> list[str]:
-    kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    kv_heads = [count_phrase(model.kv_heads, message("kv head"))] if model.kv_heads != model.heads else []
     widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
     return [*kv_heads, f"d_model {model.d_model}", *widths]
 
@@ -172,13 +176,17 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
     root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
     value = brief(scale)
     text = f"{value} = {root}" if root and len(value) <= SHORT else root or value
-    return f"scale {spell(text, ascii=view.ascii)}"
+    return message("scale {text}", text=spell(text, ascii=view.ascii))
 
 
 def _conventions(attention: AttentionPart, view: View) -> list[str]:
     parts = [f"{name} {safe(str(getattr(attention, name)), ascii=view.ascii)}" for name in ("mask", "position")]
-    parts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
-    parts += [f"hash attention {safe(attention.hashing, ascii=view.ascii)}"] if attention.hashing else []
+    parts += [message("soft-cap {softcap}", softcap=brief(attention.softcap))] if attention.softcap is not None else []
+    parts += (
+        [message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))]
+        if attention.hashing
+        else []
+    )
     return parts
 
 
@@ -194,7 +202,7 @@ def count_phrase(count: int, what: str) -> str:
 
 def query_count_phrase(count: int) -> str:
     """Such as `1 query`, `4 queries`."""
-    return "1 query" if count == 1 else f"{count} queries"
+    return message("1 query") if count == 1 else message("{count} queries", count=count)
 
 
 def shown_tokens(document: AboutText, view: View) -> Lines:
@@ -206,7 +214,12 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
     """The tokens with their positions, special ones named and in italics; the first `MOST` unless the view is full."""
     tokens_shown = tokens if view.full else tokens[:MOST]
     rest_note = (
-        f"first {len(tokens_shown)} of {len(tokens)} {noun}s shown; --full shows all"
+        message(
+            "first {tokens_shown} of {tokens} {noun}s shown; --full shows all",
+            tokens_shown=len(tokens_shown),
+            tokens=len(tokens),
+            noun=noun,
+        )
         if len(tokens_shown) < len(tokens)
         else ""
     )
@@ -229,7 +242,9 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
     special = ", ".join(str(token.index) for token in tokens if token.special)
     block = stack(
         (
-            heading(count_phrase(len(tokens), noun), f"special: {special}" if special else "", view),
+            heading(
+                count_phrase(len(tokens), noun), message("special: {special}", special=special) if special else "", view
+            ),
             lines,
             remark(rest_note, view),
         )

@@ -586,7 +586,7 @@ def left_out_note(document: RunDocument | CompareDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {
-        "special": "special tokens", "self": "self", "neighbours": "neighbours", "first": "the first token",
-        "unknown": "unknown words",
+        "special": message("special tokens"), "self": "self", "neighbours": "neighbours",
+        "first": message("the first token"), "unknown": message("unknown words"),
     }  # fmt: skip
-    return f"left out: {', '.join(words[name] for name in names)} (--all-links)" if names else ""
+    return message("left out: {names} (--all-links)", names=", ".join(words[name] for name in names)) if names else ""

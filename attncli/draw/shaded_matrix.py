@@ -27,6 +27,7 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import Write, without_zero, writer
 from attncli.draw.safe import cells, cut, label, pad
 from attncli.draw.view import View
+from attncli.language import message
 
 NDArray = np.ndarray[Any, Any]
 Rgb = tuple[int, int, int]
@@ -258,7 +259,11 @@ def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
     """How many of how many were chosen for their largest entries; "" where all are shown."""
     parts = [f"{shown_count} of {count} {what}" for (shown_count, count), what in ((rows, "rows"), (columns, "columns"))
              if shown_count < count]  # fmt: skip
-    return f"{', '.join(parts)} shown, those with the largest values; --full shows all" if parts else ""
+    return (
+        message("{parts} shown, those with the largest values; --full shows all", parts=", ".join(parts))
+        if parts
+        else ""
+    )
 
 
 ROWS = 24

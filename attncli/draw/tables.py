@@ -44,7 +44,7 @@ from attncli.draw.shaded_matrix import (
 )
 from attncli.draw.token_names import Ends, key_names, position_and_text
 from attncli.draw.view import View
-from attncli.language import say
+from attncli.language import message, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -246,7 +246,11 @@ def links(
         lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *bar_pieces(bar_text)))
     more = ""
     if len(shown_links) < len(all_links):
-        more = f"{len(shown_links)} of the {len(all_links)} strongest links shown; --top {len(all_links)} shows them"
+        more = message(
+            "{shown_links} of the {all_links} strongest links shown; --top {all_links} shows them",
+            shown_links=len(shown_links),
+            all_links=len(all_links),
+        )
     block = stack((top, Lines(tuple(lines)), remark(more, view)))
     return fit_to_view(block, view)
 
@@ -426,14 +430,14 @@ PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
 """Those that are weights, not what came of them."""
 
 WHY = {
-    "W_O": "no W_O here; --num-heads 2 or --output-projection has one",
-    "embedding": "no positions are added here, so E is the input X; --position sinusoidal adds them",
-    "positions": "no positions are added here; --position sinusoidal adds them",
-    "capped": "no soft cap here; --softcap 5 adds one",
-    "biased": "no bias here; --position alibi adds one",
-    "masked": "nothing is masked here; --mask causal masks",
-    "sum": "no residual here; --residual adds one",
-    "norm": "no layer norm here; --residual --layer-norm adds one",
+    "W_O": message("no W_O here; --num-heads 2 or --output-projection has one"),
+    "embedding": message("no positions are added here, so E is the input X; --position sinusoidal adds them"),
+    "positions": message("no positions are added here; --position sinusoidal adds them"),
+    "capped": message("no soft cap here; --softcap 5 adds one"),
+    "biased": message("no bias here; --position alibi adds one"),
+    "masked": message("nothing is masked here; --mask causal masks"),
+    "sum": message("no residual here; --residual adds one"),
+    "norm": message("no layer norm here; --residual --layer-norm adds one"),
 }
 
 
@@ -441,13 +445,13 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     """The table of a stage, of the first head unless the view is full; why there is none where there is none."""
     stage_table = SHOWN[part]
     if document.pieces is not UNSET:
-        return remark(f"words have no {part}: only weights are merged", view)
+        return remark(message("words have no {part}: only weights are merged", part=part), view)
     layers = document.layers if view.full else document.layers[:1]
     blocks = []
     for layer in layers:
         heads: Sequence[RunHead | None] = layer.heads if stage_table.head else [None]
         for head in heads if view.full else heads[:1]:
-            place = f"layer {layer.layer}" + ("" if head is None else f" head {head.head}")
+            place = message("layer {layer}", layer=layer.layer) + ("" if head is None else f" head {head.head}")
             stage_holder = layer if head is None else head
             stages = (stage_holder.projections if part in PROJECTIONS else stage_holder.stages) or {}
             values = stages.get(stage_table.stage)
@@ -458,7 +462,7 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     if not blocks and not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
-        return stack((remark(WHY.get(part, f"this run has no {part}"), view),))
+        return stack((remark(WHY.get(part, message("this run has no {part}", part=part)), view),))
     return stack_spaced(blocks)
 
 

@@ -25,7 +25,7 @@ from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.state import Extent, State, at_pair, by_head, by_word, next_scale
 from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, stop_in_sight
 from attncli.features.run.document import RunDocument
-from attncli.language import say
+from attncli.language import message, say
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 """How files end that can be written."""
@@ -59,7 +59,8 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
             from attncli.features.compare.compute import compare_document
 
             names = tuple(
-                f"layer {layer} head {head}" for layer, head in (state.subtracted_head, (state.layer, state.head))
+                message("layer {layer} head {head}", layer=layer, head=head)
+                for layer, head in (state.subtracted_head, (state.layer, state.head))
             )
             first_run = _run_document(source, *state.subtracted_head)
             return compare_document(
@@ -88,9 +89,9 @@ def check(name: str, *, again: bool) -> Path:
     """
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{name.strip()!r} ends in no known way", expected=", ".join(SUFFIXES))
+        raise UsageError("{name} ends in no known way", expected=", ".join(SUFFIXES), name=repr(name.strip()))
     if path.exists() and not again:
-        raise InputError(f"{path.name} is there already", expected="another name; Enter again writes over it")
+        raise InputError("{path} is there already", expected="another name; Enter again writes over it", path=path.name)
     return path
 
 
@@ -119,7 +120,9 @@ def save(path: Path, source: Source, state: State, effects: HeadEffects | None, 
             document = document_in_sight(source, state, effects)
             drawing = figure(document, scale=scale, theme=style.theme, lang=lang)
             if drawing is None:
-                raise UnsupportedError(f"{document.schema} has no figure", expected="a file ending in .json or .html")
+                raise UnsupportedError(
+                    "{schema} has no figure", expected="a file ending in .json or .html", schema=document.schema
+                )
             title = str(getattr(document, "text", ""))
             pieces = iter([figure_bytes(drawing.svg(mm=style.mm, title=title), suffix, style)])
     with atomic_writer(path) as file:

@@ -438,7 +438,7 @@ def find_pair(text: str, loaded_run: LoadedRun) -> tuple[int, int]:
     parts = [part.strip() for part in re.split(r"→|->", text)]
     parts = parts if len(parts) == 2 else text.split()
     if len(parts) != 2 or not all(parts):
-        raise UsageError(f"{text!r} does not name two words", expected="FROM → TO, such as it → animal")
+        raise UsageError("{text} does not name two words", expected="FROM → TO, such as it → animal", text=repr(text))
     return find_token(loaded_run.queries, parts[0]).index, find_token(loaded_run.keys, parts[1]).index
 
 

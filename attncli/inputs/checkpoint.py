@@ -41,6 +41,7 @@ from attncli.inputs.safetensors_file import (
     unsupported_dtype,
 )
 from attncli.inputs.tensors import check_torch_zip
+from attncli.language import message
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -54,7 +55,8 @@ PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.safetensors", re.ASCII)
 """What an index may name."""
 QUANTISED = {
     "qweight": "GPTQ or AWQ", "qzeros": "GPTQ or AWQ", "absmax": "bitsandbytes", "SCB": "bitsandbytes",
-    "weight_packed": "compressed-tensors", "weight_scale": "scaled integers or float8", "weight_scale_inv": "float8",
+    "weight_packed": "compressed-tensors", "weight_scale": message("scaled integers or float8"),
+    "weight_scale_inv": "float8",
 }  # fmt: skip
 """The last words of names that only quantised weights have, and what wrote them."""
 
@@ -91,10 +93,11 @@ def guarded_path(folder: Path, name: str) -> Path:
         roots += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
     if not any(target.is_relative_to(root) for root in roots):
         raise InputError(
-            f"{name!r} is a link that leaves its folder",
+            "{name} is a link that leaves its folder",
             where=str(folder),
             expected="a file",
             hint="give the folder that holds the files",
+            name=repr(name),
         )
     return target
 
@@ -155,26 +158,40 @@ def _tensors_of_shards(folder: Path, header: Callable[[Path], SafetensorsHeader 
         if shard_header is None:
             count = sum(place == shard for place in places.values())
             raise InputError(
-                f"the shard {shard!r} is missing; {count} tensors lie in it",
+                "the shard {shard} is missing; {count} tensors lie in it",
                 where=str(folder),
-                expected=f"every file of {INDEX}",
+                expected="every file of {index}",
+                shard=repr(shard),
+                count=count,
+                index=INDEX,
             )
         for name, info in _tensors(shard_header, path).items():
             if name in tensors:
                 raise InputError(
-                    f"tensor {name!r} is in two shards",
+                    "tensor {name} is in two shards",
                     where=f"{tensors[name].file} and {path}",
                     expected="each tensor once",
+                    name=repr(name),
                 )
             if places.get(name) != shard:
-                statement = "does not list it" if name not in places else f"says {places[name]!r}"
-                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {statement}", where=str(index))
+                statement = message("does not list it") if name not in places else f"says {places[name]!r}"
+                raise InputError(
+                    "tensor {name} lies in {shard}, but the index {statement}",
+                    where=str(index),
+                    name=repr(name),
+                    shard=repr(shard),
+                    statement=statement,
+                )
             tensors[name] = info
     missing = [name for name in places if name not in tensors]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
-            f"tensor {missing[0]!r}{more} is not in {places[missing[0]]!r}, where the index puts it", where=str(index)
+            "tensor {missing}{more} is not in {places}, where the index puts it",
+            where=str(index),
+            missing=repr(missing[0]),
+            more=more,
+            places=repr(places[missing[0]]),
         )
     return tensors
 
@@ -182,7 +199,10 @@ def _tensors_of_shards(folder: Path, header: Callable[[Path], SafetensorsHeader 
 def _plain_name(place: object, index: Path) -> str:
     if not isinstance(place, str) or not PLAIN_NAME.fullmatch(place):
         raise InputError(
-            f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it"
+            "this index names {place}",
+            where=str(index),
+            expected="plain names of .safetensors files beside it",
+            place=repr(place),
         )
     return place
 
@@ -194,9 +214,11 @@ def _tensors(header: SafetensorsHeader, path: Path) -> dict[str, TensorInfo]:
         method = QUANTISED.get(entry.name.rpartition(".")[2])
         if method is not None:
             raise UnsupportedError(
-                f"these weights are quantised ({method}): tensor {entry.name!r}",
+                "these weights are quantised ({method}): tensor {entry}",
                 where=str(path),
                 expected="float weights",
+                method=method,
+                entry=repr(entry.name),
             )
     return {
         name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end)
@@ -208,10 +230,11 @@ def _nothing(folder: Path) -> InputError | UnsupportedError:
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
         return UnsupportedError(
-            f"the weights are in {others[0]!r}, which is not safetensors",
+            "the weights are in {second}, which is not safetensors",
             where=str(folder),
             expected=EXPECTED,
             hint=CONVERT,
+            second=repr(others[0]),
         )
     tensors = sorted(path.name for path in folder.glob("*.safetensors"))
     if "adapter_model.safetensors" in tensors:
@@ -221,7 +244,9 @@ def _nothing(folder: Path) -> InputError | UnsupportedError:
             hint="merge it into its base model and save that",
         )
     if tensors:
-        return InputError(f"found {', '.join(map(repr, tensors[:3]))}", where=str(folder), expected=EXPECTED)
+        return InputError(
+            "found {tensors}", where=str(folder), expected=EXPECTED, tensors=", ".join(map(repr, tensors[:3]))
+        )
     return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
 
 
@@ -229,9 +254,10 @@ def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputErro
     """The error about a tensor that is not there, with the nearest names."""
     close = get_close_matches(name, names, 3, 0.6)
     return InputError(
-        f"there is no tensor {name!r}",
+        "there is no tensor {name}",
         where=str(folder),
-        expected=", ".join(close) if close else f"one of its {len(names)} tensors",
+        expected=", ".join(close) if close else message("one of its {names} tensors", names=len(names)),
+        name=repr(name),
     )
 
 
@@ -358,7 +384,10 @@ class Checkpoint:
         for key in PACKED:
             if config.get(key) is not None:
                 raise UnsupportedError(
-                    f"these weights are quantised ({_method(config[key])})", where=str(folder), expected="float weights"
+                    "these weights are quantised ({config})",
+                    where=str(folder),
+                    expected="float weights",
+                    config=_method(config[key]),
                 )
         return cls(real, config, {})
 
@@ -498,9 +527,11 @@ class Checkpoint:
 
     def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
         return InputError(
-            f"tensor {name!r} holds numbers that are not finite in {dtype.name}",
+            "tensor {name} holds numbers that are not finite in {dtype}",
             where=str(info.file),
             expected="finite weights",
+            name=repr(name),
+            dtype=dtype.name,
         )
 
     def _pieces(self, info: TensorInfo, start: int, stop: int, about: str) -> Iterator[Array]:
@@ -513,7 +544,7 @@ class Checkpoint:
 
     def _file(self, info: TensorInfo) -> PositionedFile:
         if info.file not in self._files:
-            self._files[info.file] = PositionedFile(info.file, what="a .safetensors file")
+            self._files[info.file] = PositionedFile(info.file, what=message("a .safetensors file"))
         return self._files[info.file]
 
     def _stop(self) -> None:
@@ -524,9 +555,13 @@ class Checkpoint:
     def _check_rows(self, name: str, info: TensorInfo, start: int, stop: int) -> None:
         if not info.shape or not 0 <= start <= stop <= info.shape[0]:
             raise InputError(
-                f"tensor {name!r} has no rows {start} to {stop - 1}",
+                "tensor {name} has no rows {start} to {last}",
                 where=str(info.file),
-                expected=f"within its shape {list(info.shape)}",
+                expected="within its shape {shape}",
+                name=repr(name),
+                start=start,
+                last=stop - 1,
+                shape=list(info.shape),
             )
 
     def _row(self, info: TensorInfo, row: int) -> int:
@@ -560,12 +595,12 @@ def _method(settings: object) -> str:
         case {"quant_method": str(method)}:
             return method
         case _:
-            return "method not named"
+            return message("method not named")
 
 
-NOTE = (
-    "the weights are pickled (pytorch_model.bin): torch reads them with weights_only, which makes tensors and plain "
-    "containers and runs nothing that the file names"
+NOTE = message(
+    "the weights are pickled (pytorch_model.bin): torch reads them with weights_only, which makes "
+    "tensors and plain containers and runs nothing that the file names"
 )
 
 
@@ -602,9 +637,11 @@ class TorchCheckpoint(Checkpoint):
         copy = np.empty(source.shape, source.dtype if dtype is None else dtype_of_name(dtype))
         if not convert(source.reshape(-1), copy.reshape(-1)):
             raise InputError(
-                f"tensor {name!r} holds numbers that are not finite in {copy.dtype.name}",
+                "tensor {name} holds numbers that are not finite in {dtype}",
                 where=str(info.file),
                 expected="finite weights",
+                name=repr(name),
+                dtype=copy.dtype.name,
             )
         self.bytes_read += source.nbytes
         return copy
@@ -623,9 +660,10 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     """
     if not torch_is_installed():
         raise UnsupportedError(
-            f"{PICKLED_SINGLE} is read with torch, which is not installed",
+            "{pickled_single} is read with torch, which is not installed",
             where=str(folder),
             hint=install_command("torch"),
+            pickled_single=PICKLED_SINGLE,
         )
     from attncli.arrays.torch_backend import map_state_dict
 
@@ -639,7 +677,9 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
         ends = list(accumulate((array.nbytes for array in file_arrays.values()), initial=0))
         for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
             if name in tensors:
-                raise InputError(f"tensor {name!r} is in two shards", where=str(folder), expected="each tensor once")
+                raise InputError(
+                    "tensor {name} is in two shards", where=str(folder), expected="each tensor once", name=repr(name)
+                )
             tensors[name] = TensorInfo(array.dtype.name, array.shape, path, start, stop)
             arrays[name] = array
     return TorchCheckpoint(folder, config, tensors, arrays)
@@ -653,6 +693,10 @@ def _files(folder: Path) -> Iterator[Path]:
         path = guarded_path(folder, name)
         if not is_there(path):
             raise InputError(
-                f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {PICKLED_INDEX}"
+                "the shard {name} is missing",
+                where=str(folder),
+                expected="every file of {pickled_index}",
+                name=repr(name),
+                pickled_index=PICKLED_INDEX,
             )
         yield path

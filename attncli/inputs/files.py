@@ -21,6 +21,7 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from attncli.errors import AttnError, InputError, LimitError, VerdictError
+from attncli.language import message
 
 # Names of this process's own streams: resolving them would replace the file that a shell redirected them to.
 STREAMS = ("/dev/stdout", "/dev/stderr")
@@ -113,7 +114,7 @@ def check_writable(path: Path) -> None:
         direct, target, _ = _destination(path)
         if not direct and not os.access(target.parent, os.W_OK):
             target.parent.stat()  # says what is wrong with the folder, if it is more than permissions
-            raise PermissionError(None, "its folder may not be written")
+            raise PermissionError(None, message("its folder may not be written"))
     except (OSError, ValueError, RuntimeError) as error:
         raise _unwritable(path, error) from error
 
@@ -216,9 +217,9 @@ def _destination(path: Path) -> tuple[bool, Path, int | None]:
     except FileNotFoundError:
         return False, target, None
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(None, "it is a folder")
+        raise IsADirectoryError(None, message("it is a folder"))
     if not os.access(target, os.W_OK):
-        raise PermissionError(None, "it may not be written")
+        raise PermissionError(None, message("it may not be written"))
     return not stat.S_ISREG(mode), target, stat.S_IMODE(mode)
 
 
@@ -239,7 +240,9 @@ def _write_errors(path: Path) -> Iterator[None]:
 
 def _unwritable(path: Path, error: Exception) -> AttnError:
     reason = getattr(error, "strerror", None) or str(error)
-    return AttnError(f"cannot write this file: {reason}", where=str(path), expected="a place that may be written")
+    return AttnError(
+        "cannot write this file: {reason}", where=str(path), expected="a place that may be written", reason=reason
+    )
 
 
 SIZE_LIMIT = 2 * 2**30
@@ -257,9 +260,10 @@ def is_there(path: Path) -> bool:
         if error.errno == errno.ELOOP:
             return False
         raise InputError(
-            f"cannot look for this file: {error.strerror}",
+            "cannot look for this file: {strerror}",
             where=str(path),
             expected="the name of a file, in a folder that may be searched",
+            strerror=error.strerror,
         ) from error
 
 
@@ -286,7 +290,7 @@ def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[Bin
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read this file: {reason}", where=str(path), expected=what) from error
+        raise InputError("cannot read this file: {reason}", where=str(path), expected=what, reason=reason) from error
     try:
         status = os.fstat(handle)
         _check(status.st_mode, status.st_size, path, what, limit)
@@ -308,24 +312,28 @@ def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     try:
         data = stream.read(count)
     except OSError as error:
-        raise InputError(f"cannot read this file: {error.strerror or error}", where=where) from error
+        raise InputError("cannot read this file: {strerror}", where=where, strerror=error.strerror or error) from error
     if len(data) != count:
         raise InputError(
-            f"this file is cut short: {len(data):,} bytes where {count:,} are needed",
+            "this file is cut short: {data:,} bytes where {count:,} are needed",
             where=where,
             expected="the whole file",
+            data=len(data),
+            count=count,
         )
     return data
 
 
 def _check(mode: int, size: int, path: Path, what: str, limit: int) -> None:
     if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
-        raise InputError(f"this is {kind}, not a file", where=str(path), expected=what)
+        kind = message("a folder" if stat.S_ISDIR(mode) else "a pipe or device")
+        raise InputError("this is {kind}, not a file", where=str(path), expected=what, kind=kind)
     if size == 0:
         raise InputError("this file is empty", where=str(path), expected=what)
     if size > limit:
-        raise LimitError(f"this file has {size:,} bytes", where=str(path), expected=f"at most {limit:,} bytes")
+        raise LimitError(
+            "this file has {size:,} bytes", where=str(path), expected="at most {limit:,} bytes", size=size, limit=limit
+        )
 
 
 # Reading a large file at given places: no seek, no memory map, so that a file that shrinks is an error and not a
@@ -360,15 +368,25 @@ class PositionedFile:
                 count = self._read(view[position : position + CALL_LIMIT], start + position)
                 if count == 0:
                     raise self._change_error(
-                        f"{about} ends after {position:,} of {len(view):,} bytes: the file became shorter while it was "
-                        "read"
+                        message(
+                            "{about} ends after {position:,} of {view:,} bytes: the file became "
+                            "shorter while it was read",
+                            about=about,
+                            position=position,
+                            view=len(view),
+                        )
                     )
                 position += count
             now = os.fstat(self._handle)
         except OSError as error:
-            raise InputError(f"{about} cannot be read: {error.strerror or error}", where=str(self.path)) from error
+            raise InputError(
+                "{about} cannot be read: {strerror}",
+                where=str(self.path),
+                about=about,
+                strerror=error.strerror or error,
+            ) from error
         if (now.st_size, now.st_mtime_ns) != (self.size, self._write_time):
-            raise self._change_error("this file was changed while it was read")
+            raise self._change_error(message("this file was changed while it was read"))
 
     def at_hand(self, place: int) -> bool:
         """Whether reading this byte waits for no disk; true where the system does not say."""
@@ -451,16 +469,19 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
     item_count = sum(map(raw.count, (b":", b",", b"[")))
     if item_count > most:
         raise LimitError(
-            f"this JSON holds about {item_count:,} names and values",
+            "this JSON holds about {item_count:,} names and values",
             where=where,
-            expected=f"{what}, at most {most:,} of them",
+            expected="{what}, at most {most:,} of them",
+            item_count=item_count,
+            what=what,
+            most=most,
         )
 
     def unique(pairs: list[tuple[str, Any]]) -> Any:
         entries: dict[str, Any] = dict(pairs)
         if len(entries) < len(pairs):
             twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-            raise InputError(f"the key {twice!r} stands there twice", where=where, expected=what)
+            raise InputError("the key {twice} stands there twice", where=where, expected=what, twice=repr(twice))
         match entries.get(TAG) if with_tags and len(entries) == 1 else None:
             case str() as word if word in TAGGED:
                 return TAGGED[word]
@@ -482,9 +503,9 @@ def parse_object(raw: bytes, where: str, what: str, *, most: int = MOST, with_ta
     except RecursionError as error:
         raise nesting_error(where, what) from error
     except ValueError as error:
-        raise InputError(f"this is not valid JSON: {error}", where=where, expected=what) from error
+        raise InputError("this is not valid JSON: {error}", where=where, expected=what, error=error) from error
     if not isinstance(value, dict):
-        raise InputError(f"this JSON is a {type(value).__name__}, not an object", where=where, expected=what)
+        raise InputError("this JSON is a {type}, not an object", where=where, expected=what, type=type(value).__name__)
     if SURROGATE.search(raw):  # few have one, and looking at every text takes long
         refuse_half_characters(value, where)
     return value

@@ -38,6 +38,7 @@ from attncli.inputs.checkpoint import (
 )
 from attncli.inputs.files import atomic_writer, open_regular, read_object
 from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, read_header
+from attncli.language import message
 
 MEMORY = "verified.json"
 MOST_REMEMBERED = 200
@@ -61,7 +62,12 @@ def verify_digests(folder: Path, expected: Mapping[str, str], *, variables: Mapp
         file_digest = digest(path)
         if file_digest != expected_digest:
             raise InputError(
-                f"{name!r} has the sha256 {file_digest}", where=str(folder), expected=expected_digest, hint=hint
+                "{name} has the sha256 {file_digest}",
+                where=str(folder),
+                expected=expected_digest,
+                hint=hint,
+                name=repr(name),
+                file_digest=file_digest,
             )
         if stamp is not None and stamp == _stamp(path):
             new_entries[str(path)] = [expected_digest, *stamp]
@@ -306,7 +312,7 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
         return ModelLocation(folder, name, None, "folder")
     hub_id = HubId.parse(name)
     if hub_id is None or exists:
-        what = "this is a file, not a folder" if exists else "there is no such folder"
+        what = message("this is a file, not a folder" if exists else "there is no such folder")
         raise InputError(
             what,
             where=name,
@@ -330,9 +336,12 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
     if is_offline(variables):
         if usable is not None:
             return usable
-        lacks = f"lacks {missing[0]} of {hub_id}" if missing else f"does not hold {hub_id}"
-        expected, hint = "a model in the cache, or a folder that exists", "unset HF_HUB_OFFLINE, or --model FOLDER"
-        what = f"the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it"
+        lacks = f"lacks {missing[0]} of {hub_id}" if missing else message("does not hold {hub_id}", hub_id=hub_id)
+        expected, hint = (
+            message("a model in the cache, or a folder that exists"),
+            "unset HF_HUB_OFFLINE, or --model FOLDER",
+        )
+        what = message("the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it", lacks=lacks)
         raise InputError(what, where=str(cache), expected=expected, hint=hint)
 
     try:
@@ -457,12 +466,17 @@ class Remote:
             case AttnError():
                 return error
             case errors.GatedRepoError():
-                hint = f"accept its terms at {endpoint}/{hub_id.name}, then set HF_TOKEN"
+                hint = message(
+                    "accept its terms at {endpoint}/{hub_id}, then set HF_TOKEN", endpoint=endpoint, hub_id=hub_id.name
+                )
                 return InputError(
-                    f"{hub_id.name} is gated: its owner wants its terms accepted", where=endpoint, hint=hint
+                    "{hub_id} is gated: its owner wants its terms accepted",
+                    where=endpoint,
+                    hint=hint,
+                    hub_id=hub_id.name,
                 )
             case errors.RepositoryNotFoundError():
-                what = f"there is no model {hub_id.name!r}, or it is private"
+                what = message("there is no model {hub_id}, or it is private", hub_id=repr(hub_id.name))
                 return InputError(
                     what,
                     where=endpoint,
@@ -471,13 +485,18 @@ class Remote:
                 )
             case errors.RevisionNotFoundError():
                 return InputError(
-                    f"{hub_id.name} has no revision {hub_id.revision!r}",
+                    "{hub_id} has no revision {revision}",
                     where=endpoint,
                     expected="a branch, tag or commit",
+                    hub_id=hub_id.name,
+                    revision=repr(hub_id.revision),
                 )
             case errors.HfHubHTTPError(response=response) if response is not None:
                 return InputError(
-                    f"fetching {hub_id} failed: the server answered {response.status_code}", where=endpoint
+                    "fetching {hub_id} failed: the server answered {status_code}",
+                    where=endpoint,
+                    hub_id=hub_id,
+                    status_code=response.status_code,
                 )
             case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(
                 error, ConnectionError | TimeoutError
@@ -485,21 +504,24 @@ class Remote:
                 return network_error
             case OSError():
                 return AttnError(
-                    f"fetching {hub_id} failed: {error.strerror or error}", where=error.filename or str(self._cache)
+                    "fetching {hub_id} failed: {strerror}",
+                    where=error.filename or str(self._cache),
+                    hub_id=hub_id,
+                    strerror=error.strerror or error,
                 )
             case _:
-                return InputError(f"fetching {hub_id} failed: {error}", where=endpoint)
+                return InputError("fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error)
 
     def _unreachable(self) -> InputError:
-        what = f"{self.hub_id} is not in the local cache, and the hub cannot be reached"
+        what = message("{hub_id} is not in the local cache, and the hub cannot be reached", hub_id=self.hub_id)
         expected, hint = (
-            "a network, a model in the cache, or a folder that exists",
-            "attn models list, or --model FOLDER",
+            message("a network, a model in the cache, or a folder that exists"),
+            message("attn models list, or --model FOLDER"),
         )
         return InputError(what, where=self.endpoint, expected=expected, hint=hint)
 
     def _broken_off(self, name: str) -> InputError:
-        what = f"the connection broke off while {name} of {self.hub_id} was fetched"
+        what = message("the connection broke off while {name} of {hub_id} was fetched", name=name, hub_id=self.hub_id)
         return InputError(what, where=self.endpoint, hint="the same command again; files that are complete are kept")
 
 
@@ -518,11 +540,13 @@ def download(
     hub = Remote(hub_id, cache, variables, watch=fetch.watch)
     with _quiet(bars=fetch.note is not None and sys.stderr is not None and sys.stderr.isatty()):
         if fetch.note is not None:
-            fetch.note(f"fetching {hub_id} from {hub.endpoint}")
+            fetch.note(message("fetching {hub_id} from {endpoint}", hub_id=hub_id, endpoint=hub.endpoint))
         hub.probe("config.json")
         config = hub.file("config.json", hub_id.revision)
         if config is None:
-            raise UnsupportedError(f"{hub_id} has no config.json", where=hub.endpoint, expected="a transformers model")
+            raise UnsupportedError(
+                "{hub_id} has no config.json", where=hub.endpoint, expected="a transformers model", hub_id=hub_id
+            )
         folder = config.parent
         fetch.accept(folder)
         commit = folder.name  # everything else comes from the same version, even if the branch moves on
@@ -561,9 +585,11 @@ def _shards(hub: Remote, commit: str, names: Sequence[str]) -> None:
     for shard in names:
         if hub.file(shard, commit) is None:
             raise InputError(
-                f"the shard {shard!r} of {hub.hub_id} is missing",
+                "the shard {shard} of {hub_id} is missing",
                 where=hub.endpoint,
                 expected="every file that its index names",
+                shard=repr(shard),
+                hub_id=hub.hub_id,
             )
 
 
@@ -572,10 +598,12 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
         raise UnsupportedError(
-            f"{hub.hub_id} has no {SINGLE}",
+            "{hub_id} has no {single}",
             where=hub.endpoint,
             expected="safetensors, whose headers tell what is in them; pickled weights tell it when they are here",
             hint=f"attn run --model {hub.hub_id}",
+            hub_id=hub.hub_id,
+            single=SINGLE,
         )
 
     def header(path: Path) -> SafetensorsHeader | None:
@@ -586,10 +614,13 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
 
 def _no_weights(hub: Remote) -> UnsupportedError:
     return UnsupportedError(
-        f"{hub.hub_id} has no {SINGLE}",
+        "{hub_id} has no {single}",
         where=hub.endpoint,
-        expected=f"weights as safetensors, or as {checkpoint.PICKLED_SINGLE} with torch to read it",
+        expected="weights as safetensors, or as {pickled_single} with torch to read it",
         hint=CONVERT,
+        hub_id=hub.hub_id,
+        single=SINGLE,
+        pickled_single=checkpoint.PICKLED_SINGLE,
     )
 
 

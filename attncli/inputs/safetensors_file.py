@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.inputs.files import parse_object, read_exactly
+from attncli.language import message
 
 NATIVE = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()  # noqa: SIM905 - a list of words
@@ -42,14 +43,23 @@ def dtype_of_name(name: str) -> np.dtype[Any]:
 
 def unsupported_dtype(tensor: str, dtype: str, where: str) -> UnsupportedError:
     """The refusal of a tensor for its data type."""
-    return UnsupportedError(f"tensor {tensor!r} has the data type {dtype}", where=where, expected=SUPPORTED)
+    return UnsupportedError(
+        "tensor {tensor} has the data type {dtype}", where=where, expected=SUPPORTED, tensor=repr(tensor), dtype=dtype
+    )
 
 
 def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where: str) -> int:
     """The bytes that an array takes, counted without overflow. Raises InputError for a shape that no array can have."""
     sizes = list(shape)
     if len(sizes) > MOST_AXES:
-        raise InputError(f"tensor {tensor!r} has {len(sizes)} axes", where=where, expected=f"at most {MOST_AXES}")
+        raise InputError(
+            "tensor {tensor} has {sizes} axes",
+            where=where,
+            expected="at most {most_axes}",
+            tensor=repr(tensor),
+            sizes=len(sizes),
+            most_axes=MOST_AXES,
+        )
     count = not_empty = 1
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**62:
@@ -60,9 +70,10 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
         not_empty *= size or 1
     if not_empty * dtype.itemsize >= 2**63:
         raise InputError(
-            f"tensor {tensor!r} has an impossible shape",
+            "tensor {tensor} has an impossible shape",
             where=where,
             expected="whole numbers from 0 up, of a size that exists",
+            tensor=repr(tensor),
         )
     return count * dtype.itemsize
 
@@ -79,7 +90,7 @@ def check_array(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_n
         raise unsupported_dtype(tensor, native.dtype.name, where)
     row_major = np.asarray(native, order="C")
     if row_major.dtype.kind == "b" and row_major.size and int(row_major.view(np.uint8).max()) > 1:
-        raise InputError(f"tensor {tensor!r} holds truth values other than 0 and 1", where=where)
+        raise InputError("tensor {tensor} holds truth values other than 0 and 1", where=where, tensor=repr(tensor))
     is_float = row_major.dtype.kind == "f" or not is_native
     if is_float and not allow_nonfinite:
         finite = np.isfinite(row_major)
@@ -94,9 +105,13 @@ def _nonfinite(tensor: str, array: np.ndarray[Any, Any], finite: np.ndarray[Any,
     value = float(array[place])
     bad = array.size - int(np.count_nonzero(finite))
     return InputError(
-        f"tensor {tensor!r} holds {value} at [{place_text}], the first of {bad:,} that are not finite",
+        "tensor {tensor} holds {value} at [{place_text}], the first of {bad:,} that are not finite",
         where=where,
         expected="finite numbers",
+        tensor=repr(tensor),
+        value=value,
+        place_text=place_text,
+        bad=bad,
     )
 
 
@@ -132,7 +147,7 @@ def all_finite(array: Array) -> bool:
 
 
 HEADER_LIMIT = 100_000_000
-EXPECTED = "a .safetensors file"
+EXPECTED = message("a .safetensors file")
 METADATA = "__metadata__"
 MEMBERS = ("dtype", "shape", "data_offsets")
 DTYPES = {
@@ -172,16 +187,20 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
     Data types that only `read_entry` refuses may stand in it.
     """
     if size < 8:
-        raise InputError(f"this file has {size} bytes, too few for a header", where=where, expected=EXPECTED)
+        raise InputError("this file has {size} bytes, too few for a header", where=where, expected=EXPECTED, size=size)
     (length,) = struct.unpack("<Q", read_exactly(stream, 8, where))
     if length > HEADER_LIMIT or length > size - 8:
         raise InputError(
-            f"the header claims {length:,} bytes of a file of {size:,}",
+            "the header claims {length:,} bytes of a file of {size:,}",
             where=where,
-            expected=f"{EXPECTED}, its header at most {HEADER_LIMIT:,} bytes",
+            expected="{wanted_value}, its header at most {header_limit:,} bytes",
+            length=length,
+            size=size,
+            wanted_value=EXPECTED,
+            header_limit=HEADER_LIMIT,
         )
     fields = parse_object(
-        read_exactly(stream, length, where), where, "the header of a .safetensors file: a JSON object"
+        read_exactly(stream, length, where), where, message("the header of a .safetensors file: a JSON object")
     )
     metadata = fields.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
@@ -207,9 +226,12 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
         count = stream.readinto(view[position:])  # type: ignore[attr-defined]
         if not count:
             raise InputError(
-                f"tensor {entry.name!r} ends after {position:,} of {len(view):,} bytes",
+                "tensor {entry} ends after {position:,} of {view:,} bytes",
                 where=where,
                 expected="the whole file",
+                entry=repr(entry.name),
+                position=position,
+                view=len(view),
             )
         position += count
     return raw.view(dtype_of_name(entry.dtype_name).newbyteorder("<")).reshape(entry.shape)
@@ -238,9 +260,11 @@ def write_safetensors(
     raw += b" " * (-len(raw) % 8)
     if len(raw) > HEADER_LIMIT:
         raise LimitError(
-            f"the header of the file would take {len(raw):,} bytes",
-            expected=f"at most {HEADER_LIMIT:,}",
+            "the header of the file would take {raw:,} bytes",
+            expected="at most {header_limit:,}",
             hint="save as .npz",
+            raw=len(raw),
+            header_limit=HEADER_LIMIT,
         )
     stream.write(struct.pack("<Q", len(raw)) + raw)
     for name in order:
@@ -253,20 +277,32 @@ def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
     dtype, shape, offsets = map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
     if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
         raise InputError(
-            f"the header entry of {name!r} is malformed", where=where, expected="dtype, shape, data_offsets"
+            "the header entry of {name} is malformed",
+            where=where,
+            expected="dtype, shape, data_offsets",
+            name=repr(name),
         )
     start, end = offsets
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         raise InputError(
-            f"tensor {name!r} has the offsets {start} to {end}", where=where, expected="a beginning before the end"
+            "tensor {name} has the offsets {start} to {end}",
+            where=where,
+            expected="a beginning before the end",
+            name=repr(name),
+            start=start,
+            end=end,
         )
     kind = dtype_of_name(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
     size = byte_count(name, kind, shape, where)
     if dtype in DTYPES and size != end - start:
         raise InputError(
-            f"tensor {name!r} of shape {shape} takes {size:,} bytes, but {end - start:,} are there",
+            "tensor {name} of shape {shape} takes {size:,} bytes, but {end:,} are there",
             where=where,
             expected=EXPECTED,
+            name=repr(name),
+            shape=shape,
+            size=size,
+            end=end - start,
         )
     return Entry(name, dtype, tuple(shape), origin + start, origin + end)
 
@@ -275,10 +311,20 @@ def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> N
     place = origin
     for entry in entries:
         if entry.start != place:
-            fault = "overlaps the one before" if entry.start < place else "leaves a gap before it"
-            raise InputError(f"tensor {entry.name!r} {fault}", where=where, expected="tensors that lie side by side")
+            fault = message("overlaps the one before" if entry.start < place else "leaves a gap before it")
+            raise InputError(
+                "tensor {entry} {fault}",
+                where=where,
+                expected="tensors that lie side by side",
+                entry=repr(entry.name),
+                fault=fault,
+            )
         place = entry.end
     if place != size:
         raise InputError(
-            f"the tensors end at byte {place:,}, the file at {size:,}", where=where, expected="a whole file"
+            "the tensors end at byte {place:,}, the file at {size:,}",
+            where=where,
+            expected="a whole file",
+            place=place,
+            size=size,
         )

@@ -35,6 +35,7 @@ from attncli.inputs.safetensors_file import (
     unsupported_dtype,
     write_safetensors,
 )
+from attncli.language import message
 
 # One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes that are there.
 
@@ -64,20 +65,28 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
             version = npy_format.read_magic(stream)
             if version not in readers:
                 raise UnsupportedError(
-                    f"{name!r} is in version {version} of the .npy format", where=where, expected="version 1.0 or 2.0"
+                    "{name} is in version {version} of the .npy format",
+                    where=where,
+                    expected="version 1.0 or 2.0",
+                    name=repr(name),
+                    version=version,
                 )
             shape, column_major, dtype = readers[version](stream)
     except UnsupportedError:
         raise
     except Exception as error:  # the parser raises whatever its pieces do
         raise InputError(
-            f"the array {name!r} has a damaged header", where=where, expected="an array written by numpy.save"
+            "the array {name} has a damaged header",
+            where=where,
+            expected="an array written by numpy.save",
+            name=repr(name),
         ) from error
     if dtype.hasobject:
         raise InputError(
-            f"the array {name!r} holds Python objects, which are never loaded",
+            "the array {name} holds Python objects, which are never loaded",
             where=where,
             expected="an array of numbers",
+            name=repr(name),
         )
     if dtype.newbyteorder("=").name not in NATIVE:
         raise unsupported_dtype(name, _dtype_text(dtype), where)
@@ -85,9 +94,13 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
     data_size = total - (stream.tell() - start)
     if size != data_size:
         raise InputError(
-            f"the array {name!r} of shape {list(shape)} takes {size:,} bytes, but {data_size:,} are there",
+            "the array {name} of shape {shape} takes {size:,} bytes, but {data_size:,} are there",
             where=where,
             expected="a whole array file",
+            name=repr(name),
+            shape=list(shape),
+            size=size,
+            data_size=data_size,
         )
     return NpyHeader(dtype, shape, column_major, size)
 
@@ -101,9 +114,12 @@ def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) ->
         part = stream.read(min(CHUNK, header.size - position))
         if not part:
             raise InputError(
-                f"the array {name!r} ends after {position:,} of {header.size:,} bytes",
+                "the array {name} ends after {position:,} of {size:,} bytes",
                 where=where,
                 expected="the whole file",
+                name=repr(name),
+                position=position,
+                size=header.size,
             )
         view[position : position + len(part)] = part
         position += len(part)
@@ -112,7 +128,9 @@ def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) ->
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "V" and dtype.names is None:
-        return f"{dtype.itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)"
+        return message(
+            "{itemsize} raw bytes (NumPy writes bfloat16 like that; save it as .safetensors)", itemsize=dtype.itemsize
+        )
     return "records" if dtype.names is not None else dtype.name
 
 
@@ -125,7 +143,7 @@ READ_LIMIT = 8 * 2**20
 # Deflate cannot do better; a member that claims more lies about its size.
 DEFLATE_RATIO = 1032
 EARLIEST = (1980, 1, 1, 0, 0, 0)
-EXPECTED = "an archive written by numpy.savez"
+EXPECTED = message("an archive written by numpy.savez")
 
 
 class Archive:
@@ -156,9 +174,16 @@ class Archive:
         try:
             metadata = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{METADATA_MEMBER} is not JSON", where=self._where, expected=EXPECTED) from error
+            raise InputError(
+                "{metadata_member} is not JSON", where=self._where, expected=EXPECTED, metadata_member=METADATA_MEMBER
+            ) from error
         if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-            raise InputError(f"{METADATA_MEMBER} is not texts by name", where=self._where, expected=EXPECTED)
+            raise InputError(
+                "{metadata_member} is not texts by name",
+                where=self._where,
+                expected=EXPECTED,
+                metadata_member=METADATA_MEMBER,
+            )
         return metadata
 
     @contextmanager
@@ -214,7 +239,13 @@ def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
         raise InputError("this torch file is compressed", where=where, expected="a file written by torch.save")
     total = sum(member.file_size for member in members)
     if total > limit:
-        raise LimitError(f"the file holds {total:,} bytes of tensors", where=where, expected=f"at most {limit:,} bytes")
+        raise LimitError(
+            "the file holds {total:,} bytes of tensors",
+            where=where,
+            expected="at most {limit:,} bytes",
+            total=total,
+            limit=limit,
+        )
 
 
 class _BoundedStream(io.RawIOBase):
@@ -240,7 +271,10 @@ class _BoundedStream(io.RawIOBase):
         chunk = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
         if len(chunk) > READ_LIMIT:
             raise LimitError(
-                "the archive's directory is too large", where=self._where, expected=f"at most {READ_LIMIT:,} bytes"
+                "the archive's directory is too large",
+                where=self._where,
+                expected="at most {read_limit:,} bytes",
+                read_limit=READ_LIMIT,
             )
         return chunk
 
@@ -250,23 +284,35 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
     for member in zip_file.infolist():
         name = member.filename if member.filename == METADATA_MEMBER else member.filename.removesuffix(".npy")
         if name in members:
-            raise InputError(f"the archive holds {name!r} twice", where=where, expected=EXPECTED)
+            raise InputError("the archive holds {name} twice", where=where, expected=EXPECTED, name=repr(name))
         if name == member.filename != METADATA_MEMBER:
-            raise InputError(f"the archive holds {name!r}, which is no array", where=where, expected=EXPECTED)
+            raise InputError(
+                "the archive holds {name}, which is no array", where=where, expected=EXPECTED, name=repr(name)
+            )
         if member.flag_bits & 1:
-            raise InputError(f"{name!r} is encrypted", where=where, expected=EXPECTED)
+            raise InputError("{name} is encrypted", where=where, expected=EXPECTED, name=repr(name))
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{name!r} is compressed in a way that NumPy never writes", where=where, expected=EXPECTED)
+            raise InputError(
+                "{name} is compressed in a way that NumPy never writes", where=where, expected=EXPECTED, name=repr(name)
+            )
         ratio = 1 if member.compress_type == zipfile.ZIP_STORED else DEFLATE_RATIO
         if member.file_size > member.compress_size * ratio:
             raise InputError(
-                f"{name!r} cannot have the {member.file_size:,} bytes that it claims", where=where, expected=EXPECTED
+                "{name} cannot have the {file_size:,} bytes that it claims",
+                where=where,
+                expected=EXPECTED,
+                name=repr(name),
+                file_size=member.file_size,
             )
         members[name] = member
     total = sum(member.file_size for member in members.values())
     if total > limit:
         raise LimitError(
-            f"the archive holds {total:,} bytes of arrays", where=where, expected=f"at most {limit:,} bytes"
+            "the archive holds {total:,} bytes of arrays",
+            where=where,
+            expected="at most {limit:,} bytes",
+            total=total,
+            limit=limit,
         )
     return members
 
@@ -293,7 +339,7 @@ def _archive_errors(where: str) -> Iterator[None]:
 
 FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
 WRITTEN = (".safetensors", ".npz")
-WHAT = "a tensor file: .safetensors, .npz, .npy, .pt or .pth"
+WHAT = message("a tensor file: .safetensors, .npz, .npy, .pt or .pth")
 
 
 class TensorSummary(NamedTuple):
@@ -388,9 +434,10 @@ def check_writable_format(path: Path) -> None:
     """Raises UsageError where `write_tensors` does not know the file's ending: asked before work starts."""
     if path.suffix.lower() not in WRITTEN:
         raise UsageError(
-            f"tensors cannot be saved as {path.suffix or 'a file without an ending'}",
+            "tensors cannot be saved as {suffix}",
             where=str(path),
             expected=" or ".join(WRITTEN),
+            suffix=path.suffix or "a file without an ending",
         )
 
 
@@ -428,9 +475,13 @@ def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
 def _format(path: Path) -> str:
     kind = path.suffix.lower()
     if kind not in FORMATS:
-        if strange := "there is no such file" if not is_there(path) else "this is a folder" if path.is_dir() else "":
+        if strange := message(
+            "there is no such file" if not is_there(path) else "this is a folder" if path.is_dir() else ""
+        ):
             raise InputError(strange, where=str(path), expected=WHAT)
-        raise InputError(f"{kind or 'no ending'} is not a known kind of tensor file", where=str(path), expected=WHAT)
+        raise InputError(
+            "{kind} is not a known kind of tensor file", where=str(path), expected=WHAT, kind=kind or "no ending"
+        )
     return kind
 
 
@@ -468,15 +519,21 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
             )
         case kind:
             raise InputError(
-                f"{kind or 'no ending'} is not a known kind of {what} file",
+                "{kind} is not a known kind of {what} file",
                 where=where,
                 expected=" ".join(MATRIX_FORMATS),
+                kind=kind or "no ending",
+                what=what,
             )
     if matrix.ndim == 3 and len(matrix) == 1:
         matrix = matrix[0]
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InputError(
-            f"the {what} has the shape {list(matrix.shape)}", where=where, expected="a matrix: rows and columns"
+            "the {what} has the shape {shape}",
+            where=where,
+            expected="a matrix: rows and columns",
+            what=what,
+            shape=list(matrix.shape),
         )
     if matrix.dtype.kind not in "biu":
         _check_finite(matrix, what, where)
@@ -490,7 +547,12 @@ def _only(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np
         return tensors[what]
     names = ", ".join(tensors) or "none"
     raise InputError(
-        f"the archive holds {len(tensors)} arrays: {names}", where=where, expected=f"one array, or one named {what}"
+        "the archive holds {tensors} arrays: {names}",
+        where=where,
+        expected="one array, or one named {what}",
+        tensors=len(tensors),
+        names=names,
+        what=what,
     )
 
 
@@ -501,13 +563,17 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
         rows = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         if error.msg.partition(" ")[0] in ("Recursion", "depth"):  # limit …
-            raise nesting_error(where, "a list of rows of finite numbers") from error
+            raise nesting_error(where, message("a list of rows of finite numbers")) from error
         place = f"line {error.lineno}, column {error.colno}"
         raise InputError(
-            f"this is not JSON at {place}: {error.msg}", where=where, expected="a list of rows of finite numbers"
+            "this is not JSON at {place}: {msg}",
+            where=where,
+            expected="a list of rows of finite numbers",
+            place=place,
+            msg=error.msg,
         ) from error
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise InputError(f"the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]")
+        raise InputError("the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]", what=what)
     return rows
 
 
@@ -515,13 +581,17 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"this file is not UTF-8 at byte {error.start}", where=where, expected="UTF-8 text") from error
+        raise InputError(
+            "this file is not UTF-8 at byte {error_start}", where=where, expected="UTF-8 text", error_start=error.start
+        ) from error
     first = text.lstrip().partition("\n")[0]
     delimiter = next((sign for sign in "\t;," if sign in first), ",")
     try:
         rows = list(csv.reader(text.splitlines(), delimiter=delimiter, strict=True))
     except csv.Error as error:
-        raise InputError(f"this file is not CSV: {error}", where=where, expected="rows of numbers") from error
+        raise InputError(
+            "this file is not CSV: {error}", where=where, expected="rows of numbers", error=error
+        ) from error
     return [[_cell(cell.strip()) for cell in row] for row in rows if len(row) > 1 or "".join(row).strip()]
 
 
@@ -536,16 +606,24 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
     for place, row in enumerate(rows):
         if len(row) != width:
             raise InputError(
-                f"row {place} of the {what} has {len(row)} values, row 0 has {width}",
+                "row {place} of the {what} has {row} values, row 0 has {width}",
                 where=where,
                 expected="rows of one length",
+                place=place,
+                what=what,
+                row=len(row),
+                width=width,
             )
         for column, value in enumerate(row):
             if not isinstance(value, bool | int | float):
                 raise InputError(
-                    f"row {place}, column {column} of the {what} is {_cell_text(value)}",
+                    "row {place}, column {column} of the {what} is {value}",
                     where=where,
                     expected="a number, no header",
+                    place=place,
+                    column=column,
+                    what=what,
+                    value=_cell_text(value),
                 )
     truth = all(isinstance(value, bool) for row in rows for value in row)
     return np.array(rows, dtype=np.bool_ if truth else np.float64).reshape(len(rows), width)
@@ -560,7 +638,7 @@ def _cell_text(value: object) -> str:
         case str():
             return repr(value[:40])
         case _:
-            return "a list or an object"
+            return message("a list or an object")
 
 
 def _check_finite(matrix: np.ndarray[Any, Any], what: str, where: str) -> None:
@@ -568,4 +646,12 @@ def _check_finite(matrix: np.ndarray[Any, Any], what: str, where: str) -> None:
     if not finite.all():
         row, column = np.unravel_index(int(np.argmin(finite)), matrix.shape)
         value = float(matrix[row, column])
-        raise InputError(f"row {row}, column {column} of the {what} is {value}", where=where, expected="finite numbers")
+        raise InputError(
+            "row {row}, column {column} of the {what} is {value}",
+            where=where,
+            expected="finite numbers",
+            row=row,
+            column=column,
+            what=what,
+            value=value,
+        )

@@ -13,9 +13,10 @@ from typing import BinaryIO, Protocol
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UsageError
+from attncli.language import message
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
-STANDARD_INPUT = "standard input"
+STANDARD_INPUT = message("standard input")
 TEXT_LIMIT = 64 * 2**20
 LARGEST_ID = 2**31 - 1
 
@@ -56,7 +57,11 @@ def read_texts(
     """
     sources = [name for name, value in (("TEXT", argument), ("--file", file), ("--ids", ids)) if value is not None]
     if len(sources) > 1:
-        raise UsageError(f"more than one text is given: {' and '.join(sources)}", expected="one of TEXT, --file, --ids")
+        raise UsageError(
+            "more than one text is given: {sources}",
+            expected="one of TEXT, --file, --ids",
+            sources=" and ".join(sources),
+        )
     if ids is not None:
         return iter([Text("", "ids", parse_ids(ids))])
     if file is not None and str(file) == "-":
@@ -79,9 +84,15 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     token_ids = []
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
-            what = f"{piece!r} is no token id" if piece else "--ids holds no token ids"
+            what = (
+                message("{piece} is no token id", piece=repr(piece)) if piece else message("--ids holds no token ids")
+            )
             raise InputError(
-                what, where="--ids", expected=f"whole numbers from 0 to {LARGEST_ID:,}", hint='--ids "1 5 7"'
+                what,
+                where="--ids",
+                expected="whole numbers from 0 to {largest_id:,}",
+                hint='--ids "1 5 7"',
+                largest_id=LARGEST_ID,
             )
         token_ids.append(int(piece))
     return tuple(token_ids)
@@ -98,7 +109,7 @@ def _texts_of_file(path: Path, lines: bool, limit: int) -> Iterator[Text]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
-            f"cannot read the text file: {reason}", where=str(path), expected="a UTF-8 text file"
+            "cannot read the text file: {reason}", where=str(path), expected="a UTF-8 text file", reason=reason
         ) from error
 
     def texts() -> Iterator[Text]:
@@ -116,8 +127,10 @@ def _texts_of(stream: BinaryIO, origin: str, lines: bool, limit: int, errors: st
             has_text = True
             yield Text(text, f"{origin}:{number}" if lines else origin)
     if not has_text:
-        kind = "every line is blank" if lines else "it holds no text"
-        raise InputError(f"nothing to run on: {kind}", where=_place(origin), expected="a text of at least one word")
+        kind = message("every line is blank" if lines else "it holds no text")
+        raise InputError(
+            "nothing to run on: {kind}", where=_place(origin), expected="a text of at least one word", kind=kind
+        )
 
 
 def _raw_lines(stream: BinaryIO, origin: str, limit: int) -> Iterator[tuple[int, int, bytes]]:
@@ -137,15 +150,18 @@ def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterabl
         try:
             part = stream.read(limit + 1 - byte_count) if whole else stream.readline(limit + 1)
         except OSError as error:
-            raise InputError(f"cannot read the text: {error.strerror or error}", where=_place(origin)) from error
+            raise InputError(
+                "cannot read the text: {strerror}", where=_place(origin), strerror=error.strerror or error
+            ) from error
         if not part:
             return
         byte_count = byte_count + len(part) if whole else len(part)
         if byte_count > limit:
             raise LimitError(
-                f"this text is longer than {limit:,} bytes",
+                "this text is longer than {limit:,} bytes",
                 where=_place(origin),
                 expected="a shorter text, or --lines to take it by lines",
+                limit=limit,
             )
         yield part
 
@@ -166,12 +182,18 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         row = line + raw[: error.start].count(b"\n")
-        place = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {row}"
+        place = message(
+            "byte 0x{raw:02X} at offset {offset}, line {row}",
+            raw=raw[error.start],
+            offset=offset + error.start,
+            row=row,
+        )
         raise InputError(
-            f"this text is not UTF-8: {place}",
+            "this text is not UTF-8: {place}",
             where=_place(origin),
             expected="UTF-8 text",
             hint="iconv -f LATIN1 -t UTF-8 FILE | attn run",
+            place=place,
         ) from error
 
 
@@ -252,7 +274,13 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         if by_range := re.fullmatch(r"#([0-9]{1,18})-([0-9]{1,18})", reference):
             first, last = (_index(tokens, int(number)) for number in by_range.groups())
             if first > last:
-                raise InputError(f"{reference!r} runs backwards", expected=f"#{last}-{first}") from None
+                raise InputError(
+                    "{reference} runs backwards",
+                    expected="#{last}-{first}",
+                    reference=repr(reference),
+                    last=last,
+                    first=first,
+                ) from None
             return Span(first, last + 1)
         text, _, count = reference.rpartition(":")
         for phrase, which in ((reference, ""), (text, count)):
@@ -275,11 +303,24 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
     """
     match = find_token(tokens, reference)
     if reference.startswith("#-"):  # counted from the end, where encoders have a special token
-        note(f"{reference!r} is token {match.index}, {tokens[match.index].text!r}")
+        note(
+            message(
+                "{reference} is token {match_index}, {text}",
+                reference=repr(reference),
+                match_index=match.index,
+                text=repr(tokens[match.index].text),
+            )
+        )
     if match.occurrences > 1:
         note(
-            f"{reference!r} occurs {match.occurrences} times; using the first, token {match.index} ({reference}:2 "
-            f"for the next)"
+            message(
+                "{reference} occurs {occurrences} times; using the first, token {match_index} "
+                "({reference_2}:2 for the next)",
+                reference=repr(reference),
+                occurrences=match.occurrences,
+                match_index=match.index,
+                reference_2=reference,
+            )
         )
     return match.index
 
@@ -301,11 +342,23 @@ def choose_span(
         return first, first + 1
     if match.occurrences > 1:
         note(
-            f"{reference!r} occurs {match.occurrences} times; using the first, tokens {match.first} to "
-            f"{match.stop - 1} "
-            f"({reference}:2 for the next)"
+            message(
+                "{reference} occurs {occurrences} times; using the first, tokens {first} to {last} "
+                "({reference_2}:2 for the next)",
+                reference=repr(reference),
+                occurrences=match.occurrences,
+                first=match.first,
+                last=match.stop - 1,
+                reference_2=reference,
+            )
         )
-    note(f"{reference!r} is {count} tokens: weights to it are summed, from it averaged")
+    note(
+        message(
+            "{reference} is {count} tokens: weights to it are summed, from it averaged",
+            reference=repr(reference),
+            count=count,
+        )
+    )
     return match.first, match.stop
 
 
@@ -316,9 +369,12 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
         return
     known = dict.fromkeys(_token_text(token) for token in tokens if not token.unknown and not token.special)
     raise InputError(
-        f"{reference!r} is unknown to this model: it cannot tell it from other unknown words",
-        expected=f"one of: {' '.join([*known][:SHOWN])}" if known else "a text with words that the model knows",
+        "{reference} is unknown to this model: it cannot tell it from other unknown words",
+        expected=message("one of: {value}", value=" ".join([*known][:SHOWN]))
+        if known
+        else "a text with words that the model knows",
         hint="--unknown takes it all the same",
+        reference=repr(reference),
     )
 
 
@@ -399,7 +455,11 @@ def _strip_marks(text: str) -> str:
 def _index(tokens: Sequence[Token], index: int) -> int:
     if not -len(tokens) <= index < len(tokens):
         raise InputError(
-            f"there is no token #{index}", expected=f"#0 to #{len(tokens) - 1}: the text has {len(tokens)} tokens"
+            "there is no token #{index}",
+            expected="#0 to #{last}: the text has {tokens} tokens",
+            index=index,
+            last=len(tokens) - 1,
+            tokens=len(tokens),
         )
     return index % len(tokens)
 
@@ -407,11 +467,11 @@ def _index(tokens: Sequence[Token], index: int) -> int:
 def _occurrence(places: list[int], text: str, count: int) -> TokenMatch:
     if not 1 <= count <= len(places):
         there = (
-            f"{text}:1 to {text}:{len(places)}: it occurs {len(places)} times"
+            message("{text}:1 to {text}:{places}: it occurs {places} times", text=text, places=len(places))
             if len(places) > 1
-            else f"{text}:1: it occurs once"
+            else message("{text}:1: it occurs once", text=text)
         )
-        raise InputError(f"there is no {text!r} number {count}", expected=there)
+        raise InputError("there is no {text} number {count}", expected=there, text=repr(text), count=count)
     return TokenMatch(places[count - 1], 1)
 
 
@@ -419,20 +479,30 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     from difflib import get_close_matches
 
     bare = re.sub(r":[0-9]+$", "", reference)
-    what = f"no token {reference!r} in the text"
+    what = message("no token {reference} in the text", reference=repr(reference))
     if pieces := _pieces(tokens, bare):
         pieces_text = ", ".join(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
-        words = "or in attn run and attn find --words, which merges words written with spaces"
-        hint = f"'#{pieces[0].index}' for the first of them, {words}"
-        return InputError(what, expected=f"one token; this is {len(pieces)}: {pieces_text}", hint=hint)
+        words = message("or in attn run and attn find --words, which merges words written with spaces")
+        hint = message("'#{index}' for the first of them, {words}", index=pieces[0].index, words=words)
+        return InputError(
+            what,
+            expected="one token; this is {pieces}: {pieces_text}",
+            hint=hint,
+            pieces=len(pieces),
+            pieces_text=pieces_text,
+        )
     text_by_key = {_token_text(token).casefold(): _token_text(token) for token in reversed(tokens)}
     close = get_close_matches(bare.casefold(), text_by_key, n=1)
     names = " ".join(_token_text(token) for token in tokens[:SHOWN])
-    rest = f" … ({len(tokens)} in all)" if len(tokens) > SHOWN else ""
+    rest = message(" … ({tokens} in all)", tokens=len(tokens)) if len(tokens) > SHOWN else ""
     return InputError(
         what,
-        expected=f"one of: {names}{rest}; or #0 to #{len(tokens) - 1}" if tokens else "the text has no tokens",
-        hint=f"did you mean {text_by_key[close[0]]!r}?" if close else "attn tokens lists them",
+        expected=message("one of: {names}{rest}; or #0 to #{last}", names=names, rest=rest, last=len(tokens) - 1)
+        if tokens
+        else "the text has no tokens",
+        hint=message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))
+        if close
+        else "attn tokens lists them",
     )
 
 

@@ -25,6 +25,7 @@ from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
 from attncli.inputs.token import TokenMatch as TokenMatch
 from attncli.inputs.token import find_token as find_token
+from attncli.language import message
 
 # Characters as a reader sees them: extended grapheme clusters, from the standard library alone.
 #
@@ -259,11 +260,11 @@ class CharTokenizer:
         return _sequence(text, pair, pieces)
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        _check_ids(ids, LAST_CODE_POINT, "a code point")
+        _check_ids(ids, LAST_CODE_POINT, message("a code point"))
         return [Token(index, chr(code), code, None, None) for index, code in enumerate(ids)]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        _check_ids(ids, LAST_CODE_POINT, "a code point")
+        _check_ids(ids, LAST_CODE_POINT, message("a code point"))
         return "".join(map(chr, ids))
 
 
@@ -281,11 +282,11 @@ class ByteTokenizer:
         return _sequence(text, pair, pieces)
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
-        _check_ids(ids, 0xFF, "a byte")
+        _check_ids(ids, 0xFF, message("a byte"))
         return [Token(index, _byte_text(byte), byte, None, None) for index, byte in enumerate(ids)]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        _check_ids(ids, 0xFF, "a byte")
+        _check_ids(ids, 0xFF, message("a byte"))
         return bytes(ids).decode("utf-8", "replace")
 
 
@@ -306,15 +307,23 @@ def _byte_text(byte: int) -> str:
 def _check_ids(ids: Sequence[int], largest: int, kind: str) -> None:
     for code in ids:
         if not 0 <= code <= largest:
-            raise InputError(f"the id {code} is not {kind}", where="--ids", expected=f"0 to {largest}")
+            raise InputError(
+                "the id {code} is not {kind}",
+                where="--ids",
+                expected="0 to {largest}",
+                code=code,
+                kind=kind,
+                largest=largest,
+            )
 
 
 def _no_ids(name: str) -> UsageError:
     return UsageError(
-        f"the {name} tokenizer has no ids",
+        "the {name} tokenizer has no ids",
         where="--ids",
         expected="a tokenizer with ids: byte, char, a tokenizer.json or a model",
         hint="--tokenizer byte",
+        name=name,
     )
 
 
@@ -343,10 +352,12 @@ def tokenizer(spec: str) -> Tokenizer:
 
     close = get_close_matches(spec.lower(), BUILTIN, n=1)
     raise UsageError(
-        f"unknown tokenizer {spec!r}",
+        "unknown tokenizer {spec}",
         where="--tokenizer",
-        expected=f"{', '.join(BUILTIN)}, or a tokenizer.json or a folder that holds one",
-        hint=f"did you mean --tokenizer {close[0]}?" if close else "",
+        expected="{builtin}, or a tokenizer.json or a folder that holds one",
+        hint=message("did you mean --tokenizer {close}?", close=close[0]) if close else "",
+        spec=repr(spec),
+        builtin=", ".join(BUILTIN),
     )
 
 

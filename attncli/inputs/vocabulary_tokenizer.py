@@ -19,6 +19,7 @@ import tokenizers
 from attncli.errors import InputError, LimitError
 from attncli.inputs.files import is_there, read_regular
 from attncli.inputs.token import Token
+from attncli.language import message
 
 # The alphabet in which byte-level vocabularies write bytes: every byte as a printable character (`Ġ` is the space).
 
@@ -69,7 +70,9 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
     check_file(raw, str(path))
     with _quiet():
-        hf = _run_guarded(lambda: tokenizers.Tokenizer.from_buffer(raw), "this is no usable tokenizer file", str(path))
+        hf = _run_guarded(
+            lambda: tokenizers.Tokenizer.from_buffer(raw), message("this is no usable tokenizer file"), str(path)
+        )
     return from_tokenizers(hf, str(path))
 
 
@@ -129,7 +132,11 @@ class PieceTokenizer:
             piece = self.hf.id_to_token(code) if 0 <= code < 2**32 else None
             if piece is None:
                 raise InputError(
-                    f"no token has the id {code}", where=self.name, expected=f"0 to {self.hf.get_vocab_size() - 1}"
+                    "no token has the id {code}",
+                    where=self.name,
+                    expected="0 to {last}",
+                    code=code,
+                    last=self.hf.get_vocab_size() - 1,
                 )
             special = code in self.special_ids
             unknown = code == self.unknown_id and not special
@@ -141,7 +148,9 @@ class PieceTokenizer:
         """What these ids say, as the vocabulary's own decoder joins its pieces; U+FFFD for a character that is not
         whole. Raises InputError for an id that the vocabulary does not have."""
         self.ids_to_tokens(ids)
-        text: str = _run_guarded(lambda: self.hf.decode(list(ids)), "the tokenizer failed on these ids", self.name)
+        text: str = _run_guarded(
+            lambda: self.hf.decode(list(ids)), message("the tokenizer failed on these ids"), self.name
+        )
         return text
 
     @cached_property
@@ -252,12 +261,13 @@ def _run_timed(work: Callable[[], Result], where: str) -> Result:
     """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
     with _quiet():  # for this thread to undo: one that is left behind never would
         try:
-            return _Clerk.free().do(lambda: _run_guarded(work, "the tokenizer failed on this text", where))
+            return _Clerk.free().do(lambda: _run_guarded(work, message("the tokenizer failed on this text"), where))
         except Empty:
             raise LimitError(
-                f"this tokenizer took more than {SECONDS:.0f} seconds for one text",
+                "this tokenizer took more than {seconds:.0f} seconds for one text",
                 where=where,
                 expected="a shorter text, or another tokenizer",
+                seconds=SECONDS,
             ) from None
 
 
@@ -270,7 +280,11 @@ def _run_guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     except BaseException as error:  # a panic in the library's Rust code is no Exception
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputError(
-            f"{what}: {reason}", where=where, expected="a tokenizer.json of the tokenizers library"
+            "{what}: {reason}",
+            where=where,
+            expected="a tokenizer.json of the tokenizers library",
+            what=what,
+            reason=reason,
         ) from error
 
 
@@ -316,9 +330,11 @@ def check_file(raw: bytes, where: str) -> None:
         size = int.from_bytes(base64.b64decode(match[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
             raise InputError(
-                f"a table of {size:,} bytes in a file of {len(raw):,}",
+                "a table of {size:,} bytes in a file of {raw:,}",
                 where=where,
                 expected="a whole precompiled_charsmap",
+                size=size,
+                raw=len(raw),
             )
 
 
@@ -327,16 +343,20 @@ def check(hf: tokenizers.Tokenizer, name: str) -> None:
     growth = 1 if hf.normalizer is None else _growth(json.loads(hf.normalizer.__getstate__()))
     if growth > GROWTH_LIMIT:
         raise InputError(
-            f"this tokenizer's replacements can make a text {growth} times as long",
+            "this tokenizer's replacements can make a text {growth} times as long",
             where=name,
-            expected=f"at most {GROWTH_LIMIT} times",
+            expected="at most {growth_limit} times",
+            growth=growth,
+            growth_limit=GROWTH_LIMIT,
         )
     special_count = max(hf.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
     if special_count > GROWTH_LIMIT:
         raise InputError(
-            f"this tokenizer adds {special_count:,} special tokens to a text",
+            "this tokenizer adds {special_count:,} special tokens to a text",
             where=name,
-            expected=f"at most {GROWTH_LIMIT:,}",
+            expected="at most {growth_limit:,}",
+            special_count=special_count,
+            growth_limit=GROWTH_LIMIT,
         )
     if hf.post_processor is not None and _repeats(json.loads(hf.post_processor.__getstate__())):
         raise InputError("this tokenizer's template repeats the text", where=name, expected="each text once")

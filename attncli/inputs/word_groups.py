@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import words
+from attncli.language import message
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -144,8 +145,19 @@ def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
     if not unknown_count:
         return []
     if unknown_count == 1:
-        return [f"1 of {count} words is unknown to this model: any other unknown word would be the same to it"]
-    return [f"{unknown_count} of {count} words are unknown to this model: it cannot tell them apart"]
+        return [
+            message(
+                "1 of {count} words is unknown to this model: any other unknown word would be the same to it",
+                count=count,
+            )
+        ]
+    return [
+        message(
+            "{unknown_count} of {count} words are unknown to this model: it cannot tell them apart",
+            unknown_count=unknown_count,
+            count=count,
+        )
+    ]
 
 
 def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:

@@ -71,6 +71,8 @@ class Message(str):
     def spoken(self, lang: str) -> str:
         """The sentence in this language; English where its catalogue does not have it."""
         catalogue = catalogue_of(lang)
+        if not self.template:  # where gettext keeps what a catalogue says of itself
+            return ""
         if self.plurals:
             count = self.values["count"]
             sentence = catalogue.ngettext(self.template, self.plurals, count if isinstance(count, int) else 2)
@@ -162,6 +164,8 @@ def translate(text: str, lang: str) -> str:
         return text
     if isinstance(text, Message):
         return text.spoken(lang)
+    if text and (literal := catalogue_of(lang).gettext(text)) != text:
+        return literal
     from attncli.language import translation
 
     return translation.translate(text, lang)
@@ -169,6 +173,10 @@ def translate(text: str, lang: str) -> str:
 
 def _place(value: object, lang: str) -> object:
     """What stands in a place: a message in this language, all else as it is."""
+    if isinstance(value, str) and not isinstance(value, Message) and lang == "zh":
+        from attncli.language.translation import _in_place
+
+        return _in_place(value, 1)
     return value.spoken(lang) if isinstance(value, Message) else value
 
 

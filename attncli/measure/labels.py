@@ -268,7 +268,10 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
         raise InputError(
-            f"weights of {list(a.shape)} against {list(b.shape)}", expected="equally many queries and keys"
+            "weights of {shape} against {shape_2}",
+            expected="equally many queries and keys",
+            shape=list(a.shape),
+            shape_2=list(b.shape),
         )
     rows = row_divergences(a, b)
     used_rows = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
@@ -292,9 +295,13 @@ def distances(weights: Any, visible: Bools | None = None) -> Floats:
     heads = len(matrices)
     if heads * heads * matrices[0].size > LARGEST:
         raise LimitError(
-            f"comparing {heads} heads on {matrices.shape[-1]} tokens is {heads * heads * matrices[0].size:,} steps",
-            expected=f"at most {LARGEST:,}",
+            "comparing {heads} heads on {shape} tokens is {heads_2:,} steps",
+            expected="at most {largest:,}",
             hint="a shorter text, --layer L or --head H",
+            heads=heads,
+            shape=matrices.shape[-1],
+            heads_2=heads * heads * matrices[0].size,
+            largest=LARGEST,
         )
     table = np.zeros((heads, heads))
     for head in range(heads - 1):

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
+from attncli.language import message
 from attncli.measure.row_facts import (
     NEARBY,
     AttentionRows,
@@ -150,10 +151,10 @@ def _punctuation(rows: AttentionRows) -> Floats:
     return rows.mass(rows.about.punctuation)
 
 
-ALL_ROWS, VOITA = "rows that see a key", "Voita et al. 2019, Analyzing multi-head self-attention"
-LENS = "TransformerLens, head detector (mul)"
-SAME = "the same token is the same id, without ids the same text"
-WITHOUT = "Σ over all rows, key 0 and the query itself left out"
+ALL_ROWS, VOITA = message("rows that see a key"), message("Voita et al. 2019, Analyzing multi-head self-attention")
+LENS = message("TransformerLens, head detector (mul)")
+SAME = message("the same token is the same id, without ids the same text")
+WITHOUT = message("Σ over all rows, key 0 and the query itself left out")
 
 entropy = Metric(
     "entropy", "mean −Σ A ln A", 0, None, "nats", "attention is spread over many keys", ALL_ROWS,
@@ -173,8 +174,8 @@ confidence = Metric(
 )  # fmt: skip
 confidence_beyond_first = Metric(
     "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
-    f"{ALL_ROWS}; 0 in a row that sees only key 0", VOITA, _mean(lambda rows: rows.peak_beyond_first),
-    "key 0 is left out", aligned=False,
+    message("{all_rows}; 0 in a row that sees only key 0", all_rows=message(ALL_ROWS)), VOITA,
+    _mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
 )  # fmt: skip
 distance = Metric(
     "distance", "mean Σ_j A |i−j|", 0, None, "tokens", "the head looks far away", ALL_ROWS,
@@ -215,8 +216,8 @@ diagonality = Metric(
     _mean(_diagonality, _several),
 )  # fmt: skip
 band = Metric(
-    "band", f"mean Σ_{{|i−j|≤{BAND}}} A", 0, 1, "", f"attention stays within {BAND} tokens", ALL_ROWS,
-    "Kovaleva et al. 2019", _mean(_band),
+    "band", f"mean Σ_{{|i−j|≤{BAND}}} A", 0, 1, "", message("attention stays within {band} tokens", band=BAND),
+    ALL_ROWS, "Kovaleva et al. 2019", _mean(_band),
 )  # fmt: skip
 previous_pattern = Metric(
     "previous_pattern", "Σ A⊙P / Σ A, P: j = i−1", 0, 1, "", "a previous-token head", WITHOUT, LENS,
@@ -229,7 +230,7 @@ duplicate_pattern = Metric(
 induction_pattern = Metric(
     "induction_pattern", "Σ A⊙P / Σ A, P: after the same token earlier", 0, 1, "",
     "an induction head", WITHOUT, LENS, _beyond(lambda rows: rows.same(1)),
-    f"{SAME}; Olsson et al. 2022 measure it on random repeats", needs="tokens",
+    message("{same}; Olsson et al. 2022 measure it on random repeats", same=SAME), needs="tokens",
 )  # fmt: skip
 missing = Metric(
     "missing", "mean 1 − Σ_j A", 0, 1, "", "weight that a learned sink or an exclusion took", ALL_ROWS,
@@ -253,7 +254,7 @@ OFFSETS: dict[str, Metric] = {
         Metric(
             f"offset{offset:+d}", f"mean A_{{i,i{offset:+d}}}".replace("-", "−"), 0, 1, "",
             "each token looks at a fixed offset",
-            f"rows that see key i{offset:+d}".replace("-", "−"), VOITA, _offset_metric(offset),
+            message("rows that see key i{offset:+d}", offset=offset).replace("-", "−"), VOITA, _offset_metric(offset),
         )
         for offset in range(-REACH, REACH + 1)
     )
@@ -433,7 +434,10 @@ def metric_of(name: str) -> Metric:
 
         near = get_close_matches(name, METRICS, 1, 0.5)
         raise UsageError(
-            f"there is no metric {name!r}", expected=", ".join(METRICS), hint=f"--metric {near[0]}" if near else ""
+            "there is no metric {name}",
+            expected=", ".join(METRICS),
+            hint=f"--metric {near[0]}" if near else "",
+            name=repr(name),
         )
     return METRICS[name]
 
@@ -482,7 +486,7 @@ def measure(
     """
     array = _as_array(weights)
     if array.ndim < 2:
-        raise InputError(f"weights have {array.ndim} axes", expected="[..., query, key]")
+        raise InputError("weights have {ndim} axes", expected="[..., query, key]", ndim=array.ndim)
     backend = backend_of(array)
     lead, (count, keys) = tuple(array.shape[:-2]), array.shape[-2:]
     about = TokenFacts(
@@ -517,7 +521,13 @@ def _as_array(values: Array | ArrayLike) -> Array:
 
 def _lengthy(values: Lengthy, keys: int, name: str) -> Lengthy:
     if len(values) != keys:
-        raise InputError(f"{name} has {len(values)} entries, the weights have {keys} keys", expected="one per key")
+        raise InputError(
+            "{name} has {values} entries, the weights have {keys} keys",
+            expected="one per key",
+            name=name,
+            values=len(values),
+            keys=keys,
+        )
     return values
 
 
@@ -528,7 +538,11 @@ def _spread(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Boo
         spread = np.broadcast_to(numbers != 0, shape)
     except ValueError as error:
         raise InputError(
-            f"{name} has shape {list(numbers.shape)}", expected=f"a shape that broadcasts to {list(shape)}"
+            "{name} has shape {shape}",
+            expected="a shape that broadcasts to {shape_2}",
+            name=name,
+            shape=list(numbers.shape),
+            shape_2=list(shape),
         ) from error
     tail = 2 if name == "visible" else 1
     return spread.reshape((-1, *shape[len(shape) - tail :]))

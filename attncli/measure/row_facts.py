@@ -150,9 +150,10 @@ def parse_exclusion(text: str) -> tuple[str, ...]:
 
             near = get_close_matches(name, KINDS, 1, 0.5)
             raise UsageError(
-                f"--exclude {name!r} is nothing to leave out",
+                "--exclude {name} is nothing to leave out",
                 expected=", ".join(KINDS),
                 hint=f"--exclude {near[0]}" if near else "",
+                name=repr(name),
             )
     if not words:
         raise UsageError("--exclude names nothing", expected=", ".join(KINDS))

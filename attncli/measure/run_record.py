@@ -14,6 +14,7 @@ from attncli.documents.header import attention_part, model_part, notes
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, merged_words, unknown_notes_of_two
+from attncli.language import message
 from attncli.measure.head_record import Arithmetic, HeadRecord, LayerRecords, Sides
 from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.attend import RowBlock, attend
@@ -198,7 +199,7 @@ def cross_record(model: Model, texts: CrossTexts, *, layers: Selection = EVERY, 
             yield from records.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
 
     attention = attention_part(side, side.computing(len(texts.queries)))
-    sides_of_text = (("query text", texts.query, texts.queries), ("key text", texts.key, texts.keys))
+    sides_of_text = ((message("query text"), texts.query, texts.queries), (message("key text"), texts.key, texts.keys))
     warnings = [*model.warnings, *unknown_notes_of_two(*sides_of_text)]
     return RunRecord("", texts.query, sides, model_part(side), attention, head_records(), warnings)
 
@@ -257,8 +258,10 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
             raise InputError(
-                f"the values' text has {len(texts.values)}, the keys' {len(texts.keys)} tokens",
+                "the values' text has {values}, the keys' {keys} tokens",
                 expected="one value for every key",
+                values=len(texts.values),
+                keys=len(texts.keys),
             )
         v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)

@@ -12,6 +12,7 @@ from attncli.arrays.backend import numpy_backend
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import LimitError
 from attncli.features.mask.document import KeysPerQuery, MaskPart, MaskWords, ShareMap
+from attncli.language import message
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text, visible
 
@@ -75,10 +76,14 @@ def _refuse_over(mask: Mask, queries: int, keys: int) -> None:
     pairs = queries * sum(high - low for low, high in ranges) / max(len(ranges), 1)
     if pairs > MOST_PAIRS:
         raise LimitError(
-            f"this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys} keys, the limit is "
-            f"{MOST_PAIRS:,}",
+            "this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys} keys, "
+            "the limit is {most_pairs:,}",
             expected="a smaller -n",
-            hint=f"attn cost -n {queries} counts pairs without looking at each",
+            hint=message("attn cost -n {queries} counts pairs without looking at each", queries=queries),
+            pairs=pairs,
+            queries=queries,
+            keys=keys,
+            most_pairs=MOST_PAIRS,
         )
 
 

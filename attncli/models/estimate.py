@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
+from attncli.language import message
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.family import Binding, TensorBinding, layer_roles
 
@@ -43,10 +44,9 @@ MATRICES = frozenset(
     ("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v")
 )
 """The roles that every token is multiplied with."""
-RULE = (
-    "reading at 1 GB/s or computing at 5e10 multiply-adds and 2e8 scores (in float64 half as many) and 10 GB of "
-    "weights "
-    "a second, whichever is slower, and 0.3 s to start"
+RULE = message(
+    "reading at 1 GB/s or computing at 5e10 multiply-adds and 2e8 scores (in float64 half as many) "
+    "and 10 GB of weights a second, whichever is slower, and 0.3 s to start"
 )
 
 
@@ -149,11 +149,11 @@ def estimate(
         else 0
     )
     memory = {
-        "weights at a time": max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
-        "reading ahead": 2 * PIECE if bytes_read >= WORTH_A_PLAN else 0,
+        message("weights at a time"): max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
+        message("reading ahead"): 2 * PIECE if bytes_read >= WORTH_A_PLAN else 0,
         "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
-        "scores of one layer": heads * tokens * scores,
-        "scores that are kept": kept_heads * tokens * tokens * wide,
+        message("scores of one layer"): heads * tokens * scores,
+        message("scores that are kept"): kept_heads * tokens * tokens * wide,
     }
     seconds = STARTS + max(bytes_read / READS, seconds_of(work, dtype))
     return CostEstimate(tokens, len(blocks), bytes_read, work.products, memory, seconds)
@@ -266,7 +266,9 @@ def free_memory(root: Path = Path("/")) -> Free:
     root: where /proc and /sys are, for tests.
     """
     limits = [Free(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))]
-    return min(limits, key=lambda free: free.bytes, default=Free(UNKNOWN, "an assumption: this system does not say"))
+    return min(
+        limits, key=lambda free: free.bytes, default=Free(UNKNOWN, message("an assumption: this system does not say"))
+    )
 
 
 def peak_memory(root: Path = Path("/")) -> int | None:
@@ -287,7 +289,7 @@ def peak_memory(root: Path = Path("/")) -> int | None:
 def _system(root: Path) -> Iterator[Free]:
     available = _table(root / "proc/meminfo").get("MemAvailable")
     if available is not None:
-        yield Free(available, "memory available on this machine")
+        yield Free(available, message("memory available on this machine"))
 
 
 def _groups(root: Path) -> Iterator[Free]:
@@ -316,7 +318,7 @@ def _groups(root: Path) -> Iterator[Free]:
             if allowance is not None and usage is not None and allowance < UNLIMITED:
                 # cached file pages count as used, but give way
                 reclaimable = _table(group / "memory.stat", unit=1).get("inactive_file", 0)
-                yield Free(allowance - usage + reclaimable, "the memory limit of this control group")
+                yield Free(allowance - usage + reclaimable, message("the memory limit of this control group"))
 
 
 def _limits(root: Path) -> Iterator[Free]:
@@ -326,8 +328,8 @@ def _limits(root: Path) -> Iterator[Free]:
         return
     status = _status(root)
     for name, status_key, words in (
-        ("RLIMIT_AS", "VmSize", "the limit on this process's address space"),
-        ("RLIMIT_DATA", "VmData", "the limit on this process's data"),
+        ("RLIMIT_AS", "VmSize", message("the limit on this process's address space")),
+        ("RLIMIT_DATA", "VmData", message("the limit on this process's data")),
     ):
         allowance, _ = resource.getrlimit(getattr(resource, name))
         if allowance != resource.RLIM_INFINITY and status_key in status:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
+from attncli.language import message
 from attncli.mechanism.spec import (
     Attention,
     Block,
@@ -417,9 +418,13 @@ def bind(spec: Spec, family: Family, tensors: Mapping[str, StoredTensor], where:
     if surplus:
         more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
         raise InputError(
-            f"tensor {surplus[0]!r}{more} would play no part in this model",
+            "tensor {surplu}{more} would play no part in this model",
             where=where,
-            expected=f"the tensors of a {spec.family} model with {len(spec.blocks)} layers, and no others",
+            expected="the tensors of a {family} model with {blocks} layers, and no others",
+            surplu=repr(surplus[0]),
+            more=more,
+            family=spec.family,
+            blocks=len(spec.blocks),
         )
     return bindings[0], bindings[1] if len(bindings) > 1 else None
 
@@ -470,7 +475,12 @@ class _Binder:
                         bindings.append(self._check(bound))
         missing = [role.name for role in by_name.values() if not role.optional]
         if missing:
-            raise InputError(f"a {self.spec.family} checkpoint has no tensor for {missing[0]!r}", where=self.where)
+            raise InputError(
+                "a {family} checkpoint has no tensor for {missing}",
+                where=self.where,
+                family=self.spec.family,
+                missing=repr(missing[0]),
+            )
         return bindings
 
     def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
@@ -530,10 +540,13 @@ class _Binder:
             0.8,
         )
         raise InputError(
-            f"tensor {expected_name!r} is missing",
+            "tensor {expected_name} is missing",
             where=self.where,
-            expected=f"shape {list(role.shape)}, for {role.name}",
-            hint=f"the nearest name there is {close[0]!r}" if close else "",
+            expected="shape {shape}, for {role}",
+            hint=message("the nearest name there is {close}", close=repr(close[0])) if close else "",
+            expected_name=repr(expected_name),
+            shape=list(role.shape),
+            role=role.name,
         )
 
     def _is_astray(self, name: str, expected_name: str) -> bool:
@@ -553,16 +566,20 @@ class _Binder:
                 shape = (*shape[:-2], shape[-2] * shape[-1])
             if shape != bound.shape():
                 raise InputError(
-                    f"tensor {tensor!r} has shape {list(shape)}",
+                    "tensor {tensor} has shape {shape}",
                     where=self.where,
                     expected=f"{list(bound.shape())} by config.json, for "
                     + ", ".join(role.name for role in bound.roles),
+                    tensor=repr(tensor),
+                    shape=list(shape),
                 )
             if self.tensors[tensor].dtype not in FLOATS:
                 raise UnsupportedError(
-                    f"tensor {tensor!r} holds {self.tensors[tensor].dtype}, quantised weights whose scale is not here",
+                    "tensor {tensor} holds {dtype}, quantised weights whose scale is not here",
                     where=self.where,
                     expected=", ".join(FLOATS),
+                    tensor=repr(tensor),
+                    dtype=self.tensors[tensor].dtype,
                 )
             self.claimed_names.add(tensor)
         return bound

@@ -21,6 +21,7 @@ from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
+from attncli.language import message
 from attncli.mechanism.context import ReadWeights, Weights
 from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
@@ -166,8 +167,11 @@ class CheckpointStore:
     def _id(self, token: Token) -> int:
         if token.id is None or not 0 <= token.id < self.spec.vocabulary:
             raise InputError(
-                f"token {token.text!r} has the id {token.id}, the embedding has {self.spec.vocabulary:,} rows",
+                "token {token} has the id {id}, the embedding has {vocabulary:,} rows",
                 expected="a tokenizer that belongs to this checkpoint",
+                token=repr(token.text),
+                id=token.id,
+                vocabulary=self.spec.vocabulary,
             )
         return token.id
 
@@ -336,9 +340,11 @@ def load(
         from attncli.models.transformers_engine import load_foreign
 
         if backend == "numpy" or ignore:
-            what = "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
+            what = message("the numpy backend" if backend == "numpy" else "keys of config.json to ignore")
             raise UnsupportedError(
-                f"models of the family {foreign_kind!r} run through transformers, which has no use for {what}"
+                "models of the family {foreign_kind} run through transformers, which has no use for {what}",
+                foreign_kind=repr(foreign_kind),
+                what=what,
             )
         return load_foreign(checkpoint, foreign_kind, location.name, _tokenizer(checkpoint), device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
@@ -396,7 +402,7 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
         raise _foreign(kind, where)
     config = without(checkpoint.config, ignore, where)
     spec = seen_both_ways(config, model_family.spec(config))
-    warnings = tuple(f"config.json's {key} was ignored, as asked" for key in ignore)
+    warnings = tuple(message("config.json's {key} was ignored, as asked", key=key) for key in ignore)
     return spec, model_family, warnings + settle(config, model_family.fixed)
 
 
@@ -411,20 +417,22 @@ def _foreign(kind: str, where: str) -> UnsupportedError:
     native = ", ".join(MODEL_TYPES)
     if library.knows_family(kind):
         return UnsupportedError(
-            f"models of the family {kind!r} run through transformers, which keeps what their layers do to itself",
+            "models of the family {kind} run through transformers, which keeps what their layers do to itself",
             where=where,
             expected=native,
             hint="attn run and attn heads run it",
+            kind=repr(kind),
         )
     if find_spec("transformers") is not None:
         return UnsupportedError(
-            f"neither attn nor transformers knows the family {kind!r}", where=where, expected=native
+            "neither attn nor transformers knows the family {kind}", where=where, expected=native, kind=repr(kind)
         )
     return UnsupportedError(
-        f"models of the family {kind!r} do not run natively",
+        "models of the family {kind} do not run natively",
         where=where,
         expected=native,
         hint=install_command("transformers"),
+        kind=repr(kind),
     )
 
 
@@ -487,8 +495,12 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     unused_count = len(every) - len(names)
     part.notes = (
         *checkpoint.notes,
-        f"this is the text model ({config['model_type']}) of a {kind}; {unused_count:,} tensors of other parts "
-        "are not used",
+        message(
+            "this is the text model ({model_type}) of a {kind}; {unused_count:,} tensors of other parts are not used",
+            model_type=config["model_type"],
+            kind=kind,
+            unused_count=unused_count,
+        ),
     )
     return part
 

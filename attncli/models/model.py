@@ -14,6 +14,7 @@ from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
+from attncli.language import message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NOTHING, Context, Interventions
 from attncli.mechanism.spec import Spec
@@ -72,7 +73,12 @@ class Model(Struct, frozen=True, eq=False):
     def __repr__(self) -> str:
         """In one line: where the weights come from, how many layers and heads, what computes them."""
         heads = sorted({block.attention.heads for block in self.spec.blocks})
-        sizes = f"{len(self.spec.blocks)} layers of {' or '.join(map(str, heads))} heads, d_model {self.spec.d_model}"
+        sizes = message(
+            "{blocks} layers of {heads} heads, d_model {d_model}",
+            blocks=len(self.spec.blocks),
+            heads=" or ".join(map(str, heads)),
+            d_model=self.spec.d_model,
+        )
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
         return f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name} {self.backend.dtype}>"
 
@@ -182,9 +188,10 @@ class Model(Struct, frozen=True, eq=False):
         """Raise UsageError for a decoder that has nothing to read."""
         if self.memory is None and any(block.cross is not None for block in self.spec.blocks):
             raise UsageError(
-                f"the decoder of a {self.spec.family} model reads what its encoder made, and nothing is here",
+                "the decoder of a {family} model reads what its encoder made, and nothing is here",
                 expected="captured states, [token, width]",
                 hint="--source-states FILE",
+                family=self.spec.family,
             )
 
     def finish(self, hidden: Array) -> Array:
@@ -210,8 +217,9 @@ class Model(Struct, frozen=True, eq=False):
         """
         if self.spec.decoder is None or self.decoder_store is None:
             raise UnsupportedError(
-                f"a {self.spec.family} model has no cross-attention",
+                "a {family} model has no cross-attention",
                 expected="an encoder-decoder, such as t5, bart or marian",
+                family=self.spec.family,
             )
         tokens = self.encode(source) if isinstance(source, str) else list(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
@@ -232,14 +240,17 @@ class Model(Struct, frozen=True, eq=False):
         cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
         if cross is None:
             raise UnsupportedError(
-                f"a {self.spec.family} model has no cross-attention",
+                "a {family} model has no cross-attention",
                 expected="an encoder-decoder, such as t5 or bart, or whisper",
+                family=self.spec.family,
             )
         width = cross.source_width or spec.d_model
         if self.own_layers and states.shape[-1] != width:
             raise InputError(
-                f"the states are {states.shape[-1]} wide, the decoder reads vectors of {width}",
-                expected=f"[token, {width}], what leaves the encoder's last norm",
+                "the states are {shape} wide, the decoder reads vectors of {width}",
+                expected="[token, {width}], what leaves the encoder's last norm",
+                shape=states.shape[-1],
+                width=width,
             )
         memory = self._computing_in("float64").array(states) if self.own_layers else self.backend.array(states)
         if self.spec.decoder is None:
@@ -355,8 +366,9 @@ def _check(spec: Spec, differ: bool) -> None:
             # hash buckets belong to the vectors of one text
             if mask.depends_on() == "vectors" or (differ and mask.depends_on() == "length"):
                 raise UnsupportedError(
-                    f"a mask of the kind {type(mask).__name__} depends on the text it is for",
+                    "a mask of the kind {type} depends on the text it is for",
                     expected="these texts one at a time",
+                    type=type(mask).__name__,
                 )
 
 

@@ -16,6 +16,7 @@ from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.arrays.numpy_backend import uniform
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token, Tokenizer
+from attncli.language import message
 from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
@@ -77,13 +78,15 @@ def spec_of(settings: Settings) -> Spec:
         ("d_v", settings.d_v),
     ):
         if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}", expected="a whole number, at least 1")
+            raise UsageError("{name} is {value}", expected="a whole number, at least 1", name=name, value=value)
     if settings.d_model % settings.heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
-            f"d_model {settings.d_model} is not divisible by {settings.heads} heads",
-            expected="d_model divisible by the heads "
-            f"({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
+            "d_model {d_model} is not divisible by {heads} heads",
+            expected="d_model divisible by the heads ({d_model} % {heads} = {d_model_2})",
             hint=_divisible(settings.d_model, settings.heads),
+            d_model=settings.d_model,
+            heads=settings.heads,
+            d_model_2=settings.d_model % settings.heads,
         )
     if not settings.projects:
         check_width(settings, settings.heads * settings.v_dim, "--output-projection")
@@ -113,10 +116,20 @@ def spec_of(settings: Settings) -> Spec:
 def check_width(settings: Settings, width: int, hint: str) -> None:
     """Raise UsageError where a residual or a normalization is asked for that an output of this width does not fit."""
     if width != settings.d_model and (settings.residual or settings.layer_norm):
-        subject, option = f"a residual adds X (width {settings.d_model}) to", "--residual"
+        subject, option = message("a residual adds X (width {d_model}) to", d_model=settings.d_model), "--residual"
         if not settings.residual:
-            subject, option = f"a normalization of width {settings.d_model} follows", "--layer-norm"
-        raise UsageError(f"{subject} an output of width {width}", expected=f"equal widths, or no {option}", hint=hint)
+            subject, option = (
+                message("a normalization of width {d_model} follows", d_model=settings.d_model),
+                "--layer-norm",
+            )
+        raise UsageError(
+            "{subject} an output of width {width}",
+            expected="equal widths, or no {option}",
+            hint=hint,
+            subject=subject,
+            width=width,
+            option=option,
+        )
 
 
 def _divisible(d_model: int, heads: int) -> str:
@@ -142,7 +155,9 @@ def scale_number(scale: str, d_k: int, d_model: int) -> float:
             if math.isfinite(number):
                 return number
             raise UsageError(
-                f"scale is {scale!r}", expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k"
+                "scale is {scale}",
+                expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k",
+                scale=repr(scale),
             )
 
 
@@ -156,9 +171,10 @@ def _position(name: str, d_k: int) -> Position:
         case "rope":
             if d_k % 2:
                 raise UsageError(
-                    f"rotary position turns pairs of entries, and d_k is {d_k}",
+                    "rotary position turns pairs of entries, and d_k is {d_k}",
                     expected="an even d_k",
                     hint=f"--d-k {d_k + 1}",
+                    d_k=d_k,
                 )
             try:
                 base = float(theta) if colon else 10000.0
@@ -166,7 +182,11 @@ def _position(name: str, d_k: int) -> Position:
                 base = math.nan
             if not 1 <= base <= LARGEST_BASE:
                 raise UsageError(
-                    f"rope's base is {theta!r}", expected=f"1 to {LARGEST_BASE:,.0f}", hint="--position rope:10000"
+                    "rope's base is {theta}",
+                    expected="1 to {largest_base:,.0f}",
+                    hint="--position rope:10000",
+                    theta=repr(theta),
+                    largest_base=LARGEST_BASE,
                 )
             return Rope(d_k, base)
         case "alibi" if not colon:
@@ -175,7 +195,9 @@ def _position(name: str, d_k: int) -> Position:
             return None
         case _:
             raise UsageError(
-                f"unknown position encoding {name!r}", expected="none, sinusoidal, rope, rope:THETA, alibi or learned"
+                "unknown position encoding {name}",
+                expected="none, sinusoidal, rope, rope:THETA, alibi or learned",
+                name=repr(name),
             )
 
 
@@ -256,10 +278,12 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         if self.embedding is not None:
             if self.embedding.shape != (len(tokens), width):
                 raise InputError(
-                    f"the embeddings have shape {list(self.embedding.shape)}, the text has {len(tokens)} tokens and "
-                    f"d_model is {width}",
+                    "the embeddings have shape {shape}, the text has {tokens} tokens and d_model is {width}",
                     where="--embeddings",
-                    expected=f"[{len(tokens)}, {width}], one row per token",
+                    expected="[{tokens}, {width}], one row per token",
+                    shape=list(self.embedding.shape),
+                    tokens=len(tokens),
+                    width=width,
                 )
             return self.embedding.astype(np.float64)
         return np.stack([self._row(token) for token in tokens]).astype(np.float64)

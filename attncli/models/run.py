@@ -88,7 +88,13 @@ def check(what: str, indices: Sequence[int], count: int) -> None:
     """Raise InputError unless each index is one of `count` layers or heads."""
     for index in indices:
         if not 0 <= index < count:
-            raise InputError(f"there is no {what} {index}", expected=f"0 to {count - 1} ({count} {what}s)")
+            raise InputError(
+                "there is no layer {number}" if what == "layer" else "there is no head {number}",
+                expected="0 to {last} ({count} layers)" if what == "layer" else "0 to {last} ({count} heads)",
+                number=index,
+                last=count - 1,
+                count=count,
+            )
 
 
 def check_length(spec: Spec, count: int) -> None:
@@ -98,7 +104,10 @@ def check_length(spec: Spec, count: int) -> None:
         raise InputError("the text has no tokens", expected="at least one word")
     if limit is not None and count > limit:
         raise InputError(
-            f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens"
+            "the text has {count} tokens, the model has {limit} positions",
+            expected="at most {limit} tokens",
+            count=count,
+            limit=limit,
         )
 
 
@@ -128,8 +137,9 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
         outputs = linear_if_any(backend, weights, "head.project", outputs)
     if head is None or matrix is None or outputs is None or matrix.shape[-1] != outputs.shape[-1]:
         raise UnsupportedError(
-            f"this {spec.family} model predicts no next token: it has no output head",
+            "this {family} model predicts no next token: it has no output head",
             expected="a decoder checkpoint saved with its language-model head",
+            family=spec.family,
         )
     scores = backend.matmul(outputs, backend.transpose(matrix[entries])) * head.scale
     for role in ("head.bias", "head.offsets"):

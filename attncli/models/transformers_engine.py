@@ -23,6 +23,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
+from attncli.language import message, plural
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import NOTHING, Interventions, Weights, apply_interventions, visible_links
@@ -154,9 +155,10 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     passages = ran.passages
     if not calls:
         raise UnsupportedError(
-            f"no attention of this {family!r} model goes through transformers' interface",
+            "no attention of this {family} model goes through transformers' interface",
             where=where,
             expected="layers that attend, whose attention the library lets others compute",
+            family=repr(family),
         )
     by_layer = [[call for call in calls if call.layer == layer] for layer in range(len(passages))]
     modules = beside(
@@ -168,9 +170,11 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     odd = [len(own_calls) for _, own_calls in layer_calls if len(own_calls) not in (0, 1 if memory is None else 2)]
     if odd:
         raise UnsupportedError(
-            f"{family!r} calls transformers' attention {odd[0]} times in one layer",
+            "{family} calls transformers' attention {odd} times in one layer",
             where=where,
             expected="once a layer" if memory is None else "once for the text, once for what it reads",
+            family=repr(family),
+            odd=odd[0],
         )
     before_sinks = agreed(hf_model, (modules, tuple(ran.attending)), family, backend, where, memory)
     entering = layer_calls[0][0].entering
@@ -218,8 +222,10 @@ def agreed(
         number = next(calls)
         if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
             raise UnsupportedError(
-                f"transformers masks layer {call.layer} of this {family!r} model in a way that attn does not know",
+                "transformers masks layer {layer} of this {family} model in a way that attn does not know",
                 where=where,
+                layer=call.layer,
+                family=repr(family),
             )
         ours = _attended(backend, call)
         apart = _apart(backend, ours.mixed, mixed)
@@ -230,10 +236,13 @@ def agreed(
             apart = max(apart, _apart(backend, own, weights))
         if not apart <= limit:
             raise UnsupportedError(
-                f"the attention of layer {call.layer} of this {family!r} model differs from transformers' own by "
-                f"{apart:.1g}",
+                "the attention of layer {layer} of this {family} model differs from transformers' own by {apart:.1g}",
                 where=where,
-                expected=f"at most {limit:g}, relative to the largest number",
+                expected="at most {limit:g}, relative to the largest number",
+                layer=call.layer,
+                family=repr(family),
+                apart=apart,
+                limit=limit,
             )
 
     calls, limit = count(), APART[backend.dtype]
@@ -326,9 +335,9 @@ def _visibility_mask(call: Call, backend: Backend) -> Mask:
     )
 
 
-WARNING = (
-    "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "
-    "also where only a part of them, or none, is named here"
+WARNING = message(
+    "run by transformers' own model, with attention computed by attn; that model's masks and "
+    "positions apply, also where only a part of them, or none, is named here"
 )
 
 
@@ -361,7 +370,8 @@ class TransformersStore:
 
     def _refusal(self) -> UnsupportedError:
         return UnsupportedError(
-            f"models of the family {self.family!r} run through transformers, which keeps their weights to itself"
+            "models of the family {family} run through transformers, which keeps their weights to itself",
+            family=repr(self.family),
         )
 
 
@@ -504,16 +514,19 @@ def load_foreign(
     missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
     if missing:
         raise InputError(
-            f"tensor {missing[0]!r} is missing",
+            "tensor {missing} is missing",
             where=str(checkpoint.folder),
-            expected=f"every tensor of a {family} model",
+            expected="every tensor of a {family} model",
+            missing=repr(missing[0]),
+            family=family,
         )
     hf_model = hf_model.to(backend.device)
     if not has_table(hf_model):
         raise UnsupportedError(
-            f"a model of the family {family!r} has no table of tokens: it reads characters by their code",
+            "a model of the family {family} has no table of tokens: it reads characters by their code",
             where=str(checkpoint.folder),
             expected="a model with a vocabulary",
+            family=repr(family),
         )
     where = str(checkpoint.folder)
     first = probe_model(hf_model, family, backend, where)
@@ -544,18 +557,28 @@ def idle(spec: Spec) -> tuple[str, ...]:
         if block.instead:
             layers_by_kind.setdefault(block.instead, []).append(layer)
     return tuple(
-        f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(map(str, layers))} ({kind}): no attention to show"
+        plural(
+            "layer {layers} ({kind}): no attention to show",
+            "layers {layers} ({kind}): no attention to show",
+            count=len(layers),
+            layers=", ".join(map(str, layers)),
+            kind=kind,
+        )
         for kind, layers in layers_by_kind.items()
     )
 
 
 def several(streams: int) -> tuple[str, ...]:
     """What to tell of layers between which each token has several vectors."""
-    note = f"between layers each token has {streams} vectors; what enters and leaves a layer is their mean"
+    note = message(
+        "between layers each token has {streams} vectors; what enters and leaves a layer is their mean", streams=streams
+    )
     return (note,) if streams > 1 else ()
 
 
 def sinking(probe: ProbeResult) -> tuple[str, ...]:
     """What to tell of a model whose weights the library gives before its sinks take their share of them."""
-    note = "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
+    note = message(
+        "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
+    )
     return (note,) if probe.before_sinks else ()

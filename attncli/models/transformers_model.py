@@ -27,6 +27,7 @@ from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, 
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.models.config import MOST_LAYERS
 from attncli.models.estimate import free_memory
 from attncli.models.families import MODEL_TYPES
@@ -84,7 +85,11 @@ def _refuse_other_than_text(kind: Any, family: str, where: str) -> None:
     reads = [modalities] if isinstance(modalities, str) else list(modalities)
     if reads != ["text"]:
         raise UnsupportedError(
-            f"a {family!r} model reads {' and '.join(reads)}, not text alone", where=where, expected="a model of text"
+            "a {family} model reads {reads}, not text alone",
+            where=where,
+            expected="a model of text",
+            family=repr(family),
+            reads=" and ".join(reads),
         )
 
 
@@ -97,16 +102,21 @@ def library_errors(family: str, where: str) -> Iterator[None]:
         raise
     except Exception as error:  # its Python raises anything on a config that it did not expect
         raise UnsupportedError(
-            f"transformers cannot run this {family!r} model: {first_sentence(error)}", where=where
+            "transformers cannot run this {family} model: {error}",
+            where=where,
+            family=repr(family),
+            error=first_sentence(error),
         ) from error
 
 
 def _unknown_family(family: str) -> str:
-    return f"transformers knows no model of the family {family!r}"
+    return message("transformers knows no model of the family {family}", family=repr(family))
 
 
 def _expected() -> str:
-    return f"a family that it knows, or one that runs natively: {', '.join(MODEL_TYPES)}"
+    return message(
+        "a family that it knows, or one that runs natively: {model_types}", model_types=", ".join(MODEL_TYPES)
+    )
 
 
 def _harmless(values: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -114,7 +124,14 @@ def _harmless(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     harmless: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, int) and value > MOST_LAYERS and DEPTH.fullmatch(key):
-            raise InputError(f"config.json sets {key} to {value:,}", where=where, expected=f"at most {MOST_LAYERS:,}")
+            raise InputError(
+                "config.json sets {key} to {value:,}",
+                where=where,
+                expected="at most {most_layers:,}",
+                key=key,
+                value=value,
+                most_layers=MOST_LAYERS,
+            )
         if not LEADS_ELSEWHERE.fullmatch(key):
             harmless[key] = _harmless(value, where) if isinstance(value, dict) else value
     return harmless
@@ -148,10 +165,13 @@ def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
         numbers += tensor.numel()
         if len(registered_names) >= most or numbers > most_numbers:
             raise InputError(
-                f"config.json describes a model of more than {len(registered_names):,} tensors and {numbers:,} numbers",
+                "config.json describes a model of more than {registered_names:,} tensors and {numbers:,} numbers",
                 where=str(checkpoint.folder),
-                expected=f"what its weights can fill: {len(tensor_infos):,} tensors, "
-                f"{sum(prod(info.shape) for info in tensor_infos):,} numbers",
+                expected="what its weights can fill: {tensor_infos:,} tensors, {tensor_infos_2:,} numbers",
+                registered_names=len(registered_names),
+                numbers=numbers,
+                tensor_infos=len(tensor_infos),
+                tensor_infos_2=sum(prod(info.shape) for info in tensor_infos),
             )
         buffer(module, name, tensor)
 
@@ -163,9 +183,12 @@ def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
         size += tensor.numel() * tensor.element_size()
         if size > free.bytes:
             raise LimitError(
-                f"the model that config.json describes takes more than {size:,} bytes of memory",
+                "the model that config.json describes takes more than {size:,} bytes of memory",
                 where=str(checkpoint.folder),
-                expected=f"at most {free.bytes:,} ({free.source})",
+                expected="at most {bytes:,} ({source})",
+                size=size,
+                bytes=free.bytes,
+                source=free.source,
             )
 
     modules = torch.nn.modules.module
@@ -346,9 +369,11 @@ def import_transformers() -> Any:
     if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < LEAST:
         least = ".".join(map(str, LEAST))
         raise UnsupportedError(
-            f"transformers {version_text} is installed",
-            expected=f"{least} or newer",
+            "transformers {version_text} is installed",
+            expected="{least} or newer",
             hint=install_command("transformers"),
+            version_text=version_text,
+            least=least,
         )
     library = import_module("transformers")
     library.logging.set_verbosity_error()
@@ -565,7 +590,9 @@ def _call(
     visibility, bias = None, None
     others = [name for name, value in extras.items() if torch.is_tensor(value) and name not in HARMLESS]
     if others:
-        raise UnsupportedError(f"this model's attention makes use of {others[0]!r}, which attn does not know")
+        raise UnsupportedError(
+            "this model's attention makes use of {second}, which attn does not know", second=repr(others[0])
+        )
     if attention_mask is not None:
         whole = attention_mask[0, :, :, : key.shape[-2]]
         visibility = whole > torch.finfo(whole.dtype).min / 2  # the library hides with the lowest number there is

@@ -92,7 +92,7 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
         raise
     except Exception as error:  # safetensors and torch raise errors of their own
         raise InputError(
-            f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)
+            "transformers cannot load this checkpoint: {error}", where=str(folder), error=first_sentence(error)
         ) from error
     if wide or hasattr(model, "relative_positional_encoding"):
         for weight in model.parameters():
@@ -457,7 +457,7 @@ def _tokens(model: Model, text: str | Sequence[int]) -> list[Token]:
 def _target(model: Model, text: str | Sequence[int], target: str | Sequence[int] | None) -> list[Token] | None:
     if model.spec.decoder is None:
         if target is not None:
-            raise UnsupportedError(f"a {model.spec.family} model has one side", expected="no target text")
+            raise UnsupportedError("a {family} model has one side", expected="no target text", family=model.spec.family)
         return None
     target_text = text if target is None else target
     if isinstance(target_text, str) and model.spec.decoder.start is not None:

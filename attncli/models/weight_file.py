@@ -16,6 +16,7 @@ from attncli.arrays.numpy_backend import embedding
 from attncli.errors import InputError, UsageError
 from attncli.inputs.tensors import tensor_file, write_tensors
 from attncli.inputs.token import Tokenizer
+from attncli.language import message
 from attncli.models.layout import (
     COMMON,
     EMPTY_REQUEST,
@@ -106,7 +107,10 @@ def recognise(
     layout_weights = layout.read(tensors, request)
     if has_orientation and not layout_weights.either_way:
         raise UsageError(
-            f"how these matrices are stored is certain: {layout.description}", where=where, expected="no --orientation"
+            "how these matrices are stored is certain: {description}",
+            where=where,
+            expected="no --orientation",
+            description=layout.description,
         )
     weights = dict(layout_weights.weights)
     weights |= {name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors}
@@ -130,12 +134,15 @@ def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
     spelling = metadata.get(SCALE, "sqrt-dk")
     if spelling not in ("sqrt-dk", "sqrt-dmodel"):
         raise InputError(
-            f"the file's metadata give the scale {spelling[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel"
+            "the file's metadata give the scale {spelling}",
+            where=where,
+            expected="sqrt-dk or sqrt-dmodel",
+            spelling=repr(spelling[:40]),
         )
     return (
         None
         if spelling == "sqrt-dk"
-        else OwnScale(spelling, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
+        else OwnScale(spelling, message("the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k"))
     )
 
 
@@ -151,24 +158,36 @@ def _fitting(tensors: Tensors) -> Layout:
     )
     if not _projections(nearest) & present:
         raise InputError(
-            f"these tensors are no attention that attn knows: {listing(tensors.file_names.values())}",
+            "these tensors are no attention that attn knows: {file_names}",
             where=tensors.where,
             expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
             "c_attn, …",
             hint=_similar(present, {name for layout in layouts for name in layout.knows}),
+            file_names=listing(tensors.file_names.values()),
         )
     missing = [name for name in nearest.needs if name not in present]
     unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
     faults = [f"lacks {listing(missing)}"] if missing else []
     faults += (
-        [f"has the unknown {listing(tensors.file_names[name] for name in unknown_names)}"] if unknown_names else []
+        [
+            message(
+                "has the unknown {unknown_names}",
+                unknown_names=listing(tensors.file_names[name] for name in unknown_names),
+            )
+        ]
+        if unknown_names
+        else []
     )
     optional, needs_text = [name for name, role in nearest.may.items() if role], listing(nearest.needs)
     raise InputError(
-        f"this file {' and '.join(faults)}; it holds {listing(tensors.file_names.values())}",
+        "this file {faults}; it holds {file_names}",
         where=tensors.where,
-        expected=f"{needs_text}, and optionally {listing(optional)}" if optional else needs_text,
+        expected=message("{needs_text}, and optionally {optional}", needs_text=needs_text, optional=listing(optional))
+        if optional
+        else needs_text,
         hint=_similar(unknown_names, missing or optional) or _part_of_more(tensors, nearest, unknown_names),
+        faults=" and ".join(faults),
+        file_names=listing(tensors.file_names.values()),
     )
 
 
@@ -192,16 +211,16 @@ def _similar(names: Iterable[str], known_names: Iterable[str]) -> str:
     for name in islice(names, COMPARED):
         close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
         if close:
-            return f"did you mean {close[0]} where the file has {name[:80]}?"
+            return message("did you mean {close} where the file has {name}?", close=close[0], name=name[:80])
     return ""
 
 
 LAYOUTS = {
     "canonical": "q.weight k.weight v.weight o.weight, [out, in]",
     "torch": "torch.nn.MultiheadAttention: in_proj_weight out_proj.weight",
-    "single": "a single head's class: WQ WK WV",
-    "heads": "a class with a list of heads: heads.0.WQ … and linear",
-    "matrices": "matrices of X·W: W_Q W_K W_V W_O, [in, out]",
+    "single": message("a single head's class: WQ WK WV"),
+    "heads": message("a class with a list of heads: heads.0.WQ … and linear"),
+    "matrices": message("matrices of X·W: W_Q W_K W_V W_O, [in, out]"),
     "fused": "c_attn and c_proj, [in, out]",
 }
 """The layouts that can be written, with what they hold."""
@@ -236,7 +255,9 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
 
             close = get_close_matches(layout, LAYOUTS, 1)
             hint = f"--layout {close[0]}" if close else ""
-            raise UsageError(f"no layout is called {layout!r}", expected=", ".join(LAYOUTS), hint=hint)
+            raise UsageError(
+                "no layout is called {layout}", expected=", ".join(LAYOUTS), hint=hint, layout=repr(layout)
+            )
 
 
 def _needs(
@@ -244,25 +265,35 @@ def _needs(
 ) -> None:
     if facts.kv_heads != facts.heads:
         raise UsageError(
-            f"layout {layout} has no shared heads, these are {facts.heads} on {facts.kv_heads}",
+            "layout {layout} has no shared heads, these are {heads} on {kv_heads}",
             expected="--layout canonical",
+            layout=layout,
+            heads=facts.heads,
+            kv_heads=facts.kv_heads,
         )
     if heads is not None and facts.heads != heads:
         raise UsageError(
-            f"layout {layout} holds one head, there are {facts.heads}", expected="--layout heads or canonical"
+            "layout {layout} holds one head, there are {heads}",
+            expected="--layout heads or canonical",
+            layout=layout,
+            heads=facts.heads,
         )
     widths = (facts.heads * facts.d_k, facts.heads * facts.d_v)
     if square and widths != (facts.d_model, facts.d_model):
         raise UsageError(
-            f"layout {layout} has projections from d_model to d_model ({facts.d_model}), these lead to {widths[0]} "
-            f"and {widths[1]}",
+            "layout {layout} has projections from d_model to d_model ({d_model}), these lead to {width} and {width_2}",
             expected="heads × d_k = heads × d_v = d_model, or --layout canonical",
+            layout=layout,
+            d_model=facts.d_model,
+            width=widths[0],
+            width_2=widths[1],
         )
     if output and not facts.output_projection:
         raise UsageError(
-            f"layout {layout} has an output projection, these weights have none",
+            "layout {layout} has an output projection, these weights have none",
             expected="one",
             hint="--output-projection",
+            layout=layout,
         )
 
 
@@ -364,10 +395,13 @@ def model_of(
     ):
         if option_value not in (None, there):
             raise UsageError(
-                f"--{'' if option_value else 'no-'}{option} contradicts the weight file, which has "
-                f"{'some' if there else 'none'}",
+                "--{value}{option} contradicts the weight file, which has {value_2}",
                 where=name,
-                expected=f"no such option: the file decides (layout: {weight_file.layout})",
+                expected="no such option: the file decides (layout: {layout})",
+                value="" if option_value else "no-",
+                option=option,
+                value_2="some" if there else "none",
+                layout=weight_file.layout,
             )
     file_settings = replace(
         settings,

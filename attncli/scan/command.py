@@ -30,6 +30,7 @@ from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 from attncli.inputs.files import atomic_writer
+from attncli.language import message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 # The options of `attn scan`: which texts, what is measured, and how shards are computed.
 
-CORPUS, MEASURE, RUNNING = "Corpus", "What is measured", "Running"
+CORPUS, MEASURE, RUNNING = "Corpus", message("What is measured"), "Running"
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,9 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
 
         return RayCluster(address or "auto", options.workers, environment.note)
     if options.engine != "here":
-        raise UsageError(f"there is no engine {options.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
+        raise UsageError(
+            "there is no engine {engine}", expected="here, ray, ray:ADDRESS or ray:local", engine=repr(options.engine)
+        )
     import sys
     from os import cpu_count, sched_getaffinity
 
@@ -188,7 +191,11 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     usable = len(sched_getaffinity(0)) if sys.platform == "linux" else cpu_count() or 1
     if options.workers > usable:
         environment.note(
-            f"{options.workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started"
+            message(
+                "{workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started",
+                workers=options.workers,
+                usable=usable,
+            )
         )
     return LocalWorkers(min(options.workers or usable, usable))
 
@@ -269,9 +276,15 @@ def start(
         counter.tell = on_progress
         outcome = run(scan_plan, out, model, engine, part=part, progress=counter.add, on_shard=counter.on_shard)
     for shard in outcome.recomputed_shards:
-        environment.note(f"shard {shard} could not be read and was computed again")
+        environment.note(message("shard {shard} could not be read and was computed again", shard=shard))
     if outcome.totals is None:
-        environment.note(f"part {part.number} of {part.count} has ended; other parts still have shards to do")
+        environment.note(
+            message(
+                "part {number} of {count} has ended; other parts still have shards to do",
+                number=part.number,
+                count=part.count,
+            )
+        )
     totals = total(scan_plan, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
     if totals is not None:
         document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
@@ -292,8 +305,11 @@ def _note_outcome(outcome: Outcome) -> None:
     if outcome.failed_shards:
         first = outcome.failed_shards[0]
         raise AttnError(
-            f"{len(outcome.failed_shards)} of the scan's shards failed; shard {first.shard}: {first.reason}",
+            "{failed_shards} of the scan's shards failed; shard {shard}: {reason}",
             hint="the same command again tries only these",
+            failed_shards=len(outcome.failed_shards),
+            shard=first.shard,
+            reason=first.reason,
         )
 
 
@@ -316,8 +332,14 @@ class _Counter:
         done_texts, every = f"{self._done:,}", f"{self._all:,}"
         pace = f"{self._done / max(time.monotonic() - self._begun, 1e-9):.1f}"
         if self._failed:
-            return f"{done_texts} of {every} texts · {pace} texts/s · failed shards: {self._failed}"
-        return f"{done_texts} of {every} texts · {pace} texts/s"
+            return message(
+                "{done_texts} of {every} texts · {pace} texts/s · failed shards: {failed}",
+                done_texts=done_texts,
+                every=every,
+                pace=pace,
+                failed=self._failed,
+            )
+        return message("{done_texts} of {every} texts · {pace} texts/s", done_texts=done_texts, every=every, pace=pace)
 
 
 def _check(measure: StatisticsOptions) -> None:
@@ -384,7 +406,9 @@ def show(
 
     view = validate_options(output, environment, "scan", files={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
+        raise UsageError(
+            "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(html))
+        )
     head_place = None if head is None else parse_heads(head)[0]
     scan_plan = plan.read_plan(out)
     document = report.read_report(out) if (out / report.NAME).exists() else None
@@ -392,11 +416,14 @@ def show(
         document = report.scan_document(total(scan_plan, out), report.failures(out))
     metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
     if metric is not None and metric not in metric_names:
-        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(metric_names))
+        raise UsageError("this scan has no metric {metric}", expected=", ".join(metric_names), metric=repr(metric))
     if head_place is not None and head_place not in scan_plan.heads:
         raise UsageError(
-            f"there is no head {head}",
-            expected=f"L0H0 to L{scan_plan.model.layers - 1}H{scan_plan.model.heads[-1] - 1}",
+            "there is no head {head}",
+            expected="L0H0 to L{last}H{last_2}",
+            head=head,
+            last=scan_plan.model.layers - 1,
+            last_2=scan_plan.model.heads[-1] - 1,
         )
     if html is not None:
         write(environment, scan_plan, document, html, view.lang)
@@ -478,7 +505,7 @@ def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file
     try:
         shading = _shading(environment, plan, document)
     except AttnError as error:
-        environment.note(f"the page's sentences are not shaded: {error.what}")
+        environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
         shading = {}, {}
     with atomic_writer(file) as stream:
         stream.write(scan_page(document, *shading, lang=lang))
@@ -499,5 +526,5 @@ def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -
         (head.layer, head.head): [example for rows in examples_of(document, head).values() for example in rows]
         for head in document.heads
     }
-    with progress(environment, f"{len(examples)} heads") as on_progress:
+    with progress(environment, message("{examples} heads", examples=len(examples))) as on_progress:
         return shading(plan, loaded_model, examples, progress=on_progress)

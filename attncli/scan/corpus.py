@@ -16,6 +16,7 @@ from typing import Any
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import is_there
+from attncli.language import message
 
 TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""
@@ -53,7 +54,9 @@ def parse_format(text: str) -> Format:
         return Format("lines")
     if kind in ("jsonl", "parquet"):
         return Format(kind, field or "text")
-    raise UsageError(f"there is no corpus format {text!r}", expected="lines, jsonl:FIELD or parquet:COLUMN")
+    raise UsageError(
+        "there is no corpus format {text}", expected="lines, jsonl:FIELD or parquet:COLUMN", text=repr(text)
+    )
 
 
 def format_of(name: str) -> Format:
@@ -86,15 +89,16 @@ def find(
             inside = [name] if path.is_file() else [entry for entry in sorted(_matching(name)) if not scans.hold(entry)]
         if not inside:
             raise InputError(
-                f"there is no corpus {name!r}",
+                "there is no corpus {name}",
                 expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files",
+                name=repr(name),
             )
         files += inside
     for folder in scans.passed:
-        note(f"{folder} was written by a scan, and is no part of the corpus")
+        note(message("{folder} was written by a scan, and is no part of the corpus", folder=folder))
     if len(files) != len(set(files)):
         twice = next(name for index, name in enumerate(files) if name in files[:index])
-        raise UsageError(f"{twice!r} is named twice", expected="each file once")
+        raise UsageError("{twice} is named twice", expected="each file once", twice=repr(twice))
     return files
 
 
@@ -184,7 +188,7 @@ def parquet(path: str) -> Any:
     try:
         return library.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own kinds
-        raise InputError(f"this is no Parquet file: {error}", where=path) from error
+        raise InputError("this is no Parquet file: {error}", where=path, error=error) from error
 
 
 def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> list[str]:
@@ -193,9 +197,15 @@ def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> li
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
     for name in columns:
         if name not in names:
-            raise InputError(f"there is no column {name!r}", where=path, expected=", ".join(names[:20]))
+            raise InputError("there is no column {name}", where=path, expected=", ".join(names[:20]), name=repr(name))
         if names.count(name) > 1:
-            raise InputError(f"there are {names.count(name)} columns {name!r}", where=path, expected="one of that name")
+            raise InputError(
+                "there are {name} columns {name_2}",
+                where=path,
+                expected="one of that name",
+                name=names.count(name),
+                name_2=repr(name),
+            )
     return columns
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from attncli.documents import Count, Document, Part, Size, describe
+from attncli.language import message
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 LEAST_TEXTS = 30
@@ -168,7 +169,7 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
         """Every head has the metrics of the first, which are shown side by side."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():
-                yield f"heads[{number}].metrics", "other metrics than those of the first head"
+                yield f"heads[{number}].metrics", message("other metrics than those of the first head")
 
 
 # `attn.scan_compare/1`: how two scans differ, head by head.

@@ -28,6 +28,7 @@ from attncli import __version__
 from attncli.arrays.numpy_backend import integers
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
+from attncli.language import message
 from attncli.scan.document import ScanVerifyDocument, VerifiedShard
 from attncli.scan.plan import ScanPlan
 from attncli.scan.report import failures
@@ -170,7 +171,9 @@ class LocalWorkers:
             return None
         cause = f"signal {-status}" if status < 0 else f"exit {status}"
         last = f": {words[0][:LAST_WORDS]}" if words else ""
-        return ShardOutcome(worker.shard, f"its worker died {TRIES} times ({cause}{last})")
+        return ShardOutcome(
+            worker.shard, message("its worker died {tries} times ({cause}{last})", tries=TRIES, cause=cause, last=last)
+        )
 
 
 def _last_words(folder: Path) -> IO[bytes]:
@@ -250,7 +253,13 @@ class RayCluster:
     def _run_shards(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[ShardOutcome]:
         free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
         if self.workers > free and self.note is not None:
-            self.note(f"{self.workers:,} workers are more than the cluster has processors to spare: {free:,} at most")
+            self.note(
+                message(
+                    "{workers:,} workers are more than the cluster has processors to spare: {free:,} at most",
+                    workers=self.workers,
+                    free=free,
+                )
+            )
         count = max(min(self.workers or free, len(shards), free), 1)
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
@@ -285,7 +294,9 @@ class RayCluster:
                     waiting.append(shard)
                     give(actor)
                     continue
-                outcome = ShardOutcome(shard, f"its worker died {TRIES} times ({type(error).__name__})")
+                outcome = ShardOutcome(
+                    shard, message("its worker died {tries} times ({type})", tries=TRIES, type=type(error).__name__)
+                )
             if job.progress is not None:
                 job.progress(outcome.texts)
             yield outcome
@@ -307,7 +318,12 @@ def _check_answers(address: str) -> None:
 
 
 def _silent(address: str, error: Exception) -> AttnError:
-    return AttnError(f"no Ray cluster answers at {address!r}: {error}", hint="ray start --head, or --engine ray:local")
+    return AttnError(
+        "no Ray cluster answers at {address}: {error}",
+        hint="ray start --head, or --engine ray:local",
+        address=repr(address),
+        error=error,
+    )
 
 
 @dataclass(frozen=True)
@@ -336,7 +352,9 @@ def parse_part(text: str) -> ScanPart:
     number, slash, count = text.partition("/")
     counts = all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_PART for part in (number, count))
     if not (slash and counts and 1 <= int(number) <= int(count) <= 100_000):
-        raise UsageError(f"--part is {text!r}", expected="I/N with I from 1 to N, such as 2/8")
+        raise UsageError(
+            "{option} is {value}", expected="I/N with I from 1 to N, such as 2/8", option="--part", value=repr(text)
+        )
     return ScanPart(int(number), int(count))
 
 
@@ -432,7 +450,9 @@ def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) ->
             result.counts_equal and (result.same_bits or (not same and result.difference <= TOLERANCE))
             for result in shard_results
         ),
-        warnings=[] if same else ["another kind of machine computed these shards: bits may differ, numbers may not"],
+        warnings=[]
+        if same
+        else [message("another kind of machine computed these shards: bits may differ, numbers may not")],
     )
 
 

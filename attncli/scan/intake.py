@@ -130,7 +130,7 @@ def _open_source(path: str) -> Iterator[BinaryIO]:
         with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
             yield stream
     except OSError as error:
-        raise InputError(f"cannot read the corpus: {error.strerror or error}", where=path) from error
+        raise InputError("cannot read the corpus: {strerror}", where=path, strerror=error.strerror or error) from error
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
@@ -164,7 +164,7 @@ def _pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
         while piece := content.read(CHUNK):
             yield piece
     except _damage(name) as error:
-        raise InputError(f"cannot read the corpus: {error}", where=name) from error
+        raise InputError("cannot read the corpus: {error}", where=name, error=error) from error
 
 
 def _damage(name: str) -> tuple[type[Exception], ...]:
@@ -184,7 +184,9 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise AttnError(f"cannot write this file: {error.strerror or error}", where=str(path)) from error
+        raise AttnError(
+            "cannot write this file: {strerror}", where=str(path), strerror=error.strerror or error
+        ) from error
 
 
 class _DigestStream(io.RawIOBase):
@@ -215,7 +217,7 @@ def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
         try:
             remote_file = fsspec.open(name, "rb").open()
         except Exception as error:  # each kind of address has errors of its own
-            raise InputError(f"cannot read the corpus: {error}", where=name) from error
+            raise InputError("cannot read the corpus: {error}", where=name, error=error) from error
         with remote_file as stream:
             yield stream
     else:
@@ -285,7 +287,8 @@ def changed_error(file: File) -> InputError:
     return InputError(
         "this file of the corpus has changed since the scan was planned",
         where=file.name,
-        expected=f"sha256 {file.sha256}",
+        expected="sha256 {sha256}",
+        sha256=file.sha256,
     )
 
 
@@ -513,7 +516,9 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
     with stream:
         array = read_npy_data(stream, read_npy_header(stream, path.name, str(path), size), path.name, str(path))
     if hashlib.sha256(array.tobytes()).hexdigest() != digest:
-        raise InputError("the list of repeated texts is not the plan's", where=str(path), expected=f"sha256 {digest}")
+        raise InputError(
+            "the list of repeated texts is not the plan's", where=str(path), expected="sha256 {digest}", digest=digest
+        )
     return frozenset(map(tuple, array.tolist()))
 
 

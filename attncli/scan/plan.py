@@ -22,6 +22,7 @@ from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.hub import digest
+from attncli.language import message
 from attncli.measure.labels import NEEDED, repeat_scores
 from attncli.measure.metric import metric_of
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
@@ -36,7 +37,7 @@ from attncli.scan.statistics import WIDTH, scale_of
 NAME = "plan.json"
 SCHEMA = "attn.scan.plan/3"
 """Another number for plans whose shards hold other arrays or columns."""
-EXPECTED = "a folder that attn scan wrote"
+EXPECTED = message("a folder that attn scan wrote")
 COPIES = "corpus"
 """Folder for what cannot be sought: compressed files, standard input, remote files."""
 SHARD = 4096
@@ -194,7 +195,9 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
             withdraw(there.files, folder)
         return moved
     except OSError as error:
-        raise AttnError(f"cannot write the plan: {error.strerror or error}", where=str(folder)) from error
+        raise AttnError(
+            "cannot write the plan: {strerror}", where=str(folder), strerror=error.strerror or error
+        ) from error
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -205,8 +208,10 @@ def _write_beside(plan: ScanPlan, path: Path) -> None:
     raw = msgspec.json.format(msgspec.json.encode(_written(plan)), indent=1)
     if len(raw) > LARGEST:
         raise LimitError(
-            f"the plan of this scan would have {len(raw):,} bytes",
-            expected=f"at most {LARGEST:,} bytes: fewer, larger files",
+            "the plan of this scan would have {raw:,} bytes",
+            expected="at most {largest:,} bytes: fewer, larger files",
+            raw=len(raw),
+            largest=LARGEST,
         )
     with path.open("wb") as stream:
         stream.write(raw)
@@ -225,7 +230,10 @@ def read_plan(folder: Path) -> ScanPlan:
     plan, path = _read_plan(folder), folder / NAME
     if plan.schema != SCHEMA:
         raise InputError(
-            f"another version of attn made this scan: its plan is {plan.schema!r}", where=str(path), expected=SCHEMA
+            "another version of attn made this scan: its plan is {schema}",
+            where=str(path),
+            expected=SCHEMA,
+            schema=repr(plan.schema),
         )
     return plan
 
@@ -235,7 +243,7 @@ def _read_plan(folder: Path) -> ScanPlan:
     try:
         path.stat()
     except OSError as error:
-        reason = f"there is no scan here: {error.strerror or error}"
+        reason = message("there is no scan here: {strerror}", strerror=error.strerror or error)
         raise InputError(reason, where=str(path), expected=EXPECTED) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
@@ -243,10 +251,10 @@ def _read_plan(folder: Path) -> ScanPlan:
     except RecursionError as error:
         raise nesting_error(str(path), EXPECTED) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InputError(f"this is no plan of a scan: {error}", where=str(path)) from error
+        raise InputError("this is no plan of a scan: {error}", where=str(path), error=error) from error
     if (layers := plan.model.layers) != (count := len(plan.model.heads)):
-        reason = f"{layers} layers with heads of {count}"
-        raise InputError(f"this is no plan of a scan: {reason}", where=str(path))
+        reason = message("{layers} layers with heads of {count}", layers=layers, count=count)
+        raise InputError("this is no plan of a scan: {reason}", where=str(path), reason=reason)
     return plan
 
 
@@ -256,10 +264,13 @@ def _agree(there: ScanPlan, new_plan: ScanPlan, folder: Path) -> None:
         return
     name, before, now = _difference(old, new, "")
     raise UsageError(
-        f"this folder holds another scan: its {name} is {before}, and {now} is asked for",
+        "this folder holds another scan: its {name} is {before}, and {now} is asked for",
         where=str(folder),
         expected="the same model, corpus, metrics and version, or another folder",
         hint="-o ANOTHER",
+        name=name,
+        before=before,
+        now=now,
     )
 
 
@@ -302,7 +313,12 @@ def _short(value: Any, second: Any) -> str:
     names = [name for name in entry_names if name]
     if not names:
         return f"{len(value)} entries"
-    return f"{len(value)} entries with {', '.join(names[:NAMES])}{' …' if len(names) > NAMES else ''}"
+    return message(
+        "{value} entries with {names}{value_2}",
+        value=len(value),
+        names=", ".join(names[:NAMES]),
+        value_2=" …" if len(names) > NAMES else "",
+    )
 
 
 def _name(entry: Any) -> str:
@@ -387,8 +403,9 @@ def _make_plan(
         shards = taken_in()
     if request.cluster and all(file.format.kind == "lines" for file in files):
         raise UsageError(
-            f"--cluster {request.cluster!r} names a field, and lines of text have none",
+            "--cluster {cluster} names a field, and lines of text have none",
             expected="a corpus of .jsonl or .parquet",
+            cluster=repr(request.cluster),
         )
     if not shards:
         raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
@@ -421,7 +438,10 @@ def _make_plan(
     )
     if request.cluster and not any(record.cluster for record in planned_records(scan_plan, folder)):
         raise InputError(
-            f"no record has a field {request.cluster!r}", where=names[0], expected="--cluster FIELD of the records"
+            "no record has a field {cluster}",
+            where=names[0],
+            expected="--cluster FIELD of the records",
+            cluster=repr(request.cluster),
         )
     scan_plan = replace(scan_plan, choice=_choice(request, scan_plan, folder, note))
     if not request.labels:
@@ -478,7 +498,8 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
             raise InputError(
                 "no file that is named holds this part of the scan's corpus",
                 where=file.name,
-                expected=f"a file with sha256 {file.sha256}",
+                expected="a file with sha256 {sha256}",
+                sha256=file.sha256,
             )
         paths.append(now if file.copied else str(Path(now).absolute()))
     return moved_to(scan_plan, paths)
@@ -496,7 +517,11 @@ def _choice(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Calla
     if request.dedupe:
         if scan_plan.texts > intake.MOST:
             if note is not None:
-                note(f"repeated texts are not looked for: the corpus has more than {intake.MOST:,} records")
+                note(
+                    message(
+                        "repeated texts are not looked for: the corpus has more than {most:,} records", most=intake.MOST
+                    )
+                )
         else:
             repeats = intake.find_repeated(planned_records(scan_plan, folder))
             left_out = set(repeats)
@@ -540,8 +565,12 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
         if layer >= len(model.spec.blocks) or head >= model.spec.blocks[layer].attention.heads:
             first = model.spec.blocks[0].attention.heads
             raise UsageError(
-                f"there is no head L{layer}H{head}",
-                expected=f"{len(model.spec.blocks)} layers of {first} heads, from L0H0",
+                "there is no head L{layer}H{head}",
+                expected="{blocks} layers of {first} heads, from L0H0",
+                layer=layer,
+                head=head,
+                blocks=len(model.spec.blocks),
+                first=first,
             )
 
 

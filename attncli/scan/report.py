@@ -19,6 +19,7 @@ from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.measure.labels import LABELS, MARGIN, Label
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Floats
@@ -79,7 +80,7 @@ LARGEST = 2**30
 REPEATED = 0.75
 """Where fewer than this share of the texts vary by themselves, they are repeated, and count as clusters."""
 QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
-MIXED = (
+MIXED = message(
     "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
 )
 
@@ -114,15 +115,21 @@ def _unknown(counts: Mapping[str, int]) -> list[str]:
     if not texts:
         return []
     return [
-        f"words that are unknown to this model: {texts:,} of {counts['texts']:,} texts, {tokens:,} of "
-        f"{counts['tokens']:,} tokens; --skip-unknown leaves such texts out"
+        message(
+            "words that are unknown to this model: {texts:,} of {texts_2:,} texts, {tokens:,} of "
+            "{tokens_2:,} tokens; --skip-unknown leaves such texts out",
+            texts=texts,
+            texts_2=counts["texts"],
+            tokens=tokens,
+            tokens_2=counts["tokens"],
+        )
     ]
 
 
 def write(document: ScanDocument, folder: Path) -> None:
     """Rewrite `scan.json`, whole, and at once: it tells of shards that were given up where the command ends in an
     error for them."""
-    raw = json.encode(document)
+    raw = json.encode(document, enc_hook=str)  # a message is its English
     with suppress(AttnError):
         if read_regular(folder / NAME, what=EXPECTED, limit=LARGEST) == raw:
             return
@@ -137,9 +144,10 @@ def read_report(folder: Path) -> ScanDocument:
         path.stat()
     except OSError as error:
         raise InputError(
-            f"there is no finished scan here: {error.strerror or error}",
+            "there is no finished scan here: {strerror}",
             where=str(path),
             expected=EXPECTED,
+            strerror=error.strerror or error,
         ) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
@@ -147,7 +155,7 @@ def read_report(folder: Path) -> ScanDocument:
     except RecursionError as error:
         raise nesting_error(str(path), EXPECTED) from error
     except ValueError as error:
-        raise InputError(f"this is no document of a scan: {error}", where=str(path)) from error
+        raise InputError("this is no document of a scan: {error}", where=str(path), error=error) from error
     check(document, str(path))
     return document
 
@@ -420,8 +428,10 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     first, second = (_totals_of(folder) for folder in (a, b))
     if first.plan.model.heads != second.plan.model.heads:
         raise UsageError(
-            f"one scan has {len(first.plan.heads)} heads, the other {len(second.plan.heads)}",
+            "one scan has {heads} heads, the other {heads_2}",
             expected="models of as many layers and heads",
+            heads=len(first.plan.heads),
+            heads_2=len(second.plan.heads),
         )
     common = [name for name in first.plan.metrics if name in second.plan.metrics]
     if not common:
@@ -442,7 +452,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
         paired=is_paired,
         strata=[STRATA[stratum] if stratum < len(STRATA) else None for stratum in sides.strata],
         differences=rows,
-        warnings=[] if first.plan.dtype == second.plan.dtype else ["the scans computed in different types"],
+        warnings=[] if first.plan.dtype == second.plan.dtype else [message("the scans computed in different types")],
     )
 
 
@@ -458,7 +468,9 @@ def _totals_of(folder: Path) -> Totals:
     totals = total(read_plan(folder), folder)
     if not totals.done_shards and totals.broken:
         shard, reason = min(totals.broken.items())
-        raise InputError(f"no shard of this scan can be read; shard {shard}: {reason}", where=str(folder))
+        raise InputError(
+            "no shard of this scan can be read; shard {shard}: {reason}", where=str(folder), shard=shard, reason=reason
+        )
     if not totals.done_shards:
         raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
     return totals

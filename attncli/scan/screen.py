@@ -30,7 +30,7 @@ SKIP_NOTES = {
     "long": message("{count} too long"),
     "undecodable": message("{count} undecodable"),
     "duplicate": message("{count} repeated"),
-    "not drawn": message("{count} not drawn"),
+    message("not drawn"): message("{count} not drawn"),
     "unknown": message("{count} with unknown words"),
     "untokenized": message("{count} that the tokenizer fails on"),
 }

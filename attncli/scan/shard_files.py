@@ -24,9 +24,10 @@ from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.measure.row_facts import Floats, Ints
 
-EXPECTED = 'such as "from=it to=animal weight>=0.3 head=L5H11"'
+EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,23 @@ def parse_condition(text: str) -> Condition:
     for piece in text.split():
         match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
         if match is None:
-            raise UsageError(f"--find {text!r}: {piece!r} is no condition", expected=EXPECTED)
+            raise UsageError(
+                "--find {text}: {piece} is no condition", expected=EXPECTED, text=repr(text), piece=repr(piece)
+            )
         name, value = (match[1], match[2]) if match[1] else (match[3], match[4])
         if name in values:
-            raise UsageError(f"--find {text!r} says {name} twice", expected=EXPECTED)
+            raise UsageError("--find {text} says {name} twice", expected=EXPECTED, text=repr(text), name=name)
         values[name] = value
     least = float(values.get("weight", "0"))
     if least > 1:
-        raise UsageError(f"--find {text!r}: no weight reaches {least:g}", expected="a weight from 0 to 1")
+        raise UsageError(
+            "--find {text}: no weight reaches {least:g}", expected="a weight from 0 to 1", text=repr(text), least=least
+        )
     if not {"from", "to"} & set(values) and (least < 0.5 or "head" not in values):
         raise UsageError(
-            f"--find {text!r} would keep links of nearly every text",
+            "--find {text} would keep links of nearly every text",
             expected="a token, or a head and a weight from 0.5",
+            text=repr(text),
         )
     return Condition(values.get("from"), values.get("to"), least, parse_heads(values.get("head", "")))
 
@@ -90,7 +96,7 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
     for piece in filter(None, text.split(",")):
         match = re.fullmatch(r"L(\d{1,6})H(\d{1,6})", piece)
         if match is None:
-            raise UsageError(f"{piece!r} is no head", expected="such as L5H11 or L5H11,L3H1")
+            raise UsageError("{piece} is no head", expected="such as L5H11 or L5H11,L3H1", piece=repr(piece))
         heads.append((int(match[1]), int(match[2])))
     return tuple(heads)
 
@@ -188,7 +194,9 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
         os.replace(beside, path)  # noqa: PTH105 - beside the other calls on handles
         _sync(path.parent)
     except OSError as error:
-        raise AttnError(f"cannot write this file: {error.strerror or error}", where=str(path)) from error
+        raise AttnError(
+            "cannot write this file: {strerror}", where=str(path), strerror=error.strerror or error
+        ) from error
     finally:
         with suppress(OSError):
             beside.unlink()
@@ -242,7 +250,9 @@ def remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise AttnError(f"cannot remove this file: {error.strerror or error}", where=str(path)) from error
+        raise AttnError(
+            "cannot remove this file: {strerror}", where=str(path), strerror=error.strerror or error
+        ) from error
 
 
 def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
@@ -270,9 +280,11 @@ def load(folder: Path, shard: int) -> ShardState:
             arrays = {name: archive.array(name) for name in archive.names}
             facts = json.loads(archive.metadata()["facts"])
     except OSError as error:
-        raise InputError(f"cannot read this shard: {error.strerror or error}", where=str(path)) from error
+        raise InputError(
+            "cannot read this shard: {strerror}", where=str(path), strerror=error.strerror or error
+        ) from error
     except (ValueError, KeyError, EOFError) as error:
-        raise InputError(f"this shard is not whole: {error}", where=str(path)) from error
+        raise InputError("this shard is not whole: {error}", where=str(path), error=error) from error
     if not isinstance(facts, dict):
         raise InputError("this shard is not whole: its facts are no object", where=str(path))
     return ShardState(arrays, facts)

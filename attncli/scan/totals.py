@@ -381,9 +381,9 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
     try:
         facts = convert(state.facts, ShardFacts)
     except ValidationError as error:
-        raise InputError(f"this shard is not whole: {error}", where=where) from error
+        raise InputError("this shard is not whole: {error}", where=where, error=error) from error
     if lacking := {"texts", "tokens"} - facts.counts.keys():
-        raise InputError(f"this shard is not whole: it does not count {min(lacking)}", where=where)
+        raise InputError("this shard is not whole: it does not count {smallest}", where=where, smallest=min(lacking))
     if facts.plan != plan.digest:
         raise InputError("this shard belongs to another plan", where=where)
     shapes = shapes_of(plan)
@@ -391,12 +391,14 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         there = state.arrays[name].shape if name in state.arrays else "missing"
         if there != shapes.get(name):
             raise InputError(
-                f"this shard is not whole: {name} is {there}",
+                "this shard is not whole: {name} is {there}",
                 where=where,
                 expected=str(shapes.get(name, "no such array")),
+                name=name,
+                there=there,
             )
         if state.arrays[name].dtype.kind not in "iu":
-            raise InputError(f"this shard is not whole: {name} holds no whole numbers", where=where)
+            raise InputError("this shard is not whole: {name} holds no whole numbers", where=where, name=name)
     has_example = state.arrays["top_value"] != NONE
     places = zip(*(state.arrays[f"top_{name}"][has_example].tolist() for name in ("file", "line")), strict=True)
     if not set(places) <= {(file, line) for file, line, _ in facts.examples}:

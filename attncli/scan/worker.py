@@ -22,6 +22,7 @@ from attncli.features.effects.places import HeadSelection, measured_at, places
 from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.word_groups import merged_words
+from attncli.language import message
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.measure.labels import LEAST_ROWS
 from attncli.measure.metric import OFFSETS, Tally
@@ -303,7 +304,7 @@ TYPICAL, LONGEST = 8, 128
 """Characters of a token: more than most have, and as many as the longest of any vocabulary in use."""
 MARGIN = 16
 """Tokens at the end of a piece that may be others in the whole text."""
-SKIPPED = ("empty", "long", "undecodable", "duplicate", "not drawn")
+SKIPPED = ("empty", "long", "undecodable", "duplicate", message("not drawn"))
 """Why a record may not count; each is counted."""
 UNKNOWN = "unknown"
 """Why one may not count where --skip-unknown is given; counted only there."""

@@ -18,7 +18,7 @@ from attncli.language import choice, contextual, listing, message, plural, say, 
 def places(text: str) -> list[str]:
     """The places of a sentence, each as often as it stands there; a sentence without them may hold braces."""
     try:
-        return sorted(f"{name}:{spec}" for _, name, spec, _ in Formatter().parse(text) if name is not None)
+        return sorted(f"{name}:{spec}" for _, name, spec, _ in Formatter().parse(text) if (name or "").isidentifier())
     except ValueError:
         return []
 

@@ -271,14 +271,18 @@ def style_of(text: str) -> Style:
             theme = DARK if word == "dark" else LIGHT
         elif (match := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word)) is None:
             raise UsageError(
-                f"--figure-style {word!r} is no style", expected="light, dark, 85mm, 300dpi, joined by commas"
+                "--figure-style {word} is no style",
+                expected="light, dark, 85mm, 300dpi, joined by commas",
+                word=repr(word),
             )
         elif match[2] == "mm" and 10 <= float(match[1]) <= 2000:
             mm = float(match[1])
         elif match[2] == "dpi" and 36 <= float(match[1]) <= 1200:
             dpi = round(float(match[1]))
         else:
-            raise UsageError(f"--figure-style {word!r} is out of range", expected="10mm to 2000mm, 36dpi to 1200dpi")
+            raise UsageError(
+                "--figure-style {word} is out of range", expected="10mm to 2000mm, 36dpi to 1200dpi", word=repr(word)
+            )
     return Style(theme, mm, dpi)
 
 
@@ -292,7 +296,9 @@ def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
         case ".pdf":
             return _pdf(svg)
         case unknown_suffix:
-            raise UsageError(f"no figure ends in {unknown_suffix!r}", expected=", ".join(SUFFIXES))
+            raise UsageError(
+                "no figure ends in {unknown_suffix}", expected=", ".join(SUFFIXES), unknown_suffix=repr(unknown_suffix)
+            )
 
 
 def _png_of_svg(svg: str, style: Style) -> bytes:
@@ -331,7 +337,7 @@ def _drawing_error(error: BaseException, suffix: str, by: str) -> BaseException:
     """What is raised where a library fails at a figure: the user's own interruption goes on as it is."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
         return error
-    return UnsupportedError(f"{by} cannot draw this figure as {suffix}", expected="a .svg figure")
+    return UnsupportedError("{by} cannot draw this figure as {suffix}", expected="a .svg figure", by=by, suffix=suffix)
 
 
 # Any screen as a figure: the same lines and colours, in a typeface of one width.

@@ -43,6 +43,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.request import layers_and_heads
 from attncli.errors import InputError, UsageError, VerdictError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import CompareDocument
@@ -89,7 +90,9 @@ def split_texts_and_files(
     texts = [text for text in arguments if text not in (*files, *folders)]
     for text in texts:
         if text.endswith((*WEIGHT_FILES, ".json")) and not any(map(str.isspace, text)):
-            reason = "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
+            reason = message(
+                "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
+            )
             raise InputError(
                 reason, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
             )
@@ -126,11 +129,15 @@ def sides(
         )
     if len(set(counts.values())) > 1:
         unequal = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise UsageError(f"the sides do not match: {unequal}", expected="every option once, or as often as the others")
+        raise UsageError(
+            "the sides do not match: {unequal}",
+            expected="every option once, or as often as the others",
+            unequal=unequal,
+        )
     compared_sides = []
     for side_index in range(next(iter(counts.values()))):
         words = [f"{name} {values[side_index]}" for name, values in repeats.items()]
-        label = " · ".join(words) if words else f"text {side_index + 1}"
+        label = " · ".join(words) if words else message("text {number}", number=side_index + 1)
         text = texts[side_index] if len(texts) > 1 else texts[0]
         compared_sides.append(
             Side(
@@ -200,8 +207,9 @@ def compare(
         _refuse_weights(environment, page if effects is not None else None)
     if effects is not None and (query is not None or all_links):
         raise UsageError(
-            f"{'--all-links' if query is None else '--query'} is about links, and saved effects have none",
+            "{value} is about links, and saved effects have none",
             expected="saved runs, or texts",
+            value="--all-links" if query is None else "--query",
         )
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
@@ -241,7 +249,12 @@ def compare(
 
     write_with_figure(list(documents()), output, environment, view)
     if fail_above is not None and max(worst) > fail_above:
-        raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+        raise VerdictError(
+            "a weight differs by {largest:.6g}",
+            expected="at most {fail_above:g} (--fail-above)",
+            largest=max(worst),
+            fail_above=fail_above,
+        )
 
 
 def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) -> list[int]:
@@ -262,12 +275,19 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
             pass
         else:
             raise InputError(
-                f"{query!r} is only in B, so there is nothing to compare its row with",
+                "{query} is only in B, so there is nothing to compare its row with",
                 expected="a token that both texts have",
+                query=repr(query),
             ) from None
         raise
     if span.stop - span.first > 1:
-        environment.note(f"{query!r} is {span.stop - span.first} tokens, each with its own row")
+        environment.note(
+            message(
+                "{query} is {span_stop} tokens, each with its own row",
+                query=repr(query),
+                span_stop=span.stop - span.first,
+            )
+        )
     else:
         request.query_index(environment, tokens, query)
     return list(range(span.first, span.stop))
@@ -322,8 +342,9 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     }
     if ignored_options := sorted(environment.explicit_options & about):
         raise UsageError(
-            f"--{ignored_options[0].replace('_', '-')} is about what runs, and saved documents hold what ran",
+            "--{ignored_option} is about what runs, and saved documents hold what ran",
             expected="one or the other",
+            ignored_option=ignored_options[0].replace("_", "-"),
         )
     if page is not None and page.html is not None:
         raise UsageError("--html is a page about heads that look at tokens", expected="runs, not effects, or no --html")
@@ -341,7 +362,12 @@ def _compare_effects(
     write_with_figure([document], output, environment, view)
     worst = abs(document.heads[0].difference)
     if fail_above is not None and worst > fail_above:
-        raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+        raise VerdictError(
+            "an effect differs by {worst:.6g}",
+            expected="at most {fail_above:g} (--fail-above)",
+            worst=worst,
+            fail_above=fail_above,
+        )
 
 
 def _read_run(path: Path) -> RunDocument:
@@ -351,7 +377,10 @@ def _read_run(path: Path) -> RunDocument:
     document = open_document(path)
     if not isinstance(document, RunDocument):
         raise InputError(
-            f"this is {document.schema!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
+            "this is {schema}",
+            where=str(path),
+            expected="attn.run/1, as attn run --json writes it",
+            schema=repr(document.schema),
         )
     return document
 
@@ -368,7 +397,7 @@ def _sides(
 ) -> Iterator[tuple[str, RunDocument]]:
     text_arguments, model = split_texts_and_files(texts or (), model)
     if len(text_arguments) > 2:
-        raise UsageError(f"{len(text_arguments)} texts are given", expected="one or two")
+        raise UsageError("{text_arguments} texts are given", expected="one or two", text_arguments=len(text_arguments))
     asked_texts: list[str | None] = [*text_arguments] if text_arguments else [None]
     side_texts = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
     for side in sides(side_texts, model, attention, compute):

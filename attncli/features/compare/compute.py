@@ -110,9 +110,11 @@ def compare_document(
     heads_a, heads_b = _heads(a), _heads(b)
     if len(heads_a) != len(heads_b):
         raise InputError(
-            f"the sides have different numbers of heads: {len(heads_a)} and {len(heads_b)}",
+            "the sides have different numbers of heads: {heads_a} and {heads_b}",
             expected="as many on either side",
             hint="--layer and --head choose",
+            heads_a=len(heads_a),
+            heads_b=len(heads_b),
         )
     texts_a, texts_b = ([token.text for token in side.tokens] for side in (a, b))
     pairs = align(texts_a, texts_b)
@@ -151,8 +153,10 @@ def _rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints
     for token in query:
         if token not in pairs.a:
             raise InputError(
-                f"{a.tokens[token].text!r} (token {token}) is only in A, so there is nothing to compare its row with",
+                "{text} (token {token}) is only in A, so there is nothing to compare its row with",
                 expected="a token that both texts have",
+                text=repr(a.tokens[token].text),
+                token=token,
             )
     return np.asarray([pairs.a.index(token) for token in query])
 
@@ -213,9 +217,13 @@ def compare_heads(a: LayerHead, b: LayerHead, pairs: Alignment, row_indices: Int
     difference = common[1] - common[0]
     if np.isnan(difference).all():
         raise InputError(
-            f"layer {layer_a} head {part_a.head} and layer {layer_b} head {part_b.head} have no weights that are "
-            f"numbers on both sides",
+            "layer {layer_a} head {head} and layer {layer_b} head {head_2} have no weights that are "
+            "numbers on both sides",
             expected="numbers that their type can hold",
+            layer_a=layer_a,
+            head=part_a.head,
+            layer_b=layer_b,
+            head_2=part_b.head,
         )
     sizes = np.abs(difference[row_indices])
     place = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)

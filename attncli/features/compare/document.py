@@ -20,6 +20,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
+from attncli.language import message
 
 
 class CompareSide(Part, frozen=True, kw_only=True):
@@ -146,7 +147,11 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
 
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either side, and those that both have."""
-        return {"token of A": len(self.a.tokens), "token of B": len(self.b.tokens), "aligned": len(self.aligned)}
+        return {
+            message("token of A"): len(self.a.tokens),
+            message("token of B"): len(self.b.tokens),
+            "aligned": len(self.aligned),
+        }
 
     def rows(self) -> list[int]:
         """The aligned queries that are measured: which entries of `aligned`."""
@@ -156,7 +161,7 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Something is compared."""
         if not self.heads or not self.aligned:
-            yield "heads", "no pair of heads, or no token that both texts have"
+            yield "heads", message("no pair of heads, or no token that both texts have")
         for number, pair in enumerate(self.aligned):
             if any(index >= len(side.tokens) for index, side in zip(pair, (self.a, self.b), strict=True)):
-                yield f"aligned[{number}]", "a token that is not there"
+                yield f"aligned[{number}]", message("a token that is not there")

@@ -27,7 +27,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_ends, quoted_token, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
-from attncli.language import message, say
+from attncli.language import listing, message, say
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide
@@ -89,14 +89,14 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     error = any(head.output_error is not None for head in heads)
     columns = [
         "head",
-        "max diff",
+        message("max diff"),
         "at",
-        "mean |diff|",
+        message("mean |diff|"),
         "JS",
         *(["kept"] if has_kept else []),
-        *(["error" if outside else "output error"] if error else []),
+        *([message("error" if outside else "output error")] if error else []),
     ]
-    columns += ["else A", "else B"] if outside else []
+    columns += [message("else A"), message("else B")] if outside else []
     rows = []
     for head in heads:
         largest_change = head.change
@@ -114,13 +114,20 @@ def _heads(document: CompareDocument, view: View) -> Lines:
         )
     title = heading("differences B − A by head", "of the weights; the largest change first", view)
     body = table(columns, rows, view, align=["left", "right", "left", *["right"] * 8])
-    explanations = ["JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69"]
-    explanations += ["kept: share of A's weight on keys that B sees"] if has_kept else []
-    explanations += [f"{'error' if outside else 'output error'}: |O_B − O_A| / |O_A|"] if error else []
-    explanations += ["else: mean weight on tokens that the other text lacks"] if outside else []
+    explanations: list[str] = [message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")]
+    explanations += [message("kept: share of A's weight on keys that B sees")] if has_kept else []
+    explanations += (
+        [message("error: |O_B − O_A| / |O_A|" if outside else "output error: |O_B − O_A| / |O_A|")] if error else []
+    )
+    explanations += [message("else: mean weight on tokens that the other text lacks")] if outside else []
     summary = document.summary
     largest, mean = _signed_number(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
-    over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"
+    over = message(
+        "over all heads: largest {largest}, mean {mean}, JS {js}",
+        largest=largest,
+        mean=mean,
+        js=_number(summary.js, view, 1),
+    )
     rest_count = len(document.heads) - len(heads)
     more = remark(
         say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
@@ -131,7 +138,7 @@ def _heads(document: CompareDocument, view: View) -> Lines:
         else Lines()
     )
     out = remark(left_out_note(document), view)
-    return stack((title, body, more, remark(" · ".join(explanations), view), out, remark(over, view), cost))
+    return stack((title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost))
 
 
 def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
@@ -207,7 +214,11 @@ def _maps(document: CompareDocument, view: View) -> Lines:
         ]
         blocks.append(beside(pictures, width=view.width, side=names))
     rest_count = len(document.heads) - len(heads)
-    rest_note = f"{count_phrase(rest_count, 'other pair')} not drawn; --full draws all" if rest_count else ""
+    rest_note = (
+        message("{rest_count} not drawn; --full draws all", rest_count=count_phrase(rest_count, "other pair"))
+        if rest_count
+        else ""
+    )
     scales = stack((legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), remark(rest_note, view)))
     return stack(
         (heading("maps", "rows: queries, columns: keys; difference B − A", view), stack_spaced((*blocks, scales)))
@@ -222,7 +233,7 @@ def _tables(document: CompareDocument, view: View) -> Lines:
     return stack_spaced(
         matrix(
             as_matrix(head.difference)[rows], [texts[index] for index in rows], texts, view,
-            shade=False, mark_max=False, title=f"difference {_pair(head, view)}",
+            shade=False, mark_max=False, title=message("difference {head}", head=_pair(head, view)),
             note="B − A · rows: queries, columns: keys", row_numbers=[columns[index] for index in rows],
             column_numbers=columns,
         )
@@ -248,7 +259,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     ]
     columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
     if not rows:
-        text = left_out_note(document) if document.summary.max_difference else "nothing: the weights are equal"
+        text = left_out_note(document) if document.summary.max_difference else message("nothing: the weights are equal")
         return stack((heading("what moved most", "", view), remark(text, view)))
     return table(
         columns,
@@ -295,12 +306,14 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
     model, attention = side.model, side.attention
     facts = [
         safe(model.source, ascii=view.ascii),
-        f"seed {model.seed}" if model.source in ("seeded", "random") else "",
+        message("seed {seed}", seed=model.seed) if model.source in ("seeded", "random") else "",
         safe(model.name or "", ascii=view.ascii),
-        f"scale {attention.scale:.6g}" if attention.scale is not None else "",
-        f"mask {safe(attention.mask, ascii=view.ascii)}",
-        f"position {safe(attention.position, ascii=view.ascii)}",
-        f"hash attention {safe(attention.hashing, ascii=view.ascii)}" if attention.hashing else "",
+        message("scale {scale:.6g}", scale=attention.scale) if attention.scale is not None else "",
+        message("mask {mask}", mask=safe(attention.mask, ascii=view.ascii)),
+        message("position {position}", position=safe(attention.position, ascii=view.ascii)),
+        message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))
+        if attention.hashing
+        else "",
         f"{attention.backend} {attention.dtype}",
     ]
     return [part for part in facts if part]
@@ -325,27 +338,34 @@ def _alignment_notes(document: CompareDocument, view: View) -> list[Lines]:
             ]
             more = len(places) - len(token_names)
             token_names += [f"… (+{more})"] if more else []
-            notes.append(fact(f"only in {letter.upper()}", [" ".join(token_names)], view, is_ours=False))
-    notes.append(remark(f"compared: {count_phrase(len(document.aligned), 'token')} that both texts have", view))
+            notes.append(
+                fact(message("only in {letter}", letter=letter.upper()), [" ".join(token_names)], view, is_ours=False)
+            )
+    notes.append(
+        remark(
+            message("compared: {aligned} that both texts have", aligned=count_phrase(len(document.aligned), "token")),
+            view,
+        )
+    )
     return notes
 
 
 # In words, what two compared sides differ in.
 
 SIDES_DIFFER = {
-    "text": "the text",
-    "tokens": "how the text is split into tokens",
-    "weights": "the weights",
-    "layer": "the layer",
-    "head": "the head",
-    "scale": "the scale of the scores",
-    "softcap": "the soft cap",
-    "mask": "the mask",
-    "position": "the position encoding",
-    "backend": "what computed",
-    "dtype": "the type of the numbers",
-    "compute_dtype": "the type that was computed in",
-    "hashing": "hash attention",
+    "text": message("the text"),
+    "tokens": message("how the text is split into tokens"),
+    "weights": message("the weights"),
+    "layer": message("the layer"),
+    "head": message("the head"),
+    "scale": message("the scale of the scores"),
+    "softcap": message("the soft cap"),
+    "mask": message("the mask"),
+    "position": message("the position encoding"),
+    "backend": message("what computed"),
+    "dtype": message("the type of the numbers"),
+    "compute_dtype": message("the type that was computed in"),
+    "hashing": message("hash attention"),
 }
 """In words, what two sides may differ in."""
 UNTOLD = ("mask_says",)
@@ -355,7 +375,7 @@ UNTOLD = ("mask_says",)
 def difference_names(names: Sequence[str]) -> list[str]:
     """The differences that a comparison names by its document's keys, each once; that there is none, where none is."""
     differences = list(dict.fromkeys(SIDES_DIFFER.get(name, name) for name in names if name not in UNTOLD))
-    return differences or ["nothing that was asked for"]
+    return differences or [message("nothing that was asked for")]
 
 
 # The answer of a comparison: the link that changed most; for two ways to attend, what they do and what they take.

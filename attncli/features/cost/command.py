@@ -128,7 +128,10 @@ def _sizes(
     width, count = 512 if d_model is None else d_model, declarations.EIGHT if heads is None else heads
     if count < 1 or width % count:
         raise UsageError(
-            f"d_model {width} is not divisible by {count} heads", expected="d_model divisible by the number of heads"
+            "d_model {width} is not divisible by {count} heads",
+            expected="d_model divisible by the number of heads",
+            width=width,
+            count=count,
         )
     return Sizes(n, width, count, width // count, width // count, dtype, window, chunk, rounds, rows, more)
 

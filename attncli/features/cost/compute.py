@@ -21,13 +21,14 @@ from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError
 from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
+from attncli.language import message, plural
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, spec_text
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 
-ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"
+ENCODER = message("this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted")
 BLOCKS = 256
 """Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three times as many."""
 POINTS = 13
@@ -60,7 +61,7 @@ def check(sizes: Sizes) -> None:
     """Raise UsageError for a size below 1."""
     for name in ("n", "d_model", "heads", "d_k", "d_v", "window", "chunk", "rounds", "rows"):
         if getattr(sizes, name) < 1:
-            raise UsageError(f"{name} is {getattr(sizes, name)}", expected="at least 1")
+            raise UsageError("{name} is {sizes}", expected="at least 1", name=name, sizes=getattr(sizes, name))
 
 
 def variants(sizes: Sizes) -> list[Variant]:
@@ -117,7 +118,13 @@ def _hash_variant(sizes: Sizes) -> Variant:
     hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
     return Variant(
         name="lsh",
-        spec=f"chunks of {sizes.chunk}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}, {sizes.buckets} buckets",
+        spec=plural(
+            "chunks of {chunk}, {count} round, {buckets} buckets",
+            "chunks of {chunk}, {count} rounds, {buckets} buckets",
+            count=sizes.rounds,
+            chunk=sizes.chunk,
+            buckets=sizes.buckets,
+        ),
         pairs=pairs,
         multiply_adds=sizes.heads * (pairs * (sizes.d_k + sizes.d_v) + hashing),
         score_bytes=sizes.heads * item * pairs,
@@ -239,9 +246,13 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda
     least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
     if least_bytes > MOST_BYTES:
         raise LimitError(
-            f"dense attention over {sizes.n} tokens and {sizes.heads} heads takes about {least_bytes / 2**30:.1f} GiB",
-            expected=f"at most {MOST_BYTES / 2**30:.0f} GiB to measure",
+            "dense attention over {n} tokens and {heads} heads takes about {least_bytes:.1f} GiB",
+            expected="at most {most_bytes:.0f} GiB to measure",
             hint="a smaller -n or fewer --num-heads",
+            n=sizes.n,
+            heads=sizes.heads,
+            least_bytes=least_bytes / 2**30,
+            most_bytes=MOST_BYTES / 2**30,
         )
     work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants(sizes)}
     work_ratios = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
@@ -272,7 +283,7 @@ def _measure_runs(
     backend: Backend, sizes: Sizes, seed: int, note: Callable[[str], None]
 ) -> Iterator[tuple[str, float, int]]:
     for what, run_variant in _runs(backend, sizes, seed):
-        note(f"timing {what} on {backend.name} …")
+        note(message("timing {what} on {backend} …", what=what, backend=backend.name))
         run_variant()
         durations: list[float] = []
         while len(durations) < REPEATS and sum(durations) < ENOUGH:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from attncli.documents import Document, ModelPart, Part, Size, describe
+from attncli.language import message
 
 MOST = 10**60
 """Counts are drawn as floats."""
@@ -106,13 +107,16 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
         names = {variant.name for variant in self.variants}
         for name in ("full", "causal", "window", "lsh", "rnn"):
             if name not in names or any(name not in row.multiply_adds for row in self.growth) or not self.growth:
-                yield "variants", f"there is no {name!r} here, or not at every length of `growth`"
+                yield (
+                    "variants",
+                    message("there is no {name} here, or not at every length of `growth`", name=repr(name)),
+                )
         sizes = (self.n, self.d_model, self.heads, self.d_k, self.d_v, self.window, self.chunk, self.rounds, self.rows)
         if max(*sizes, self.projections) > MOST:
-            yield "n", f"this or another size is above {MOST:.0e}"
+            yield "n", message("this or another size is above {most:.0e}", most=MOST)
         for number, variant in enumerate(self.variants):
             numbers = (variant.multiply_adds, variant.score_bytes, variant.streamed_bytes, variant.pairs, variant.steps)
             if max(numbers) > MOST or min(variant.multiply_adds, variant.streamed_bytes) < 1:
-                yield f"variants[{number}]", f"its numbers are not between 1 and {MOST:.0e}"
+                yield f"variants[{number}]", message("its numbers are not between 1 and {most:.0e}", most=MOST)
         if max((count for row in self.growth for count in (row.n, *row.multiply_adds.values())), default=0) > MOST:
-            yield "growth", f"a number is above {MOST:.0e}"
+            yield "growth", message("a number is above {most:.0e}", most=MOST)

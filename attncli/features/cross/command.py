@@ -149,9 +149,10 @@ def _texts(environment: Environment, model: Model, query: str, key: str | Path, 
         )
     if model.spec.decoder is None:
         raise UnsupportedError(
-            f"{model.identity.family} models have no cross-attention",
+            "{family} models have no cross-attention",
             expected="an encoder-decoder: t5, bart or marian",
             hint="attn models list",
+            family=model.identity.family,
         )
     keys = model.encode(sources[1])
     return CrossTexts(sources[0], sources[1], model.decoder(keys).encode(sources[0]), keys)

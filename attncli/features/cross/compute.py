@@ -15,6 +15,7 @@ from attncli.documents.header import attention_part, empty_rows, model_part, sha
 from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
+from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.measure.run_record import CrossTexts, cross_traces
@@ -25,9 +26,9 @@ from attncli.models.model import Model
 
 AT_ONCE = 4
 """Arrays of one number per pair that are alive while a layer is computed."""
-SHIFTED = (
-    "the decoder reads the query text one token late, after its start token: each row is where the next token is "
-    "predicted"
+SHIFTED = message(
+    "the decoder reads the query text one token late, after its start token: each row is where the "
+    "next token is predicted"
 )
 
 
@@ -85,7 +86,8 @@ def cross_document(
                     *model.warnings,
                     *((SHIFTED,) if model.spec.decoder is not None else ()),
                     *unknown_notes_of_two(
-                        ("query text", texts.query, texts.queries), ("key text", texts.key, texts.keys)
+                        (message("query text"), texts.query, texts.queries),
+                        (message("key text"), texts.key, texts.keys),
                     ),
                 )
             )

@@ -23,6 +23,7 @@ from attncli.documents import (
     keys_of,
     position_errors,
 )
+from attncli.language import message
 
 
 class CrossHead(Part, frozen=True, kw_only=True):
@@ -78,4 +79,9 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either text; learned keys come after those of the second."""
         count = len(self.keys)
-        return {"query": len(self.queries), "query token": len(self.queries), "key token": count, "key": keys_of(count)}
+        return {
+            "query": len(self.queries),
+            message("query token"): len(self.queries),
+            message("key token"): count,
+            "key": keys_of(count),
+        }

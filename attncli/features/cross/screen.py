@@ -16,6 +16,7 @@ from attncli.draw.token_names import position_and_text, quoted_ends
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part
+from attncli.language import message, plural
 
 PARTS = PARTS_OF["cross"]
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
@@ -80,7 +81,9 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]]
         case "maps":
             maps = [
                 Map(
-                    f"layer {layer} head {head.head}" if several else f"head {head.head}",
+                    message("layer {layer} head {head}", layer=layer, head=head.head)
+                    if several
+                    else message("head {head}", head=head.head),
                     visible(head.weights, head.scores),
                 )
                 for layer, head in heads
@@ -96,7 +99,7 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]]
         case "alignment":
             return _alignment(document, len(heads), view)
         case "links":
-            note = "weight of a key in its query's row; bars from 0 to 1"
+            note = message("weight of a key in its query's row; bars from 0 to 1")
             place = None if len(heads) == 1 else layer_and_head
             return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
         case _:
@@ -112,7 +115,9 @@ def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
 
 
 def _values(document: CrossDocument) -> str:
-    return f"values from: {document.value_text}" if document.value_text is not None else ""
+    return (
+        message("values from: {value_text}", value_text=document.value_text) if document.value_text is not None else ""
+    )
 
 
 def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
@@ -124,7 +129,7 @@ def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
     for row in alignment:
         query = position_and_text(row.query, queries[row.query], 16, view)
         if row.key is None:
-            rows.append([query, "", "(sees nothing)", "", ""])
+            rows.append([query, "", message("(sees nothing)"), "", ""])
             continue
         key = position_and_text(row.key, keys[row.key], 16, view)
         rows.append(
@@ -136,16 +141,25 @@ def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
                 bar(row.weight, room, ascii=view.ascii),
             ]
         )
-    note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}; bars from 0 to 1"
+    note = message(
+        "the key with the largest weight{value}; bars from 0 to 1",
+        value="" if heads == 1 else message(", mean of {heads} heads", heads=heads),
+    )
     rest_count = len(document.alignment) - len(alignment)
     rest_note = remark(
-        f"the first {len(alignment)} of {len(document.alignment)} queries shown; --full shows all"
+        message(
+            "the first {alignment} of {alignment_2} queries shown; --full shows all",
+            alignment=len(alignment),
+            alignment_2=len(document.alignment),
+        )
         if rest_count
         else "",
         view,
     )
     align = ["left", "left", "left", "right", "left"]
-    body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4)
+    body = table(
+        ["query", "", message("best key"), "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4
+    )
     return stack((body, rest_note))
 
 
@@ -153,13 +167,13 @@ def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], k
     heads_shown = heads if view.full else heads[:1]
     blocks = []
     for layer, head in heads_shown:
-        place = f"layer {layer} head {head.head}"
+        place = message("layer {layer} head {head}", layer=layer, head=head.head)
         match part:
             case "scores":
-                note = f"{place} · what enters the softmax; rows: queries, columns: keys"
+                note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
                 blocks.append(matrix(head.scores, queries, keys, view, signed=True, title="scores", note=note))
             case "weights":
-                note = f"{place} · softmax of each row; rows: queries, columns: keys"
+                note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
                 blocks.append(
                     matrix(
                         visible(head.weights, head.scores),
@@ -174,13 +188,20 @@ def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], k
             case _:
                 blocks.append(
                     vectors(
-                        head.output, queries, view, title="output of the head", note=f"{place} · one vector per query"
+                        head.output,
+                        queries,
+                        view,
+                        title="output of the head",
+                        note=message("{place} · one vector per query", place=place),
                     )
                 )
     rest_count = len(heads) - len(heads_shown)
     rest_note = (
-        f"{rest_count} other head{'s' if rest_count > 1 else ''} not shown in full; "
-        "--layer L --head H chooses, --full shows all"
+        plural(
+            "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
+            "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
+            count=rest_count,
+        )
         if rest_count and part == "weights"
         else ""
     )

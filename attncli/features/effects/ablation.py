@@ -63,6 +63,7 @@ from attncli.features.effects.sweep import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
+from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
@@ -130,7 +131,7 @@ def remove(
     refuse_foreign(model)
     refuse_hashed(model)
     if isinstance(removal.by, ByResample):
-        same_length(tokens, removal.by.tokens, "the reference")
+        same_length(tokens, removal.by.tokens, message("the reference"))
     kinds = {"self", "cross"} if removal.link is None else {removal.link.kind}
     places_found = [place for place in places(model.spec, removal.selection) if place.kind in kinds]
     if not places_found:
@@ -206,9 +207,11 @@ def refuse_least(text: SweepText, memory: int | None, *, predicts: bool) -> None
     least_bytes = least(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
     if memory is not None and least_bytes > memory:
         raise LimitError(
-            f"this would take about {least_bytes:,} bytes of memory, there may be {memory:,}",
+            "this would take about {least_bytes:,} bytes of memory, there may be {memory:,}",
             expected="less work, or a higher --max-memory",
             hint="a shorter text",
+            least_bytes=least_bytes,
+            memory=memory,
         )
 
 
@@ -216,9 +219,10 @@ def refuse_foreign(model: Model) -> None:
     """Raise UnsupportedError for a model whose layers cannot be run one by one."""
     if not model.own_layers:
         raise UnsupportedError(
-            f"models of the family {model.spec.family!r} run through transformers, which runs them whole: effects need "
-            "layers that can be run one by one, with weights by role",
+            "models of the family {family} run through transformers, which runs them whole: effects "
+            "need layers that can be run one by one, with weights by role",
             expected="a family that runs natively, as attn models list shows",
+            family=repr(model.spec.family),
         )
 
 
@@ -436,7 +440,17 @@ def _warnings(documents: Sequence[AblateDocument]) -> list[str]:
         if warning not in note
     )
     count = sum(map(bool, notes))
-    count_notes = [f"{count} of {len(documents)} texts hold words that are unknown to this model"] if count else []
+    count_notes = (
+        [
+            message(
+                "{count} of {documents} texts hold words that are unknown to this model",
+                count=count,
+                documents=len(documents),
+            )
+        ]
+        if count
+        else []
+    )
     return [*dict.fromkeys(document_warnings), *count_notes]
 
 
@@ -457,7 +471,10 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
     """How the first measure of two documents differs, head by head. Raises InputError where they cannot be compared."""
     if a.measures[0] != b.measures[0]:
         raise InputError(
-            f"one document measures {a.measures[0]}, the other {b.measures[0]}", expected="the same --measure in both"
+            "one document measures {measure}, the other {measure_2}",
+            expected="the same --measure in both",
+            measure=a.measures[0],
+            measure_2=b.measures[0],
         )
     name = readings_of(a.measures)[0]
     sides = [_intervals(side, name) for side in (a, b)]

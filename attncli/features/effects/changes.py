@@ -203,7 +203,10 @@ def same_length(tokens_a: Sequence[Token], tokens_b: Sequence[Token], what: str)
     if len(tokens_a) != len(tokens_b):
         texts = [" ".join(token.text for token in tokens) for tokens in (tokens_a, tokens_b)]
         raise InputError(
-            f"the text has {len(tokens_a)} tokens, {what} has {len(tokens_b)}",
+            "the text has {tokens_a} tokens, {what} has {tokens_b}",
             where=f"{texts[0]} | {texts[1]}",
             expected="as many tokens in both: they stand for each other one by one",
+            tokens_a=len(tokens_a),
+            what=what,
+            tokens_b=len(tokens_b),
         )

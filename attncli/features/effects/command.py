@@ -43,6 +43,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
@@ -92,7 +93,7 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
         wrong = next((name for name in names if name not in MEASURES), options.measure)
-        raise UsageError(f"--measure {wrong!r} is no measure", expected=", ".join(MEASURES))
+        raise UsageError("--measure {wrong} is no measure", expected=", ".join(MEASURES), wrong=repr(wrong))
     if "logprob" not in chosen_measures:
         if options.every:
             raise UsageError("--every is about log-probabilities", expected="--measure logprob as well")
@@ -130,8 +131,13 @@ def foretell(environment: Environment, expected: SweepCost, count: int) -> None:
         from attncli.draw.numbers import size_words
 
         environment.note(
-            f"{expected.branches} heads, {count} tokens: about {expected.seconds:.0f} s and "
-            f"{size_words(expected.bytes)} of memory"
+            message(
+                "{branches} heads, {count} tokens: about {seconds:.0f} s and {bytes} of memory",
+                branches=expected.branches,
+                count=count,
+                seconds=expected.seconds,
+                bytes=size_words(expected.bytes),
+            )
         )
 
 
@@ -303,7 +309,9 @@ def _refuse_contradictions(removal: RemovalOptions) -> None:
     if removal.cross and removal.start is None:
         raise UsageError("--cross is about a link, and none is cut", expected="--from TOK and --to TOK as well")
     if removal.start is not None and removal.by != "zero":
-        raise UsageError(f"--by {removal.by} takes heads away, and --from --to cut a link", expected="one or the other")
+        raise UsageError(
+            "--by {by} takes heads away, and --from --to cut a link", expected="one or the other", by=removal.by
+        )
     if removal.reference is not None and removal.reference_file is not None:
         raise UsageError("--reference and --reference-file contradict each other", expected="one of them")
     if removal.reference is not None and removal.by == "zero":

@@ -24,6 +24,7 @@ from attncli.features.effects.patching import PatchRequest, patch_document
 from attncli.features.effects.places import HeadSelection, most_heads, places
 from attncli.features.effects.sweep import SweepCost, foretell, least
 from attncli.inputs.token import Token, choose_span
+from attncli.language import message
 from attncli.mechanism.spec import Spec
 from attncli.models.estimate import free_memory
 from attncli.models.model import Model
@@ -202,7 +203,7 @@ def patch(
         LimitError: For what memory does not hold.
     """
     clean_tokens, corrupt_tokens = model.encode(clean), model.encode(corrupt)
-    same_length(clean_tokens, corrupt_tokens, "the corrupt one")
+    same_length(clean_tokens, corrupt_tokens, message("the corrupt one"))
     patching = PatchRequest.of(
         model,
         clean_tokens,
@@ -237,8 +238,10 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
             return resample_from(choose_backend(model, model.encode(reference), []))
         case _:
             raise UsageError(
-                f"by is {by!r} with {'no' if texts is None else 'some'} reference texts",
+                "by is {by} with {value} reference texts",
                 expected="zero with none, mean with any number, resample with one",
+                by=repr(by),
+                value=message("no") if texts is None else "some",
             )
 
 

@@ -22,6 +22,7 @@ from attncli.documents import (
     members,
     position_errors,
 )
+from attncli.language import message
 
 AttentionKind = Annotated[
     Literal["self", "cross"],
@@ -110,7 +111,7 @@ class Interval(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """It has two ends, or none."""
         if (self.low is None) != (self.high is None):
-            yield "high", "an interval with one end"
+            yield "high", message("an interval with one end")
 
 
 class MeanMeasures(Part, frozen=True, kw_only=True):
@@ -175,7 +176,7 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
         rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
         for place, measures in (("together", self.together), *rows):
             if {name for name, _ in members(measures)} != readings:
-                yield place, f"means of other measures than {', '.join(self.measures)}"
+                yield place, message("means of other measures than {measures}", measures=", ".join(self.measures))
 
 
 # How effects of heads differ between two sets of texts, or two models.
@@ -206,7 +207,7 @@ class DifferentHead(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """An interval has two ends."""
         if (self.low is None) != (self.high is None):
-            yield "high", "an interval with one end"
+            yield "high", message("an interval with one end")
 
 
 class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only=True):
@@ -282,17 +283,24 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
         for place, measures in (("together", self.together), *rows, *random_rows):
             for name in ("vector", "logprob", "kl"):
                 if (getattr(measures, name) is UNSET) == (name in self.measures):
-                    yield place, f"{name} is {'missing' if name in self.measures else 'not among the measures'}"
+                    yield (
+                        place,
+                        message(
+                            "{name} is {value}",
+                            name=name,
+                            value="missing" if name in self.measures else message("not among the measures"),
+                        ),
+                    )
         link = self.link
         if link is not None and link.attention in (UNSET, "self"):
             for key in link.key if isinstance(link.key, list) else [link.key]:
                 if key >= len(self.tokens):
-                    yield "link.key", f"there is no token {key}"
+                    yield "link.key", message("there is no token {key}", key=key)
         for place, row in rows:
             if row.attention == "self" and row.looks is not None and row.looks.key >= len(self.tokens):
-                yield f"{place}.looks.key", f"there is no token {row.looks.key}"
+                yield f"{place}.looks.key", message("there is no token {key}", key=row.looks.key)
             if (row.weight is None) != (self.link is None):
-                yield f"{place}.weight", "a weight belongs to a link that was cut, and to each"
+                yield f"{place}.weight", message("a weight belongs to a link that was cut, and to each")
 
 
 # `attn.logits/1`: what each part of a model adds to a token's logit.
@@ -314,7 +322,7 @@ class LogitPart(Part, frozen=True, kw_only=True):
         """A head has its place, a feed-forward part its layer."""
         of_head = None not in (self.attention, self.layer, self.head)
         if (self.part == "head" and not of_head) or (self.part == "mlp" and self.layer is None):
-            yield "part", f"{self.part!r} without its place"
+            yield "part", message("{part} without its place", part=repr(self.part))
 
 
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):

@@ -129,9 +129,10 @@ def attribute(text: SweepText, position: int, target: int | None, versus: int | 
     head = spec.head
     if head is None:
         raise UnsupportedError(
-            f"this {spec.family} model predicts no next token: it has no linear output head",
+            "this {family} model predicts no next token: it has no linear output head",
             expected="a decoder checkpoint saved with its language-model head",
             hint="attn ablate tells which heads matter to its vectors",
+            family=spec.family,
         )
     hidden = model.store.embed(backend, text.tokens)
     model.store.expect(range(len(spec.blocks)))

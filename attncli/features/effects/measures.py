@@ -16,6 +16,7 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.document import Measure, TargetToken, readings_of
 from attncli.features.effects.places import measured_at
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish, logits
@@ -36,18 +37,21 @@ def target_id(model: Model, name: str) -> int:
     """
     if model.spec.head is None:
         raise UnsupportedError(
-            f"this {model.spec.family} model predicts no next token: it has no output head",
+            "this {family} model predicts no next token: it has no output head",
             expected="a decoder checkpoint saved with its language-model head",
             hint="attn ablate --measure vector needs none",
+            family=model.spec.family,
         )
     if name.startswith(BY_ID):
         number = name.removeprefix(BY_ID)
         if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
-            raise UsageError(f"{name!r} names no entry", expected="id: and a whole number, such as id:42")
+            raise UsageError("{name} names no entry", expected="id: and a whole number, such as id:42", name=repr(name))
         if int(number) >= model.spec.vocabulary:
             raise InputError(
-                f"there is no entry {int(number):,}",
-                expected=f"0 to {model.spec.vocabulary - 1:,}, the model's vocabulary",
+                "there is no entry {number:,}",
+                expected="0 to {last:,}, the model's vocabulary",
+                number=int(number),
+                last=model.spec.vocabulary - 1,
             )
         return int(number)
     spellings = (f" {name}", name)
@@ -57,15 +61,21 @@ def target_id(model: Model, name: str) -> int:
             return pieces[0].id
     if any(token.unknown for token in encodings[-1]):
         raise InputError(
-            f"{name!r} is unknown to this model: its vocabulary has no entry for it",
+            "{name} is unknown to this model: its vocabulary has no entry for it",
             expected="a word that is one entry",
             hint="id:N names an entry",
+            name=repr(name),
         )
     pieces_text = " ".join(f"{token.text} (id:{token.id})" for token in encodings[-1])
     raise InputError(
-        f"{name!r} is {len(encodings[-1])} entries of the vocabulary: {pieces_text}"
+        message(
+            "{name} is {encodings} entries of the vocabulary: {pieces_text}",
+            name=repr(name),
+            encodings=len(encodings[-1]),
+            pieces_text=pieces_text,
+        )
         if pieces_text
-        else f"{name!r} is no entry",
+        else message("{name} is no entry", name=repr(name)),
         expected="a word that is one entry",
         hint="one of these, as id:N" if pieces_text else "id:N names an entry",
     )
@@ -92,8 +102,9 @@ def refuse_overflow(backend: Backend, vectors: Array) -> None:
     """Raise InputError where the model's own vectors are not all finite: nothing can be measured against them."""
     if not np.isfinite(np.asarray(backend.numpy(vectors), np.float64)).all():
         raise InputError(
-            f"the model's own numbers leave the range of {backend.dtype}",
+            "the model's own numbers leave the range of {dtype}",
             expected="a smaller --scale or a wider --dtype",
+            dtype=backend.dtype,
         )
 
 
@@ -280,9 +291,10 @@ def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = 
     """
     if model.spec.head is None:
         raise UnsupportedError(
-            f"this {model.spec.family} model predicts no next token: it has no output head",
+            "this {family} model predicts no next token: it has no output head",
             expected="a decoder checkpoint saved with its language-model head",
             hint="--measure vector",
+            family=model.spec.family,
         )
     scores = logits(model.spec, model.store.outer(backend), backend, hidden, entries)
     return np.asarray(backend.numpy(scores), np.float64)

@@ -29,6 +29,7 @@ from attncli.features.effects.places import HeadAddress, HeadSelection, measured
 from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
+from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.models.model import Model
 from attncli.models.run import finish
@@ -70,7 +71,7 @@ def patch_document(
         ],
         warnings=[
             *notes(model, clean[0], ()),  # nothing of the words: that is told of both texts
-            *unknown_notes_of_two(("clean text", *clean), ("corrupt text", *corrupt)),
+            *unknown_notes_of_two((message("clean text"), *clean), (message("corrupt text"), *corrupt)),
         ],
     )
 
@@ -148,7 +149,7 @@ def patch(
     """
     refuse_foreign(model)
     refuse_hashed(model)
-    same_length(clean, corrupt, "the corrupt one")
+    same_length(clean, corrupt, message("the corrupt one"))
     head_places = places(model.spec, patching.selection)
     text = choose_backend(model, corrupt, head_places)
     predicts = patching.measure != "cosine"
@@ -164,9 +165,12 @@ def patch(
     corrupt_value = float(swept.reader.baseline["m"][0])
     if not abs(goal - corrupt_value) >= LEAST:
         raise InputError(
-            f"both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
-            expected=f"measures that differ by {LEAST:g} or more, so that there is a difference to carry",
+            "both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
+            expected="measures that differ by {least:g} or more, so that there is a difference to carry",
             hint="another --target, --versus or --query, or texts that differ",
+            goal=goal,
+            corrupt_value=corrupt_value,
+            least=LEAST,
         )
     shares = ((swept.readings["m"][:, 0] - corrupt_value) / (goal - corrupt_value)).tolist()
     return PatchResult(list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend)

@@ -69,7 +69,10 @@ def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
     ]
     if not addresses:
         raise InputError(
-            "no head is chosen", expected=f"heads 0 to {most_heads(spec) - 1} of layers 0 to {len(spec.blocks) - 1}"
+            "no head is chosen",
+            expected="heads 0 to {last} of layers 0 to {last_2}",
+            last=most_heads(spec) - 1,
+            last_2=len(spec.blocks) - 1,
         )
     return addresses
 

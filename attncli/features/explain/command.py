@@ -116,8 +116,15 @@ def strongest_head(
             link = document.links[0]
             words = (marked_text(tokens[query]), marked_text(tokens[link.key]) if link.key < len(tokens) else "bias_k")
             environment.note(
-                f"layer {link.layer} head {link.head} has the strongest link of {words[0]!r}: {words[1]!r}, "
-                f"{link.weight:.2f}; --layer and --head choose another"
+                message(
+                    "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
+                    "{weight:.2f}; --layer and --head choose another",
+                    layer=link.layer,
+                    head=link.head,
+                    word=repr(words[0]),
+                    word_2=repr(words[1]),
+                    weight=link.weight,
+                )
             )
             return link.layer, link.head
     return layers[0], head
@@ -127,7 +134,12 @@ def single(selection: Selection, what: str) -> int:
     """The only layer or head chosen; 0 if none was. Raises UsageError for several."""
     numbers = [0] if selection is EVERY else list(selection)
     if len(numbers) > 1:
-        raise UsageError(f"--{what} names {len(numbers)} {what}s", expected=f"one: this is about one {what}")
+        raise UsageError(
+            "--{what} names {numbers} {what}s",
+            expected="one: this is about one {what}",
+            what=what,
+            numbers=len(numbers),
+        )
     return numbers[0]
 
 
@@ -158,7 +170,9 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
     format_option = next((name for name, value in formats.items() if value), None)
     if format_option is not None:
         raise UsageError(
-            f"--step waits between the steps of a screen, and {format_option} has none", expected="one of them"
+            "--step waits between the steps of a screen, and {format_option} has none",
+            expected="one of them",
+            format_option=format_option,
         )
     if not (environment.stdin_is_terminal and environment.stdout_is_terminal) or environment.keys is None:
         raise UsageError("--step waits for a key, and nobody is at a terminal", expected="a terminal, or no --step")
@@ -596,7 +610,13 @@ def _document(
 
     meant = _topic_like(source_text.text)
     if meant is not None:
-        environment.note(f"{source_text.text!r} is explained as a text; the topic is attn explain {meant}")
+        environment.note(
+            message(
+                "{source_text} is explained as a text; the topic is attn explain {meant}",
+                source_text=repr(source_text.text),
+                meant=meant,
+            )
+        )
     tokens = request.tokens_of(loaded_model, source_text)
     index = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
     layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
@@ -636,9 +656,11 @@ class TextOrTopic(TyperGroup):
         meant = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
         if meant is not None:
             raise UsageError(
-                f"attn explain has no topic {args[0]!r}",
-                expected=f"{', '.join(TOPICS)}, or one text in quotes",
-                hint=f"did you mean attn explain {meant}?",
+                "attn explain has no topic {arg}",
+                expected="{topics}, or one text in quotes",
+                hint=message("did you mean attn explain {meant}?", meant=meant),
+                arg=repr(args[0]),
+                topics=", ".join(TOPICS),
             )
         return super().parse_args(ctx, args if is_topic else ["text", *args])
 

@@ -36,6 +36,7 @@ from attncli.features.explain.softmax_topics import row_softmax, softmax_steps
 from attncli.features.run.compute import head_projections, layer_projections
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
+from attncli.language import message
 from attncli.measure.labels import row_entropy
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.projection import frequencies
@@ -100,9 +101,10 @@ def derivation_document(
     stages = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
     if "hidden" not in stages:
         raise UnsupportedError(
-            f"the attention of layer {layer} reads vectors of another width than the layer's",
+            "the attention of layer {layer} reads vectors of another width than the layer's",
             expected="an attention whose queries come from what enters its layer",
             hint="attn run shows its scores and weights",
+            layer=layer,
         )
     if not np.isfinite(stages["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
@@ -410,7 +412,7 @@ def _single(
 
 ADDED = {
     "sinusoidal": "P[i, 2m] = sin(i / 10000^(2m/d)); P[i, 2m+1] = cos(i / 10000^(2m/d))",
-    "learned": "P[i]: one learned vector for each position i",
+    "learned": message("P[i]: one learned vector for each position i"),
 }
 """What is added to the input; other tables that checkpoints have are added likewise."""
 
@@ -479,17 +481,27 @@ def _position_facts(
             return (
                 position_name(score_position),
                 "queries and keys",
-                "angle of pair m at position i: i · θ^(−2m/d)",
+                message("angle of pair m at position i: i · θ^(−2m/d)"),
                 angles,
             )
         case Alibi():
-            return "alibi", "scores", "S + bias; bias = −slope · |i − j|", bias
+            return "alibi", "scores", message("S + bias; bias = −slope · |i − j|"), bias
         case RelativeBuckets() | Disentangled():
-            return position_name(score_position), "scores", "S + bias, learned for each distance j − i", bias
+            return position_name(score_position), "scores", message("S + bias, learned for each distance j − i"), bias
         case RelativeSines():
-            return position_name(score_position), "scores", "S + (Q + b)·R, with R of the sinusoid of i − j", bias
+            return (
+                position_name(score_position),
+                "scores",
+                message("S + (Q + b)·R, with R of the sinusoid of i − j"),
+                bias,
+            )
         case FirstBlockAgain():
-            return position_name(score_position), "scores", "S + ln(1 + times) for keys of the first block", bias
+            return (
+                position_name(score_position),
+                "scores",
+                message("S + ln(1 + times) for keys of the first block"),
+                bias,
+            )
         case _:
             assert_never(score_position)
 
@@ -506,8 +518,10 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     block = model.spec.blocks[layer]
     trace = next(iter(model.trace(tokens, layers=[layer], keep=("weights",))))
     if "sum" not in trace.stages:
-        reason = "adds attention and feed-forward at once" if block.parallel else "has no residual"
-        raise UnsupportedError(f"layer {layer} {reason}", expected="x + attention on its own", hint="--residual")
+        reason = message("adds attention and feed-forward at once" if block.parallel else "has no residual")
+        raise UnsupportedError(
+            "layer {layer} {reason}", expected="x + attention on its own", hint="--residual", layer=layer, reason=reason
+        )
     stages = {
         name: np.asarray(model.backend.numpy(array), np.float64)
         for name, array in trace.stages.items()

@@ -22,6 +22,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
+from attncli.language import message
 
 # The topic `attention` of `attn.explain/1`: one query's attention, step by step.
 
@@ -105,7 +106,7 @@ class After(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """What is added is of one width."""
         if self.sum is not UNSET and len(self.out) != len(self.x):
-            yield "sum", f"x of width {len(self.x)} and out of {len(self.out)}"
+            yield "sum", message("x of width {x} and out of {out}", x=len(self.x), out=len(self.out))
 
 
 class Matrices(Part, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         yield from super().validation_errors()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
-            yield "steps", "the steps are not projections, similarity, scores, softmax and output"
+            yield "steps", message("the steps are not projections, similarity, scores, softmax and output")
 
 
 # The topics of `attn.explain/1` that are about a whole layer: positions, masks, several heads, residual and norm.
@@ -261,9 +262,9 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         if not self.heads or len(self.entropies) != len(self.heads):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
         if len({head.share is UNSET for head in self.heads}) > 1:
-            yield "heads", "shares of some heads only"
+            yield "heads", message("shares of some heads only")
         if any(head.share is not UNSET and len(head.share) != len(self.out) for head in self.heads):
-            yield "out", f"{len(self.out)} wide, and shares of another width"
+            yield "out", message("{out} wide, and shares of another width", out=len(self.out))
 
 
 class NormStep(Part, frozen=True, kw_only=True):
@@ -368,9 +369,9 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
         """Each scale stands beside the others, that of d_model where there is one."""
         scales = [*SCALES[: 2 if self.d_model is None else 3]]
         if [row.scale for row in self.variance] != scales:
-            yield "variance", f"the scales are not {', '.join(scales)}"
+            yield "variance", message("the scales are not {scales}", scales=", ".join(scales))
         if [row.scale for row in self.softmax] != [*scales, "uniform"]:
-            yield "softmax", f"the scales are not {', '.join(scales)}, uniform"
+            yield "softmax", message("the scales are not {scales}, uniform", scales=", ".join(scales))
 
 
 class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):

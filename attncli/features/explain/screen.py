@@ -30,7 +30,7 @@ from attncli.features.explain.document import (
     SoftmaxRow,
 )
 from attncli.features.run.screen import shapes_part
-from attncli.language import say
+from attncli.language import message, say
 
 # The five steps of attention as a whole: the flow of their shapes as a small diagram, and each one's line of code.
 
@@ -210,7 +210,7 @@ def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
     """One of the head's matrices of weights; that there is none, where there is none."""
     projections = document.projections or {}
     if part not in projections:
-        return remark(WHY.get(part, f"this run has no {part}"), view)
+        return remark(WHY.get(part, message("this run has no {part}", part=part)), view)
     return projection_table(part, projections[part], SHOWN[part].note, view)
 
 

@@ -477,4 +477,4 @@ def metrics_screen(meanings: Mapping[str, str], view: View) -> Lines:
         view,
         style="",
     )
-    return stack_spaced((table(["metric", "a high value means"], rows, view), answer))
+    return stack_spaced((table(["metric", message("a high value means")], rows, view), answer))

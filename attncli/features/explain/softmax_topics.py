@@ -29,6 +29,7 @@ from attncli.features.explain.document import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
+from attncli.language import message
 from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
@@ -102,9 +103,10 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
             value = math.nan
         if not math.isfinite(value):
             raise InputError(
-                f"{piece!r} is no finite number",
+                "{piece} is no finite number",
                 expected="numbers, such as 2.0 1.0 0.1",
                 hint="attn explain softmax 2.0 1.0 0.1",
+                piece=repr(piece),
             )
         scores.append(value)
     if not scores:
@@ -120,11 +122,13 @@ def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopi
     a temperature that is not a positive number.
     """
     if not (math.isfinite(temperature) and temperature > 0):
-        raise UsageError(f"--temperature is {temperature:g}", expected="a positive number")
+        raise UsageError("{option} is {value}", expected="a positive number", option="--temperature", value=temperature)
     divided_scores = [score / temperature for score in scores]
     if not all(map(math.isfinite, divided_scores)):
         raise InputError(
-            f"a score divided by the temperature {temperature:g} is too large for a float", expected="smaller scores"
+            "a score divided by the temperature {temperature:g} is too large for a float",
+            expected="smaller scores",
+            temperature=temperature,
         )
     steps = softmax_steps(divided_scores)
     plain = [_exp(score) for score in divided_scores]
@@ -226,12 +230,22 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
         ("d_model", d_model or 1, 1),
     ):
         if value < least:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}", expected=f"at least {least}")
+            raise UsageError(
+                "--{name} is {value}",
+                expected="at least {least}",
+                name=name.replace("_", "-"),
+                value=value,
+                least=least,
+            )
     if d_k * samples > MOST_NUMBERS:
         raise LimitError(
-            f"{samples} pairs of width {d_k} are {2 * d_k * samples:,} random numbers",
-            expected=f"at most {2 * MOST_NUMBERS:,}",
+            "{samples} pairs of width {d_k} are {d_k_2:,} random numbers",
+            expected="at most {most_numbers:,}",
             hint=f"--samples {max(MOST_NUMBERS // d_k, 2)}",
+            samples=samples,
+            d_k=d_k,
+            d_k_2=2 * d_k * samples,
+            most_numbers=2 * MOST_NUMBERS,
         )
     dots = _dots(d_k, samples, seed)
     scales = [("none", 1.0), ("sqrt-dk", d_k**-0.5)]
@@ -338,14 +352,17 @@ def order_of(tokens: Sequence[Token], reordered: Sequence[Token]) -> list[int]:
     for token in reordered:
         if not places[token.text]:
             raise InputError(
-                f"the second text has {token.text!r} more often than the first",
+                "the second text has {token} more often than the first",
                 expected="the same tokens in another order",
+                token=repr(token.text),
             )
         order.append(places[token.text].pop())
     if len(order) < len(tokens):
         extra = next(token for token in tokens if token.index not in order)
         raise InputError(
-            f"the first text has {extra.text!r} more often than the second", expected="the same tokens in another order"
+            "the first text has {extra} more often than the second",
+            expected="the same tokens in another order",
+            extra=repr(extra.text),
         )
     return order
 
@@ -444,7 +461,7 @@ def metric_document(name: str) -> MetricTopic:
     if name not in METRICS:
         close = get_close_matches(name, METRICS, 1)
         hint = f"attn explain metric {close[0]}" if close else "attn explain metric"
-        raise UsageError(f"there is no metric {name!r}", expected=", ".join(METRICS), hint=hint)
+        raise UsageError("there is no metric {name}", expected=", ".join(METRICS), hint=hint, name=repr(name))
     metric = METRICS[name]
     causal = np.tril(np.ones((4, 4), bool))
     result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
@@ -473,10 +490,10 @@ def range_text(metric: Metric) -> str:
     """The range in words, such as "0 to 1" or "from 0"."""
     match (metric.low, metric.high):
         case (None, None):
-            return "any number"
+            return message("any number")
         case (low, None):
             return f"from {low:g}"
         case (None, high):
-            return f"up to {high:g}"
+            return message("up to {high:g}", high=high)
         case (low, high):
             return f"{low:g} to {high:g}"

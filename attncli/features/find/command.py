@@ -37,6 +37,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
@@ -81,8 +82,9 @@ def find(
         ignored_options := environment.explicit_options & {"residual", "layer_norm", "output_projection"}
     ):
         raise UsageError(
-            f"--{min(ignored_options).replace('_', '-')} changes what leaves the layer, and links are shown",
+            "--{smallest} changes what leaves the layer, and links are shown",
             expected="--effect as well",
+            smallest=min(ignored_options).replace("_", "-"),
         )
     single = output.json or output.svg is not None or page.html is not None
     loaded_model = request.model(
@@ -156,7 +158,12 @@ def _document(
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
         if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
-            raise UsageError(f"{ends[0]!r} and {ends[1]!r} share tokens", expected="two that do not, or the same twice")
+            raise UsageError(
+                "{end} and {end_2} share tokens",
+                expected="two that do not, or the same twice",
+                end=repr(ends[0]),
+                end_2=repr(ends[1]),
+            )
         merged_tokens = join_words(tokens, text.text, several, merged_tokens)
     # joining tokens before them moves the places of those after
     places = {
@@ -170,7 +177,7 @@ def _document(
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     sought = SearchRequest(places[ends[0]], places[ends[1]], layers, heads)
     if not effect:
-        with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+        with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
             return find_document(
                 model, text.text, tokens, sought, words=merged_tokens, progress=on_progress, recording=recording
             )

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import Count, Header, Part, Size, Weight, describe, index_of
+from attncli.language import message
 
 
 class Reverse(Part, frozen=True, kw_only=True):
@@ -62,4 +63,4 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
         yield from super().validation_errors()
         for number, head in enumerate(self.heads):
             if (head.effect is UNSET) != (self.effect_together is UNSET):
-                yield f"heads[{number}].effect", "told of some heads only"
+                yield f"heads[{number}].effect", message("told of some heads only")

@@ -15,11 +15,12 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
+from attncli.language import message
 
 PARTS = PARTS_OF["find"]
 """Every part, in the order of the screen."""
 DEFAULT = frozenset({"header", "heads", "answer"})
-BAR, LOOKS, REVERSE, EFFECT = "", "looks most at", "reverse", "effect"
+BAR, LOOKS, REVERSE, EFFECT = "", message("looks most at"), "reverse", "effect"
 """Names of columns."""
 SHORTEST, LONGEST = 4, 24
 """Cells of a bar of weight 1."""
@@ -73,17 +74,21 @@ def _heads(document: FindDocument, view: View) -> Lines:
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
         align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
-        title=f"heads by weight, {names[0]} {arrow} {names[1]}",
+        title=message("heads by weight, {name} {arrow} {name_2}", name=names[0], arrow=arrow, name_2=names[1]),
         bars=list(columns).index(BAR) if BAR in columns else None,
         note="" if REVERSE in absent else f"reverse: {names[1]} {arrow} {names[0]}",
     )
     more = (
-        f"{len(heads_shown)} of {len(heads)} heads shown; --top {len(heads)} shows all"
+        message(
+            "{heads_shown} of {heads} heads shown; --top {heads} shows all",
+            heads_shown=len(heads_shown),
+            heads=len(heads),
+        )
         if len(heads_shown) < len(heads)
         else ""
     )
-    narrow = f"a wider terminal also shows: {', '.join(absent)}" if absent else ""
-    hidden = (
+    narrow = message("a wider terminal also shows: {absent}", absent=", ".join(absent)) if absent else ""
+    hidden = message(
         "the mask hides this key from this query in every head"
         if heads and all(head.rank is None for head in heads)
         else ""
@@ -110,7 +115,7 @@ def _columns(document: FindDocument, heads: Sequence[FoundHead], view: View) -> 
             if document.effect_together is not UNSET
             else {}
         ),
-        "rank of key": [_rank(head, view) for head in heads],
+        message("rank of key"): [_rank(head, view) for head in heads],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
         REVERSE: [write(head.reverse.weight) for head in heads],
         "rank": [_rank(head.reverse, view) for head in heads],
@@ -128,7 +133,9 @@ def _width(columns: dict[str, list[str]]) -> int:
 
 
 def _rank(place: FoundHead | Reverse, view: View) -> str:
-    return localize("hidden" if place.rank is None else f"{place.rank} of {place.visible}", view)
+    return localize(
+        "hidden" if place.rank is None else message("{rank} of {visible}", rank=place.rank, visible=place.visible), view
+    )
 
 
 def _name(document: FindDocument, index: int, view: View) -> str:

@@ -87,14 +87,23 @@ def check(options: GenerateOptions, environment: Environment) -> None:
         return
     temperature = options.temperature or 0.0
     if options.sample_seed is not None and temperature == 0:
-        raise UsageError(f"--sample-seed is {options.sample_seed}", expected="--temperature above 0 as well")
+        raise UsageError(
+            "{option} is {value}",
+            expected="--temperature above 0 as well",
+            option="--sample-seed",
+            value=options.sample_seed,
+        )
     about = subjects_of(*CONTINUATION)
     if out_of_place := [
         environment.spellings[name]
         for name in environment.subjects
         if name in environment.explicit_options and name not in about
     ]:
-        raise UsageError(f"{' '.join(out_of_place)} does not go with --generate", expected="one or the other")
+        raise UsageError(
+            "{out_of_place} does not go with --generate",
+            expected="one or the other",
+            out_of_place=" ".join(out_of_place),
+        )
     environment.subjects = about
 
 

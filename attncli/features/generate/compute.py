@@ -185,15 +185,19 @@ def _check(model: Model, prompt: int, count: int) -> None:
     # a decoder's first query sees no later key
     if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
         raise UnsupportedError(
-            f"a {model.spec.family} model does not continue texts: its tokens see later ones",
+            "a {family} model does not continue texts: its tokens see later ones",
             expected="a decoder, such as gpt2 or llama",
             hint="" if model.spec.decoder is None else "--source TEXT, whose answer is continued",
+            family=model.spec.family,
         )
     limit = model.spec.max_positions
     if limit is not None and prompt + count > limit:
         raise LimitError(
-            f"{prompt} tokens and {count} new ones are more than the model's {limit} positions",
+            "{prompt} tokens and {count} new ones are more than the model's {limit} positions",
             hint=f"--generate {max(limit - prompt, 0)}",
+            prompt=prompt,
+            count=count,
+            limit=limit,
         )
 
 

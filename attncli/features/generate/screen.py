@@ -69,11 +69,15 @@ def _part(part: str, document: GenerateDocument, view: View) -> Lines:
 def _continuation(document: GenerateDocument, view: View) -> Lines:
     is_sampled = document.temperature > 0
     sampling_note = (
-        f"drawn at temperature {document.temperature:g}, seed {document.sample_seed}"
+        message(
+            "drawn at temperature {temperature:g}, seed {sample_seed}",
+            temperature=document.temperature,
+            sample_seed=document.sample_seed,
+        )
         if is_sampled
-        else "the likeliest token each time"
+        else message("the likeliest token each time")
     )
-    end = "; ended by itself" if document.ended else ""
+    end = message("; ended by itself" if document.ended else "")
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
     return stack(
         (heading("continuation", "", view), remark(text, view, style="bold"), remark(f"{sampling_note}{end}", view))
@@ -110,8 +114,8 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         ]
         token_name = label(token.text, ascii=view.ascii)
         rows.append([str(token.index), token_name, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
-    columns = ["", "token", "prob", "lookback", "per key", "", "strongest look"]
-    note = "share of attention on the prompt, mean over the heads kept"
+    columns = ["", "token", "prob", "lookback", message("per key"), "", message("strongest look")]
+    note = message("share of attention on the prompt, mean over the heads kept")
     return table(
         columns,
         rows,
@@ -127,7 +131,7 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     for part in (head for step in document.steps for head in step.heads):
         lookbacks.setdefault((part.layer, part.head), []).append(part.lookback)
     grid = head_grid((*place, sum(values) / len(values)) for place, values in lookbacks.items())
-    note = "lookback of each head, mean over the new tokens; rows: layers, columns: heads"
+    note = message("lookback of each head, mean over the new tokens; rows: layers, columns: heads")
     return draw_grid(grid, view, title="heads", note=note)
 
 

@@ -46,9 +46,21 @@ def guide(
     from attncli.language import guide as room
 
     for screen_option in environment.options_without(DATA) if markdown and output.color != "never" else ():
-        raise UsageError(f"{screen_option} is about the screen, and --markdown draws none", expected="one or the other")
+        raise UsageError(
+            "{screen_option} is about the screen, and --markdown draws none",
+            expected="one or the other",
+            screen_option=screen_option,
+        )
     if markdown and page is None:
         raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
+    if page is not None and page not in room.PAGES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(page, room.PAGES, 1, 0.5)
+        hint = f"attn guide {near[0]}" if near else "attn guide"
+        raise UsageError(
+            "there is no page {page} in the guide", expected=", ".join(room.PAGES), hint=hint, page=repr(page)
+        )
     text = None if page is None else room.page(page, view.lang)
     if text is not None and markdown:
         environment.write(text.encode())

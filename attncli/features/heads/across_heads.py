@@ -40,7 +40,7 @@ def parse(text: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in ACROSS:
-            raise UsageError(f"--across {name!r} is no such analysis", expected=", ".join(ACROSS))
+            raise UsageError("--across {name} is no such analysis", expected=", ".join(ACROSS), name=repr(name))
     if not names:
         raise UsageError("--across names nothing", expected=", ".join(ACROSS))
     return frozenset(names)
@@ -267,9 +267,13 @@ def check_size(count: int, layers: int, queries: int) -> None:
     work = queries * count * layers * count * count
     if work > LARGEST:
         raise LimitError(
-            f"attention flow solves {queries * count:,} maximum-flow problems over {layers * count * count:,} edges",
-            expected=f"at most {LARGEST:,} problems × edges, here {work:,}",
+            "attention flow solves {queries:,} maximum-flow problems over {layers:,} edges",
+            expected="at most {largest:,} problems × edges, here {work:,}",
             hint="a shorter text, fewer layers, or rollout in place of flow",
+            queries=queries * count,
+            layers=layers * count * count,
+            largest=LARGEST,
+            work=work,
         )
 
 

@@ -40,6 +40,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
@@ -191,7 +192,9 @@ def _request(
     names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
     sort, _, way = (heads_options.sort or "").partition(":")
     if way not in ("", "asc", "desc"):
-        raise UsageError(f"--sort {heads_options.sort!r} names no order", expected="NAME, NAME:asc or NAME:desc")
+        raise UsageError(
+            "--sort {sort} names no order", expected="NAME, NAME:asc or NAME:desc", sort=repr(heads_options.sort)
+        )
     for name in (*(name for name in names if name != "all"), *((sort,) if sort else ())):
         metric_of(name)
     layers, heads = layers_and_heads(model, which)
@@ -257,7 +260,7 @@ def _document(
         )
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
-    with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+    with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
         document = heads_document(
             model, text.text, tokens, comparison, repeats=repeats, rows=rows, progress=on_progress, recording=recording
         )

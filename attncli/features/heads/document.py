@@ -23,6 +23,7 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
+from attncli.language import message
 
 
 class MetricValue(Part, frozen=True, kw_only=True):
@@ -158,12 +159,12 @@ class Similarity(Part, frozen=True, kw_only=True):
         places = [[row] for row in range(len(self.heads))]
         for number, merge in enumerate(self.tree):
             if max(merge.a, merge.b) >= len(places) or merge.a == merge.b or not (places[merge.a] and places[merge.b]):
-                yield f"tree[{number}]", "it joins what is not there, or is joined already"
+                yield f"tree[{number}]", message("it joins what is not there, or is joined already")
                 return
             places.append([*places[merge.a], *places[merge.b]])
             places[merge.a] = places[merge.b] = []
         if [row for leaves in places for row in leaves] != self.order or sum(map(bool, places)) > 1:
-            yield "order", "these are not the leaves of the tree in their order"
+            yield "order", message("these are not the leaves of the tree in their order")
 
 
 class CircuitHead(Part, frozen=True, kw_only=True):
@@ -231,4 +232,4 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
         """Weights are held of every head in one size, or of none."""
         yield from super().validation_errors()
         if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:
-            yield "heads", "weights of some heads only, or cells of several sizes"
+            yield "heads", message("weights of some heads only, or cells of several sizes")

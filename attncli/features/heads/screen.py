@@ -75,8 +75,8 @@ def _texts(document: HeadsDocument) -> list[str]:
 
 
 def _rollout(part: Rollout, texts: Sequence[str], view: View) -> Lines:
-    note = "how much of each input token (column) reaches each position (row); residual counted half"
-    even = "the same of uniform attention: what depth and mask alone give"
+    note = message("how much of each input token (column) reaches each position (row); residual counted half")
+    even = message("the same of uniform attention: what depth and mask alone give")
     return stack(
         (
             matrix(part.weights, texts, texts, view, title="rollout", note=note),
@@ -86,14 +86,14 @@ def _rollout(part: Rollout, texts: Sequence[str], view: View) -> Lines:
 
 
 def _flow(part: Flow, texts: Sequence[str], view: View) -> Lines:
-    note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
+    note = message("maximum flow from each input token (column) to each position (row), rows scaled to sum to 1")
     return matrix(part.weights, texts, texts, view, title="attention flow", note=note)
 
 
 def _similarity(part: Similarity, view: View) -> Lines:
     """The tree of heads, drawn from left to right: bars join at the distance of what they join."""
     names = [f"L{head.layer} H{head.head}" for head in part.heads]
-    note = "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
+    note = message("√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together")
     title = heading("heads by similarity", note, view)
     if not part.tree:
         return stack((title, remark("(one head)", view)))
@@ -115,7 +115,9 @@ def _similarity(part: Similarity, view: View) -> Lines:
         bar = marks[0] * length
         below = f" {gaps[index]:.{view.precision}f}" if index < len(gaps) else ""
         lines.append(((names[head].ljust(side + 1), ""), (bar, "cyan"), (below, FAINT)))
-    note_below = "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
+    note_below = message(
+        "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
+    )
     block = stack((title, Lines(tuple(lines)), remark(note_below, view)))
     return block if view.color else strip_styles(block)
 
@@ -139,7 +141,7 @@ def _circuits(part: Circuits, view: View) -> Lines:
         [str(head.layer), str(head.head), *(number(getattr(head, name)) for name in ("copying", "qk_norm", "ov_norm"))]
         for head in part.heads
     ]
-    note = "from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates"
+    note = message("from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates")
     rows_shown = rows if view.full else rows[: max(view.top, 12)]
     heads = table(
         ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"],
@@ -149,7 +151,11 @@ def _circuits(part: Circuits, view: View) -> Lines:
         title="circuits",
         note=note,
     )
-    more = f"{len(rows_shown)} of {len(rows)} heads shown; --full shows all" if len(rows_shown) < len(rows) else ""
+    more = (
+        message("{rows_shown} of {rows} heads shown; --full shows all", rows_shown=len(rows_shown), rows=len(rows))
+        if len(rows_shown) < len(rows)
+        else ""
+    )
     blocks = [heads, remark(more, view)]
     if part.compositions:
         arrow = spell(" → ", ascii=view.ascii)
@@ -210,7 +216,11 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
         blocks.insert(
             -1,
             remark(
-                f"maps of {len(document.heads)} heads are left out; --layer L chooses, --show maps shows them", view
+                message(
+                    "maps of {heads} heads are left out; --layer L chooses, --show maps shows them",
+                    heads=len(document.heads),
+                ),
+                view,
             ),
         )
     return fit_to_view(stack_spaced(blocks), view)
@@ -218,11 +228,14 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
 
 def _absent(part: str, view: View) -> Lines:
     """What to say of a part that was asked for by name and that the document does not have."""
-    ways = {"grid": "more than one layer has a grid", "moved": "attn heads --moved adds it"}
+    ways = {"grid": message("more than one layer has a grid"), "moved": message("attn heads --moved adds it")}
     way = ways.get(
-        part, f"attn heads --across {part} adds it" if part in ACROSS else "attn heads without --show adds it"
+        part,
+        message("attn heads --across {part} adds it", part=part)
+        if part in ACROSS
+        else message("attn heads without --show adds it"),
     )
-    return stack((heading(part, "", view), remark(f"not in this document: {way}", view)))
+    return stack((heading(part, "", view), remark(message("not in this document: {way}", way=way), view)))
 
 
 def _part(part: str, document: HeadsDocument, view: View) -> Lines:
@@ -246,7 +259,7 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
         case "metrics":
             return metrics_part(document, view)
         case "average":
-            note = "mean over heads; it hides what single heads do"
+            note = message("mean over heads; it hides what single heads do")
             return (
                 matrix(
                     average,
@@ -270,7 +283,7 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
                     key_names(texts, weights),
                     view,
                     limits=(0.0, 1.0),
-                    title=f"weights of {_name(head)}",
+                    title=message("weights of {head}", head=_name(head)),
                     note="rows: queries, columns: keys",
                 )
                 for head, weights in head_weights
@@ -301,11 +314,18 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
         return Lines()
     several = len({head.layer for head, _ in head_weights}) > 1
     heads_shown = head_weights if view.full else head_weights[:MAPS]
-    maps = [Map(_name(head) if several else f"head {head.head}", weights) for head, weights in heads_shown]
+    maps = [
+        Map(_name(head) if several else message("head {head}", head=head.head), weights)
+        for head, weights in heads_shown
+    ]
     average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
     more = (
-        f"{len(heads_shown)} of {len(head_weights)} heads shown; --layer L --head H chooses, --full shows all"
+        message(
+            "{heads_shown} of {head_weights} heads shown; --layer L --head H chooses, --full shows all",
+            heads_shown=len(heads_shown),
+            head_weights=len(head_weights),
+        )
         if len(heads_shown) < len(head_weights)
         else ""
     )
@@ -321,11 +341,13 @@ def _lost(document: HeadsDocument) -> str:
     average = document.average
     if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
         return ""
-    average_entropy, heads_entropy = average.entropy, average.heads_entropy
-    return (
-        f"average: entropy {average_entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: "
-        f"it spreads over as many keys as {math.exp(average_entropy):.1f} equal ones "
-        f"where a head looks at {math.exp(heads_entropy):.1f}, and hides which head looks where"
+    return message(
+        "average: entropy {entropy:.2f} nats, its heads {heads_entropy:.2f} on their own: it spreads over as many "
+        "keys as {keys:.1f} equal ones where a head looks at {heads_keys:.1f}, and hides which head looks where",
+        entropy=average.entropy,
+        heads_entropy=average.heads_entropy,
+        keys=math.exp(average.entropy),
+        heads_keys=math.exp(average.heads_entropy),
     )
 
 
@@ -355,7 +377,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         "layer",
         "head",
         *(SHORT.get(name, name) if view.width < ROOMY else name for name in names),
-        "top link",
+        message("top link"),
         "labels",
     ]
     columns_shown = [
@@ -384,7 +406,9 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         )
         for number, group in enumerate(groups)
     ]
-    uniform_note = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
+    uniform_note = message(
+        "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
+    )
     return stack(
         (
             bodies[0],
@@ -403,7 +427,9 @@ def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetr
         return heads, ""
     heads_by_link = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
     count = min(view.top, len(heads))
-    return heads_by_link[:count], f" · {count} of {len(heads)} heads, by their strongest link; --full shows all"
+    return heads_by_link[:count], message(
+        " · {count} of {heads} heads, by their strongest link; --full shows all", count=count, heads=len(heads)
+    )
 
 
 def _fitting(
@@ -434,7 +460,7 @@ def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
     ]
     if not moved_heads:
         return Lines()
-    note = "share of what is moved, ‖A·v·W_O‖, in place of weight"
+    note = message("share of what is moved, ‖A·v·W_O‖, in place of weight")
     return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view)))
 
 
@@ -451,7 +477,7 @@ def _uniform(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> 
 
 
 def _name(head: HeadMetrics) -> str:
-    return f"layer {head.layer} head {head.head}"
+    return message("layer {layer} head {head}", layer=head.layer, head=head.head)
 
 
 def _number(value: MetricValue | None, view: View) -> str:
@@ -492,9 +518,9 @@ def metric_value(metric: MetricValue | None) -> float | None:
 # Layers × heads: one metric of all heads at a glance, and what the numbers leave out.
 
 KINDS = {
-    "first": "the first token", "special": "special tokens", "self": "the query itself",
-    "neighbours": "immediate neighbours",
-    "unknown": "unknown words",
+    "first": message("the first token"), "special": message("special tokens"), "self": message("the query itself"),
+    "neighbours": message("immediate neighbours"),
+    "unknown": message("unknown words"),
     "punctuation": "punctuation",
 }  # fmt: skip
 
@@ -509,7 +535,7 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
     sort = document.sort
     if not sort and any(head.top_link for head in heads):
         grid = head_grid((head.layer, head.head, head.top_link.weight if head.top_link else None) for head in heads)
-        note = "rows: layers, columns: heads; --sort NAME shows a metric"
+        note = message("rows: layers, columns: heads; --sort NAME shows a metric")
         return draw_grid(grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note)
     name = sort.metric if sort else next(iter(heads[0].metrics))
     values = (_sorted_by(head) if sort else metric_value(head.metrics.get(name)) for head in heads)
@@ -526,16 +552,30 @@ def settings_note(document: HeadsDocument) -> str:
     notes = []
     excluded, sort = document.excluded, document.sort
     if excluded:
-        scaling_note = (
+        scaling_note = message(
             "rows scaled to sum to 1 again" if excluded.renormalised else "weights as they were, rows sum to less"
         )
-        notes.append(f"excluded from every number: {', '.join(KINDS[name] for name in excluded.names)}; {scaling_note}")
+        notes.append(
+            message(
+                "excluded from every number: {names}; {scaling_note}",
+                names=", ".join(KINDS[name] for name in excluded.names),
+                scaling_note=scaling_note,
+            )
+        )
     if sort:
-        notes.append(f"sorted by {sort.metric}, {'smallest' if sort.rising else 'largest'} first")
+        notes.append(
+            message(
+                "sorted by {metric}, {value} first",
+                metric=sort.metric,
+                value="smallest" if sort.rising else message("largest"),
+            )
+        )
     if document.links_leave_out:
         notes.append(
-            f"top links leave out {', '.join(KINDS[name] for name in document.links_leave_out)} (--all-links "
-            f"counts all)"
+            message(
+                "top links leave out {links_leave_out} (--all-links counts all)",
+                links_leave_out=", ".join(KINDS[name] for name in document.links_leave_out),
+            )
         )
     return "; ".join(notes)
 

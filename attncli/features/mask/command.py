@@ -26,6 +26,7 @@ from attncli.cli.options import (
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import InputError, UsageError
 from attncli.features.explain.command import single
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.mask.compute import Bias
@@ -91,7 +92,11 @@ def mask(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "mask")
     if bias is not None and (bias not in BIASES or model is not None):
-        what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
+        what = (
+            f"--bias is {bias!r}"
+            if bias not in BIASES
+            else message("--bias does not go with --model, which brings its own")
+        )
         raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
     if layer is not None and model is None:
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
@@ -153,7 +158,9 @@ def _positions(masks: list[Mask]) -> int:
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
     if len(sizes) > 1:
         sizes_text = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
-        raise InputError(f"the mask files have different numbers of keys: {sizes_text}", expected="one size")
+        raise InputError(
+            "the mask files have different numbers of keys: {sizes_text}", expected="one size", sizes_text=sizes_text
+        )
     return next(iter(sizes), POSITIONS)
 
 

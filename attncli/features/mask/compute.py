@@ -84,7 +84,13 @@ def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
     Raises InputError for a head that does not exist.
     """
     if not 0 <= head < heads:
-        raise InputError(f"there is no head {head}", expected=f"0 to {heads - 1} ({heads} heads, counted from 0)")
+        raise InputError(
+            "there is no head {head}",
+            expected="0 to {last} ({heads} heads, counted from 0)",
+            head=head,
+            last=heads - 1,
+            heads=heads,
+        )
     j = np.arange(-reach, reach + 1)
     if name in T5:
         return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
@@ -101,7 +107,11 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
         return None
     if not 0 <= head < spec.heads:
         raise InputError(
-            f"there is no head {head}", expected=f"0 to {spec.heads - 1} ({spec.heads} heads, counted from 0)"
+            "there is no head {head}",
+            expected="0 to {last} ({heads} heads, counted from 0)",
+            head=head,
+            last=spec.heads - 1,
+            heads=spec.heads,
         )
     j = np.arange(-reach, reach + 1)
     values = np.asarray(
@@ -118,7 +128,9 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     """The bias as a function of distance, and for up to `MAP` positions as a matrix before and after the mask."""
     reach = (len(bias.values) - 1) // 2
     if reach < n - 1:
-        raise UnsupportedError(f"the bias is known up to distance {reach}, and {n} positions need {n - 1}")
+        raise UnsupportedError(
+            "the bias is known up to distance {reach}, and {n} positions need {last}", reach=reach, n=n, last=n - 1
+        )
     distances = [0]
     while 2 * (distances[-1] or 0.5) < n:
         distances.append(int(2 * (distances[-1] or 0.5)))
@@ -164,4 +176,4 @@ def _weights(bias: Floats, visibility: np.ndarray[Any, Any]) -> Floats:
 def check_n(n: int) -> None:
     """Raise UsageError for a number of positions that no mask has."""
     if n < 1:
-        raise UsageError(f"-n is {n}", expected="at least 1 position")
+        raise UsageError("{option} is {value}", expected="at least 1 position", option="-n", value=n)

@@ -142,9 +142,13 @@ def verify(
     write_documents([document], output, environment, view)
     if not result.is_within_limits:
         raise VerdictError(
-            f"{resolved.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "
-            f"distance in float32",
-            expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
+            "{resolved} differs from transformers: {worst:.1e} in float64, {ratio:.2g} times its distance in float32",
+            expected="at most {limit:.0e} and {ratio_2:g} times",
+            resolved=resolved.name,
+            worst=result.worst,
+            ratio=result.ratio,
+            limit=LIMIT,
+            ratio_2=RATIO,
         )
 
 

@@ -15,6 +15,7 @@ from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import read_object
 from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
+from attncli.language import message
 from attncli.mechanism.mask import describe_mask, spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
@@ -403,7 +404,10 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
             if side is not None:
                 layers = sorted(layer for group in side.groups for layer in group.layers)
                 if len(layers) != side.layers or layers != list(range(len(layers))):
-                    yield f"{name}.groups", f"not each of {side.layers} layers stands in one group"
+                    yield (
+                        f"{name}.groups",
+                        message("not each of {layers} layers stands in one group", layers=side.layers),
+                    )
 
 
 def models_document(cache: Path) -> ModelsDocument:

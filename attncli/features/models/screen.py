@@ -56,8 +56,14 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         [alias.name, alias.family, "-" if alias.here is None else localize("yes", view), alias.hub]
         for alias in document.aliases
     ]
-    note = "here: installed, or in the hub's cache; the others are fetched"
-    aliases = table(["alias", "family", "here", "on the hub"], rows, view, title=f"{len(rows)} aliases", note=note)
+    note = message("here: installed, or in the hub's cache; the others are fetched")
+    aliases = table(
+        ["alias", "family", "here", message("on the hub")],
+        rows,
+        view,
+        title=message("{rows} aliases", rows=len(rows)),
+        note=note,
+    )
     rows_cached = [
         [model.name, model.family or "?", _run_support(model), size_words(model.bytes), model.revision[:7]]
         for model in document.cached
@@ -88,8 +94,8 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
 
 def _run_support(model: CachedModel) -> str:
     if model.missing:
-        return "no tokenizer" if model.missing == [TOKENIZER] else "no weights"
-    return "natively" if model.native else "not natively"
+        return message("no tokenizer" if model.missing == [TOKENIZER] else "no weights")
+    return "natively" if model.native else message("not natively")
 
 
 # The screen of `attn.verify/1`: how far a checkpoint's run is from transformers' own.
@@ -106,7 +112,11 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
             line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
             fact(
                 "compared",
-                ["transformers, eager", f"attn on {document.backend}", count_phrase(document.tokens, "token")],
+                [
+                    message("transformers, eager"),
+                    message("attn on {backend}", backend=document.backend),
+                    count_phrase(document.tokens, "token"),
+                ],
                 view,
             ),
             fact("text", [safe(document.text, ascii=view.ascii)], view),
@@ -171,17 +181,22 @@ def _numbers(layer: LayerDifference) -> list[str]:
 
 # The screen of `attn.model/1`: what one model does, in words.
 
-SOURCES = {"folder": "a folder", "package": "an installed package", "cache": "the hub's local cache", "hub": "the hub"}
+SOURCES = {
+    "folder": message("a folder"),
+    "package": message("an installed package"),
+    "cache": message("the hub's local cache"),
+    "hub": message("the hub"),
+}
 PLACES = {
-    "attn.in": "before attention",
-    "attn.out": "on attention's result",
-    "attn.sum": "after the residual",
-    "cross.in": "before cross-attention",
-    "cross.out": "on its result",
-    "cross.sum": "after its residual",
-    "mlp.in": "before feed-forward",
-    "mlp.out": "on feed-forward's result",
-    "mlp.sum": "after the second residual",
+    "attn.in": message("before attention"),
+    "attn.out": message("on attention's result"),
+    "attn.sum": message("after the residual"),
+    "cross.in": message("before cross-attention"),
+    "cross.out": message("on its result"),
+    "cross.sum": message("after its residual"),
+    "mlp.in": message("before feed-forward"),
+    "mlp.out": message("on feed-forward's result"),
+    "mlp.sum": message("after the second residual"),
 }
 
 
@@ -195,18 +210,22 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
         fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
         fact(
-            "family", [safe(document.family, ascii=view.ascii), "encoder and decoder" if document.decoder else ""], view
+            "family",
+            [safe(document.family, ascii=view.ascii), message("encoder and decoder" if document.decoder else "")],
+            view,
         ),
         fact(
             "weights",
             [
-                f"{document.parameters:,} parameters",
+                message("{parameters:,} parameters", parameters=document.parameters),
                 *(f"{size_words(size)} {name}" for name, size in types.items()),
-                "" if document.fetched else "to be fetched",
+                message("" if document.fetched else "to be fetched"),
             ],
             view,
         ),
-        fact("tokenizer", ["tokenizer.json" if document.tokenizer else "none: give token ids with --ids"], view),
+        fact(
+            "tokenizer", ["tokenizer.json" if document.tokenizer else message("none: give token ids with --ids")], view
+        ),
         *(warning(warning_text, view) for warning_text in document.warnings),
     ]
     sides = [("", spec)] if document.decoder is None else [("encoder", spec), ("decoder", document.decoder)]
@@ -234,22 +253,31 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
 def _side(name: str, side: ModelSide, view: View) -> Lines:
     embedding, limit = side.embedding, side.max_positions
     extra = [
-        f"{embedding.positions} positions" if embedding.positions else "",
-        "token types" if embedding.types else "",
+        message("{positions} positions", positions=embedding.positions) if embedding.positions else "",
+        message("token types" if embedding.types else ""),
     ]
-    extra += [f"times {brief(embedding.scale)}" if embedding.scale != 1 else "", _norm(embedding.norm)]
-    extra += [f"a table {embedding.width} wide" if embedding.width not in (None, side.d_model) else ""]
+    extra += [
+        message("times {scale}", scale=brief(embedding.scale)) if embedding.scale != 1 else "",
+        _norm(embedding.norm),
+    ]
+    extra += [
+        message("a table {width} wide", width=embedding.width) if embedding.width not in (None, side.d_model) else ""
+    ]
     head = side.head
     ends = [_norm(side.final_norm), *([] if head is None else _head(head))]
     rows = [
         heading(name, "", view),
         fact(
             "sizes",
-            [f"d_model {side.d_model}", count_phrase(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"],
+            [
+                f"d_model {side.d_model}",
+                count_phrase(side.layers, "layer"),
+                message("vocabulary {vocabulary:,}", vocabulary=side.vocabulary),
+            ],
             view,
         ),
-        fact("positions", [f"at most {limit:,}" if limit else "no limit"], view),
-        fact("embedding", ["token vectors", *extra], view),
+        fact("positions", [message("at most {limit:,}", limit=limit) if limit else message("no limit")], view),
+        fact("embedding", [message("token vectors"), *extra], view),
         *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
     ]
@@ -258,20 +286,28 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
 
 def _head(head: HeadPart) -> list[str]:
     return [
-        "tied to the token table" if head.tied else "own output head",
-        f"logits times {brief(head.scale)}" if head.scale != 1 else "",
-        f"logits soft-cap {brief(head.softcap)}" if head.softcap else "",
-        "a linear map before it" if head.projection else "",
+        message("tied to the token table" if head.tied else "own output head"),
+        message("logits times {scale}", scale=brief(head.scale)) if head.scale != 1 else "",
+        message("logits soft-cap {softcap}", softcap=brief(head.softcap)) if head.softcap else "",
+        message("a linear map before it" if head.projection else ""),
     ]
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
     title = f"{'layer' if len(group.layers) == 1 else 'layers'} {ranges(group.layers)}"
     norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group.norms.items()]
-    shape = ["attention and feed-forward side by side"] if group.parallel else []
-    shape += [] if group.residual else ["no residual"]
-    shape += [f"each branch times {brief(group.branch_scale)}"] if group.branch_scale != 1 else []
-    shape += [f"beside it a convolution over {group.convolution} tokens"] if group.convolution else []
+    shape = [message("attention and feed-forward side by side")] if group.parallel else []
+    shape += [] if group.residual else [message("no residual")]
+    shape += (
+        [message("each branch times {branch_scale}", branch_scale=brief(group.branch_scale))]
+        if group.branch_scale != 1
+        else []
+    )
+    shape += (
+        [message("beside it a convolution over {convolution} tokens", convolution=group.convolution)]
+        if group.convolution
+        else []
+    )
     rows = [heading(title, "", view), *_attention("attention", group.attention, view)]
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
@@ -283,28 +319,38 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     root = root_of(attention.scale, attention.d_k, 0)
     sizes = [
         count_phrase(heads, "head"),
-        f"{count_phrase(kv_heads, 'kv head')} shared by {heads // kv_heads} each" if kv_heads != heads else "",
+        message(
+            "{kv_heads} shared by {heads} each", kv_heads=count_phrase(kv_heads, "kv head"), heads=heads // kv_heads
+        )
+        if kv_heads != heads
+        else "",
     ]
     sizes += [
         f"d_k {attention.d_k}",
         f"d_v {attention.d_v}",
-        f"scale {brief(attention.scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else ""),
+        message("scale {scale}", scale=brief(attention.scale))
+        + (spell(f" = {root}", ascii=view.ascii) if root else ""),
     ]
     sizes += [
-        f"soft-cap {brief(attention.softcap)}" if attention.softcap else "",
-        "learned sinks" if attention.sinks else "",
+        message("soft-cap {softcap}", softcap=brief(attention.softcap)) if attention.softcap else "",
+        message("learned sinks" if attention.sinks else ""),
     ]
     sizes += _qk_norm(attention.qk_norm) if attention.qk_norm else []
     sizes += [
-        f"queries, keys and values cut off at ±{brief(attention.clip)}" if attention.clip else "",
+        message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip)) if attention.clip else "",
         _latent(attention.latent) if attention.latent else "",
         _temperature(attention.temperature, ascii=view.ascii) if attention.temperature else "",
-        f"keys and values from vectors {attention.source_width} wide" if attention.source_width else "",
+        message("keys and values from vectors {source_width} wide", source_width=attention.source_width)
+        if attention.source_width
+        else "",
     ]
     if attention.global_tokens is not None:
-        global_tokens = ", ".join(map(str, attention.global_tokens)) or "none named"
-        sizes += [f"global tokens with projections of their own: {global_tokens}"]
-    conventions = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
+        global_tokens = ", ".join(map(str, attention.global_tokens)) or message("none named")
+        sizes += [message("global tokens with projections of their own: {global_tokens}", global_tokens=global_tokens)]
+    conventions = [
+        message("mask {mask}", mask=safe(attention.mask, ascii=view.ascii)),
+        message("position {position}", position=_position(attention.position)),
+    ]
     return [
         fact(name, sizes, view),
         fact("", conventions, view),
@@ -315,7 +361,7 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
 def _position(position: PositionPart | None) -> str:
     match position:
         case None:
-            return "none in the attention"
+            return message("none in the attention")
         case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
             return f"rotary, {dims} dims, theta {brief(theta)}, {pairing} pairs" + (
                 f", {tag_of(scaling)} scaling" if scaling else ""
@@ -323,13 +369,17 @@ def _position(position: PositionPart | None) -> str:
         case AlibiPart():
             return "ALiBi"
         case BucketsPart(buckets=buckets, max_distance=most):
-            return f"{buckets} relative buckets up to distance {most}"
+            return message("{buckets} relative buckets up to distance {most}", buckets=buckets, most=most)
         case DisentangledPart():
             return tag_of(position)
         case RelativeSinesPart(furthest=furthest):
-            return "sinusoids of the distance" if furthest is None else f"sinusoids of the distance, up to {furthest}"
+            return (
+                message("sinusoids of the distance")
+                if furthest is None
+                else message("sinusoids of the distance, up to {furthest}", furthest=furthest)
+            )
         case FirstBlockAgainPart(times=times):
-            return f"keys of the first block count {1 + times} times"
+            return message("keys of the first block count {times} times", times=1 + times)
         case _:
             assert_never(position)
 
@@ -337,66 +387,103 @@ def _position(position: PositionPart | None) -> str:
 def _norm(norm: NormPart | None) -> str:
     if norm is None:
         return ""
-    name = "layer norm" if norm.kind == "layer" else "RMS norm"
+    name = message("layer norm" if norm.kind == "layer" else "RMS norm")
     return f"{name}, eps {brief(norm.eps)}" + (", weight 1 + w" if norm.unit_offset else "")
 
 
 def _qk_norm(norm: QkNormPart) -> list[str]:
-    over = {"head": "", "own": "each head by norm weights of its own", "width": "all heads normed at once"}[norm.over]
-    return [f"queries and keys normed ({_norm(norm.norm)})", over, "normed after the positions" if norm.after else ""]
+    over = {
+        "head": "",
+        "own": message("each head by norm weights of its own"),
+        "width": message("all heads normed at once"),
+    }[norm.over]
+    return [
+        message("queries and keys normed ({norm})", norm=_norm(norm.norm)),
+        over,
+        message("normed after the positions" if norm.after else ""),
+    ]
 
 
 def _latent(latent: LatentPart) -> str:
-    keys = f"{latent.keys} entries, {latent.straight} of a key shared by all heads"
+    keys = message(
+        "{keys} entries, {straight} of a key shared by all heads", keys=latent.keys, straight=latent.straight
+    )
     if not latent.query:
-        return f"latent: queries from the input at once, keys and values from {keys}"
-    return f"latent: queries from {latent.query} entries, keys and values from {keys}"
+        return message("latent: queries from the input at once, keys and values from {keys}", keys=keys)
+    return message("latent: queries from {query} entries, keys and values from {keys}", query=latent.query, keys=keys)
 
 
 def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
-    return spell(f"queries times 1 + {brief(grows.scale)}·ln(1 + ⌊(p + 1)/{grows.floor}⌋)", ascii=ascii)
+    return spell(
+        message("queries times 1 + {scale}·ln(1 + ⌊(p + 1)/{floor}⌋)", scale=brief(grows.scale), floor=grows.floor),
+        ascii=ascii,
+    )
 
 
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
     match mlp:
         case MlpPart():
-            return [f"feed-forward {mlp.width} wide, {_inner(mlp)}", _gate_bound(mlp.bounded)]
+            return [
+                message("feed-forward {width} wide, {mlp}", width=mlp.width, mlp=_inner(mlp)),
+                _gate_bound(mlp.bounded),
+            ]
         case ExpertsPart(count=count, chosen=chosen_count, width=width):
-            facts = [f"{count} experts {width} wide, {chosen_count} for each token", *_routing(mlp)]
+            facts = [
+                message(
+                    "{count} experts {width} wide, {chosen_count} for each token",
+                    count=count,
+                    width=width,
+                    chosen_count=chosen_count,
+                ),
+                *_routing(mlp),
+            ]
             if mlp.shared is not None:
                 facts += [
-                    f"one part for every token {mlp.shared.width} wide, {_inner(mlp.shared)}",
+                    message(
+                        "one part for every token {width} wide, {shared}",
+                        width=mlp.shared.width,
+                        shared=_inner(mlp.shared),
+                    ),
                     _gate_bound(mlp.shared.bounded),
-                    "in a share that the token decides" if mlp.shared_share else "",
+                    message("in a share that the token decides" if mlp.shared_share else ""),
                 ]
             return facts
         case None:
-            return ["no feed-forward"]
+            return [message("no feed-forward")]
         case _:
             assert_never(mlp)
 
 
 def _inner(mlp: MlpPart) -> str:
-    return f"gated {mlp.activation}" if mlp.gated else mlp.activation
+    return message("gated {activation}", activation=mlp.activation) if mlp.gated else mlp.activation
 
 
 def _gate_bound(bound: BoundedPart | None) -> str:
-    return "" if bound is None else f"gate bounded at {brief(bound.limit)}, slope {brief(bound.slope)}"
+    return (
+        ""
+        if bound is None
+        else message("gate bounded at {limit}, slope {slope}", limit=brief(bound.limit), slope=brief(bound.slope))
+    )
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
     """How experts are chosen, where it is not by a softmax over all of them."""
     routing = experts.routing
-    score = "shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax"
+    score = message("shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax")
     facts = [experts.activation, _gate_bound(experts.bounded), score]
     if routing.groups > 1:
         facts.append(
-            f"of the best {routing.groups_chosen} of {routing.groups} groups, by their best {routing.group_by}"
+            message(
+                "of the best {groups_chosen} of {groups} groups, by their best {group_by}",
+                groups_chosen=routing.groups_chosen,
+                groups=routing.groups,
+                group_by=routing.group_by,
+            )
         )
-    facts += ["a learned correction where the best are sought"] if routing.corrected else []
-    facts += ["shares made to sum to 1"] if experts.renormalise else []
-    facts += [f"shares times {brief(routing.factor)}"] if routing.factor != 1 else []
-    return [*facts, *(["shares multiply what an expert reads"] if routing.of_input else [])]
+    facts += [message("a learned correction where the best are sought")] if routing.corrected else []
+    facts += [message("shares made to sum to 1")] if experts.renormalise else []
+    facts += [message("shares times {factor}", factor=brief(routing.factor))] if routing.factor != 1 else []
+    return [*facts, *([message("shares multiply what an expert reads")] if routing.of_input else [])]
 
 
 def _estimate(estimate: EstimatePart, view: View) -> Lines:
@@ -408,14 +495,25 @@ def _estimate(estimate: EstimatePart, view: View) -> Lines:
     return stack(
         (
             heading(
-                f"a text of {count_phrase(estimate.tokens, 'token')} through {count_phrase(estimate.layers, 'layer')}",
+                message(
+                    "a text of {tokens} through {layers}",
+                    tokens=count_phrase(estimate.tokens, "token"),
+                    layers=count_phrase(estimate.layers, "layer"),
+                ),
                 "",
                 view,
             ),
             fact("reads", [size_words(estimate.bytes_read)], view),
-            fact("computes", [f"{estimate.multiply_adds:,} multiply-adds"], view),
-            fact("memory", [f"about {size_words(estimate.peak_memory)} besides the program", *parts], view),
-            fact("takes", [f"roughly {estimate.seconds:.1f} s"], view),
+            fact("computes", [message("{multiply_adds:,} multiply-adds", multiply_adds=estimate.multiply_adds)], view),
+            fact(
+                "memory",
+                [
+                    message("about {peak_memory} besides the program", peak_memory=size_words(estimate.peak_memory)),
+                    *parts,
+                ],
+                view,
+            ),
+            fact("takes", [message("roughly {seconds:.1f} s", seconds=estimate.seconds)], view),
             remark(estimate.rule, view),
         )
     )

@@ -43,6 +43,7 @@ from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.features.generate import command as generate_option
 from attncli.features.generate.command import GenerateOptions
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces, RunRequest
@@ -211,14 +212,14 @@ def _document(
     tokens = request.tokens_of(model, text)
     run_request, rows, tables = _plan(environment, model, text, tokens, which, output, run_options)
     expected = cost(model, len(tokens), run_request, is_saved=run_options.save is not None, rows=rows)
-    hint = "a shorter text, --layer L, --head H, --query TOK or --show links"
+    hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
     request.refuse_memory(expected.memory, compute, hint)
     if output.json or output.ndjson or output.plain:
         refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
     stage_tensors = SavedStages(model.backend) if run_options.save is not None else None
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
-    with progress(environment, f"{len(tokens):,} tokens", layers=True) as on_progress:
+    with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
         on_stage = None if stage_tensors is None else stage_tensors.add
         document = run_document(
             model,

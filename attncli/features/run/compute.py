@@ -15,6 +15,7 @@ from attncli.documents.header import empty_rows, header, layer_part, notes, over
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, join_words, merged_words
+from attncli.language import message
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Spec
@@ -114,7 +115,7 @@ def cost_of(
     score_bytes = most * SCORE_ITEM[compute_dtype] * (rounds or not whole or request.heads is not EVERY)
     if not whole:
         score_bytes += most * item * rounds
-    parts = {"scores that are kept": score_bytes if rows is None else 0, "answer": answer_numbers * item}
+    parts = {message("scores that are kept"): score_bytes if rows is None else 0, "answer": answer_numbers * item}
     return RunCost(replace(running, memory={**running.memory, **parts}), numbers)
 
 

@@ -24,6 +24,7 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
+from attncli.language import message
 
 Stages = Annotated[dict[str, Numbers], describe("With --stages all: every stage by name.")]
 
@@ -137,7 +138,7 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         """Weights are held of every head, or of none; stages have a row per query or key."""
         yield from super().validation_errors()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
-            yield "layers", "weights of some heads only"
+            yield "layers", message("weights of some heads only")
         rows = {len(self.tokens) if self.queries is UNSET else len(self.queries), *keys_of(len(self.tokens))}
         for layer in self.layers:
             for head in layer.heads:

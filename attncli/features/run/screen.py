@@ -20,7 +20,7 @@ from attncli.draw.tables import SHOWN, layer_and_head, links, stage_part, table,
 from attncli.draw.token_names import key_names
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.language import say
+from attncli.language import message, plural, say
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 
@@ -65,11 +65,13 @@ def overview_part(document: RunDocument, view: View) -> Lines:
     """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
     entries = document.overview or []
     grid = head_grid((entry.layer, entry.head, None if entry.link is None else entry.link.weight) for entry in entries)
-    note = "strongest link in each head; rows: layers, columns: heads"
+    note = message("strongest link in each head; rows: layers, columns: heads")
     if document.queries:
         token = document.tokens[document.queries[0]]
         token_name = f"{token.index} {safe(token.text, ascii=view.ascii)}"
-        note = f"strongest link of {token_name} in each head; rows: layers, columns: heads"
+        note = message(
+            "strongest link of {token_name} in each head; rows: layers, columns: heads", token_name=token_name
+        )
     return draw_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
 
 
@@ -81,7 +83,7 @@ def average_part(document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
     average_links = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
-    note = "mean weight over all layers and heads that ran, every key counted"
+    note = message("mean weight over all layers and heads that ran, every key counted")
     return links(average_links, texts, view, place=None, title="on average", note=note)
 
 
@@ -90,7 +92,7 @@ def links_part(document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
     row_count = FEW if view.few and view.show is None and several_layers(document) else view.top
-    note = "weight of a key in its query's row; bars from 0 to 1"
+    note = message("weight of a key in its query's row; bars from 0 to 1")
     link_lines = links(
         document.links, texts, replace(view, top=row_count), place=place, title="strongest links", note=note
     )
@@ -107,9 +109,9 @@ PARTS = PARTS_OF["run"]
 
 
 LEARNED = {
-    "hidden": "X", "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped",
-    "biased": "S biased", "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all", "sum": "X + O",
-    "memory": "Y",
+    "hidden": "X", "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": message("S scaled"),
+    "capped": message("S capped"), "biased": message("S biased"), "masked": message("S masked"), "weights": "A",
+    "mixed": "O", "out": message("O of all"), "sum": "X + O", "memory": "Y",
 }  # fmt: skip
 """What the texts call the stages, which JSON calls by these names."""
 
@@ -222,15 +224,24 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     several = len({layer for layer, _ in heads_with_maps}) > 1
     heads_shown = heads_with_maps if view.full else heads_with_maps[:MAPS]
     maps = [
-        Map(f"layer {layer} head {head.head}" if several else f"head {head.head}", _weights(head))
+        Map(
+            message("layer {layer} head {head}", layer=layer, head=head.head)
+            if several
+            else message("head {head}", head=head.head),
+            _weights(head),
+        )
         for layer, head in heads_shown
     ]
     first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
-    pool_note = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
+    pool_note = message(" · each cell the largest of {pool}×{pool} weights", pool=pool) if pool > 1 else ""
     note = f"rows: queries, columns: keys{pool_note}" + ("" if several else f" · layer {heads_with_maps[0][0]}")
     more = (
-        f"{len(heads_shown)} of {len(heads_with_maps)} heads shown; --layer L --head H chooses, --full shows all"
+        message(
+            "{heads_shown} of {heads_with_maps} heads shown; --layer L --head H chooses, --full shows all",
+            heads_shown=len(heads_shown),
+            heads_with_maps=len(heads_with_maps),
+        )
         if len(heads_shown) < len(heads_with_maps)
         else ""
     )
@@ -245,7 +256,9 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
     """Scores, weights or output of the heads that are shown in full, with how to see the others."""
     heads = heads_of(document)
     if document.pieces is not UNSET and part != "weights":
-        return remark(f"words have no {part}: only weights are merged" if view.show is not None else "", view)
+        return remark(
+            message("words have no {part}: only weights are merged", part=part) if view.show is not None else "", view
+        )
     heads_shown = heads if view.full else heads[:1]
     blocks = [_table(part, layer, head, document, view) for layer, head in heads_shown]
     if part == "output":
@@ -266,13 +279,21 @@ def _below_weights(document: RunDocument, heads: int, shown_count: int, view: Vi
     blind = sorted({row.query for row in document.empty_rows})
     blind_queries = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
     empty = (
-        f"{'query' if len(blind) == 1 else 'queries'} {blind_queries} can see no key in some head: "
-        "weights and output are 0"
+        plural(
+            "query {blind_queries} can see no key in some head: weights and output are 0",
+            "queries {blind_queries} can see no key in some head: weights and output are 0",
+            count=len(blind),
+            blind_queries=blind_queries,
+        )
         if blind
         else ""
     )
-    others = count_phrase(heads - shown_count, "other head")
-    more = f"{others} not shown in full; --layer L --head H chooses, --full shows all" if heads > shown_count else ""
+    others = count_phrase(heads - shown_count, message("other head"))
+    more = (
+        message("{others} not shown in full; --layer L --head H chooses, --full shows all", others=others)
+        if heads > shown_count
+        else ""
+    )
     return [remark(empty, view, style="yellow"), remark(more, view)]
 
 
@@ -280,13 +301,13 @@ def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: Vi
     texts = [token.text for token in document.tokens]
     queries = document.queries or None
     rows = texts if queries is None else [texts[index] for index in queries]
-    place = f"layer {layer} head {head.head}"
+    place = message("layer {layer} head {head}", layer=layer, head=head.head)
     values = getattr(head, part)
     if values is UNSET:
         return Lines()
     match part:
         case "scores":
-            note = f"{place} · what enters the softmax; rows: queries, columns: keys"
+            note = message("{place} · what enters the softmax; rows: queries, columns: keys", place=place)
             return matrix(
                 values,
                 rows,
@@ -298,7 +319,7 @@ def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: Vi
                 row_numbers=queries,
             )
         case "weights":
-            note = f"{place} · softmax of each row; rows: queries, columns: keys"
+            note = message("{place} · softmax of each row; rows: queries, columns: keys", place=place)
             return matrix(
                 _weights(head),
                 rows,
@@ -327,7 +348,7 @@ def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
         rows,
         view,
         title="output",
-        note=f"layer {layer.layer} · one vector per token",
+        note=message("layer {layer} · one vector per token", layer=layer.layer),
         row_numbers=queries,
     )
 

@@ -42,9 +42,10 @@ def schema(
 
         close = get_close_matches(name, SCHEMAS, 1)
         raise UsageError(
-            f"no document is called {name!r}",
+            "no document is called {name}",
             expected=", ".join(SCHEMAS),
             hint=f"attn schema {close[0]}" if close else "",
+            name=repr(name),
         )
     environment.write(json_bytes(document_type))
 

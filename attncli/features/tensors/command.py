@@ -35,6 +35,7 @@ from attncli.cli.output import (
     write_page,
 )
 from attncli.errors import UsageError
+from attncli.language import message
 
 
 def tensors(
@@ -125,7 +126,7 @@ def tensors(
         if output.json or output.ndjson:
             refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
     trace = None if by_blocks else arrays.attend()
-    with progress(environment, f"{arrays.q.shape[-2]:,} queries") as on_progress:
+    with progress(environment, message("{shape:,} queries", shape=arrays.q.shape[-2])) as on_progress:
         document = tensors_document(
             str(file), arrays, trace, masks, heads=heads, top=output.top, stages=every, progress=on_progress
         )

@@ -20,6 +20,7 @@ from attncli.documents.header import shape_row
 from attncli.errors import InputError, UsageError
 from attncli.features.heads.compute import numbers
 from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
+from attncli.language import message
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.metric import METRICS, Measured, Tally
 from attncli.measure.row_facts import Bools, Floats, TokenFacts
@@ -140,29 +141,40 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         number = layers[0] if layer is None else layer
         if number not in layers:
             raise InputError(
-                f"there is no layer {number} in this file",
+                "there is no layer {number} in this file",
                 where=where,
-                expected=f"one of {', '.join(map(str, layers))}",
+                expected="one of {layers}",
+                number=number,
+                layers=", ".join(map(str, layers)),
             )
         lacking = [name for role in ROLES if (name := f"layers.{number}.{role}") not in tensors]
         if lacking:
             raise InputError(
-                f"this file has layers.{number}.q without {' and '.join(lacking)}", where=where, expected="q, k and v"
+                "this file has layers.{number}.q without {lacking}",
+                where=where,
+                expected="q, k and v",
+                number=number,
+                lacking=" and ".join(lacking),
             )
         return f"layers.{number}."
     missing = [name for name in ROLES if name not in tensors]
     if not missing:
         raise InputError(
-            f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer"
+            "there is no layer {layer}: this file has q, k and v of no layer",
+            where=where,
+            expected="no --layer",
+            layer=layer,
         )
     tensor_names = listing(sorted(tensors)) or "nothing"
     close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
-    hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
+    hint = f"rename {close[0]!r}" if close else message("attn weights show FILE lists what is there")
     raise InputError(
-        f"no tensor is called {' or '.join(missing)}; found {tensor_names}",
+        "no tensor is called {missing}; found {tensor_names}",
         where=where,
         expected="q, k and v",
         hint=hint,
+        missing=" or ".join(missing),
+        tensor_names=tensor_names,
     )
 
 
@@ -299,9 +311,11 @@ def _unlike(saved_weights: np.ndarray[Any, Any] | None, weights: np.ndarray[Any,
     if apart <= SAME:
         return []
     return [
-        f"the weights that the file holds differ from these by up to {apart:.2g}: the run that saved it had another "
-        f"mask, scale, "
-        "soft cap or position bias; --mask, --scale and --softcap set them here"
+        message(
+            "the weights that the file holds differ from these by up to {apart:.2g}: the run that "
+            "saved it had another mask, scale, soft cap or position bias; --mask, --scale and --softcap set them here",
+            apart=apart,
+        )
     ]
 
 
@@ -390,12 +404,14 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
 
 def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
     """What hides keys beside the mask that is named."""
-    notes = [] if rule.visibility is None else ["keys are also hidden by the file's array mask"]
+    notes: list[str] = [] if rule.visibility is None else [message("keys are also hidden by the file's array mask")]
     if rule.key_lengths is not None:
         lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
         more = " …" if len(lengths) > MOST_LENGTHS else ""
         length_text = ", ".join(map(str, lengths[:MOST_LENGTHS]))
-        notes.append(f"keys are also hidden by key_lengths {length_text}{more}")
+        notes.append(
+            message("keys are also hidden by key_lengths {length_text}{more}", length_text=length_text, more=more)
+        )
     return notes
 
 

@@ -22,6 +22,7 @@ from attncli.documents import (
     index_of,
 )
 from attncli.features.heads.document import Metrics
+from attncli.language import message
 
 Place = Annotated[list[Count], describe("Place on the leading axes; empty without any.")]
 
@@ -44,7 +45,7 @@ class CapturedHead(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Scores, weights and output are held together."""
         if len({value is UNSET for value in (self.scores, self.weights, self.output)}) > 1:
-            yield "weights", "scores, weights and output are not all there"
+            yield "weights", message("scores, weights and output are not all there")
 
 
 class BatchEntry(Part, frozen=True, kw_only=True):
@@ -80,4 +81,4 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
 
     def lengths(self) -> Mapping[str, int | range]:
         """Queries and keys, as the document counts them."""
-        return {"query": self.queries, "query token": self.queries, "key": self.keys}
+        return {"query": self.queries, message("query token"): self.queries, "key": self.keys}

@@ -84,7 +84,7 @@ def _part(part: str, document: TensorsDocument, view: View) -> Lines:
                 _table(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])
             ]
             more = (
-                f"{len(heads_shown) - 1} more not shown; --head H chooses, --full shows all"
+                message("{last} more not shown; --head H chooses, --full shows all", last=len(heads_shown) - 1)
                 if part == "weights" and len(heads_shown) > len(tables)
                 else ""
             )
@@ -131,11 +131,18 @@ def _header(document: TensorsDocument, view: View) -> Lines:
         count_phrase(document.keys, "key"),
         count_phrase(model.heads, "head"),
     ]
-    run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
-    run_facts += [f"mask {safe(attention.mask, ascii=view.ascii)}"]
-    run_facts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    run_facts += [count_phrase(model.kv_heads, message("kv head"))] if model.kv_heads != model.heads else []
+    run_facts += [message("mask {mask}", mask=safe(attention.mask, ascii=view.ascii))]
+    run_facts += (
+        [message("soft-cap {softcap}", softcap=brief(attention.softcap))] if attention.softcap is not None else []
+    )
     backend_text = f"{attention.backend} {attention.dtype}"
-    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", f"scale {brief(attention.scale)}", backend_text]
+    sizes = [
+        f"d_k {model.d_k}",
+        f"d_v {model.d_v}",
+        message("scale {scale}", scale=brief(attention.scale)),
+        backend_text,
+    ]
     title = cut(
         localize("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
     )
@@ -154,7 +161,7 @@ def _place(link: CapturedLink) -> str:
 
 
 def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
-    place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head.head}"
+    place = (f"batch {','.join(map(str, index))} " if index else "") + message("head {head}", head=head.head)
     assert head.weights is not UNSET, "only heads with weights have tables"
     rows = [f"q{number}" for number in range(len(head.weights))]
     columns = [f"k{number}" for number in range(len(head.weights[0]))]

@@ -36,10 +36,18 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
         ]
         for token in tokens_shown
     ]
-    count = f"{count_phrase(len(document.tokens), 'token')}, tokenizer {safe(document.tokenizer, ascii=view.ascii)}"
+    count = message(
+        "{tokens}, tokenizer {tokenizer}",
+        tokens=count_phrase(len(document.tokens), "token"),
+        tokenizer=safe(document.tokenizer, ascii=view.ascii),
+    )
     body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
     more = (
-        f"first {len(tokens_shown)} of {len(document.tokens):,} tokens shown; --full shows all"
+        message(
+            "first {tokens_shown} of {tokens:,} tokens shown; --full shows all",
+            tokens_shown=len(tokens_shown),
+            tokens=len(document.tokens),
+        )
         if len(tokens_shown) < len(document.tokens)
         else ""
     )

@@ -25,6 +25,7 @@ from attncli.cli.output import (
 )
 from attncli.errors import InputError
 from attncli.features.explain.command import DIGITS
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
@@ -131,12 +132,13 @@ def record_of(document: Document, file: Path) -> RunRecord:
 def _no_heads(document: Document, file: Path) -> InputError:
     compared = document.schema == "attn.compare/1"  # its two sides have a page, and no room in the explorer
     hints = {"attn.compare/1": "attn view FILE --html FILE", "attn.scan/1": "attn scan show FOLDER --html FILE"}
-    kinds = "one of run, heads, find, compare, cross, tensors, ablate, logits or patch"
+    kinds = message("one of run, heads, find, compare, cross, tensors, ablate, logits or patch")
     return InputError(
-        f"a document {document.schema} holds no heads to look at",
+        "a document {schema} holds no heads to look at",
         where=str(file),
         expected=kinds.replace("compare, ", "") if compared else kinds,
         hint=hints.get(document.schema, ""),
+        schema=document.schema,
     )
 
 
@@ -172,7 +174,10 @@ def _as_heads(document: Document, file: Path) -> HeadsDocument:
             return heads_of_run(document)
         case _:
             raise InputError(
-                f"a document {document.schema} holds no heads to compare", where=str(file), expected="attn.run/1"
+                "a document {schema} holds no heads to compare",
+                where=str(file),
+                expected="attn.run/1",
+                schema=document.schema,
             )
 
 

@@ -23,6 +23,7 @@ from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocum
 from attncli.features.run.document import RunDocument, RunHead, RunLayer
 from attncli.inputs.files import parse_object
 from attncli.inputs.word_groups import unknown_notes
+from attncli.language import message
 from attncli.measure.metric import DEFAULT, measure
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
@@ -32,7 +33,7 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
 HEAD = ("schema", "version", "text", "tokens", "model", "attention")
-HEADED = "metadata as attn run --save writes it"
+HEADED = message("metadata as attn run --save writes it")
 
 
 class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
@@ -75,9 +76,12 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
         weights = stages["weights"]
         if weights.ndim != 3 or weights.shape[1] != len(tokens) or weights.shape[2] < len(tokens):
             raise InputError(
-                f"layers.{layer}.weights has shape {list(weights.shape)}",
+                "layers.{layer}.weights has shape {shape}",
                 where=where,
-                expected=f"[head, {len(tokens)}, {len(tokens)}]",
+                expected="[head, {tokens}, {tokens}]",
+                layer=layer,
+                shape=list(weights.shape),
+                tokens=len(tokens),
             )
         shapes.append(_check_shapes(layer, stages, tensors, len(tokens), where))
         links.add(layer, range(len(weights)), list(weights))
@@ -115,7 +119,11 @@ def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, wh
         return shapes_of(_steps(known_stages))
     except ValueError as error:
         raise InputError(
-            f"layers.{layer} contradicts itself: {error}", where=where, expected="stages as attn run --save writes them"
+            "layers.{layer} contradicts itself: {error}",
+            where=where,
+            expected="stages as attn run --save writes them",
+            layer=layer,
+            error=error,
         ) from error
 
 
@@ -183,7 +191,9 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
 def _parse_value(name: str, value: str, where: str) -> Any:
     """One member of the metadata, which is JSON text."""
     return parse_object(
-        b'{"value":' + value.encode("utf-8", "surrogatepass") + b"}", where, f"JSON in the metadata {name}"
+        b'{"value":' + value.encode("utf-8", "surrogatepass") + b"}",
+        where,
+        message("JSON in the metadata {name}", name=name),
     )["value"]
 
 

@@ -15,6 +15,7 @@ from attncli.documents import Count, Document, Part, Size, describe
 from attncli.errors import AttnError, LimitError, UnsupportedError
 from attncli.inputs.safetensors_file import dtype_of_name
 from attncli.inputs.tensors import TensorSummary, tensor_file
+from attncli.language import message
 from attncli.models.layout import EMPTY_REQUEST, LayoutRequest
 from attncli.models.one_layer import digest
 from attncli.models.weight_file import recognise
@@ -69,10 +70,11 @@ class WeightsDocument(Document, tag="attn.weights/1", frozen=True, kw_only=True)
     warnings: list[str]
 
 
-SAVED = "stages of a run, as attn run --save wrote them (attn view FILE shows the run)"
+SAVED = message("stages of a run, as attn run --save wrote them (attn view FILE shows the run)")
 SAVED_ROLES = {
-    "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped", "biased": "S biased",
-    "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all",
+    "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": message("S scaled"), "capped": message("S capped"),
+    "biased": message("S biased"), "masked": message("S masked"), "weights": "A", "mixed": "O",
+    "out": message("O of all"),
 }  # fmt: skip
 """What a learner calls the stages that are saved, by the last part of their tensors' names."""
 
@@ -96,7 +98,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
     try:
         arrays = file.tensors(allow_nonfinite=True)
     except (UnsupportedError, LimitError) as error:
-        warnings.append(f"the numbers were not read: {error.what}")
+        warnings.append(message("the numbers were not read: {what}", what=error.what))
     if is_saved_run(metadata):
         layout = SAVED
         roles = {name: SAVED_ROLES[stage] for name in arrays if (stage := name.rpartition(".")[2]) in SAVED_ROLES}
@@ -135,8 +137,12 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
         )
         if about.odd:
             warnings.append(
-                f"{info.name} holds {about.odd:,} of {arrays[info.name].size:,} values that are not finite; such a "
-                f"file does not run"
+                message(
+                    "{info} holds {odd:,} of {size:,} values that are not finite; such a file does not run",
+                    info=info.name,
+                    odd=about.odd,
+                    size=arrays[info.name].size,
+                )
             )
     return WeightsDocument(
         version=__version__,

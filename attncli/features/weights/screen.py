@@ -11,7 +11,7 @@ from attncli.draw.screen_header import count_phrase, fact, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.language import plural, say
+from attncli.language import message, plural, say
 
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
@@ -20,7 +20,7 @@ ENTRIES = 8
 TENSORS = 60
 """Tensors that are shown unless the view is full."""
 
-COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
+COLUMNS = ("tensor", message("used as"), "type", "shape", *STATISTICS)
 
 
 def weights_screen(document: WeightsDocument, view: View) -> Lines:
@@ -31,7 +31,9 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     top = stack(
         (
             line((title, "bold")),
-            fact("layout", [safe(document.layout or "not an attention that attn knows", ascii=view.ascii)], view),
+            fact(
+                "layout", [safe(document.layout or message("not an attention that attn knows"), ascii=view.ascii)], view
+            ),
             *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
             *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
             *([fact("digest", [document.digest], view)] if document.digest else []),
@@ -45,7 +47,12 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
     body = table(list(COLUMNS), rows, view, align=align, title=count_phrase(len(tensors), "tensor"), faint=(1, 2))
     if len(tensors_shown) < len(tensors):
-        body = stack((body, remark(f"{len(tensors) - len(tensors_shown):,} more (--plain, --json)", view)))
+        body = stack(
+            (
+                body,
+                remark(message("{tensors:,} more (--plain, --json)", tensors=len(tensors) - len(tensors_shown)), view),
+            )
+        )
     return fit_to_view(stack_spaced((top, body, weights_answer(document, view))), view)
 
 
@@ -62,7 +69,7 @@ def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
 
 
 def _row(tensor: TensorRow, view: View) -> list[str]:
-    shape = " × ".join(map(str, tensor.shape)) or "one number"
+    shape = " × ".join(map(str, tensor.shape)) or message("one number")
     statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
     return [tensor.name, localize(_role(tensor.role), view), tensor.dtype, shape, *statistics]
 
@@ -77,20 +84,24 @@ def _role(role: str | None) -> str:
 
 def _sizes(sizes: AttentionSizes) -> list[str]:
     parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
-    parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
+    parts += [count_phrase(sizes.kv_heads, message("kv head"))] if sizes.kv_heads != sizes.heads else []
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
-    has = {"bias": "biases", "output_projection": "output projection", "layer_norm": "layer norm"}
+    has = {"bias": "biases", "output_projection": message("output projection"), "layer_norm": message("layer norm")}
     return parts + [words for name, words in has.items() if getattr(sizes, name)]
 
 
 def _embedding(embedding: EmbeddingRows) -> list[str]:
-    return [f"{count_phrase(embedding.rows, 'vector')}, by token {embedding.by}"]
+    return [message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=embedding.by)]
 
 
 def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
     entries = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
     texts = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in entries]
-    return texts + ([f"{len(metadata) - len(entries)} more (--json)"] if len(entries) < len(metadata) else [])
+    return texts + (
+        [message("{metadata} more (--json)", metadata=len(metadata) - len(entries))]
+        if len(entries) < len(metadata)
+        else []
+    )
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attncli.errors import UsageError
-
 PAGES = (
     "learners", "engineers", "researchers", "explore", "views", "importance", "corpora", "operators", "models",
     "weights", "masks", "json", "python", "cost", "changes",
@@ -18,16 +16,7 @@ FOLDER = Path(__file__).parent
 
 
 def page(name: str, lang: str) -> str:
-    """A page's Markdown in a language. Raises UsageError for a name that no page has, with the nearest."""
-    if name not in PAGES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, PAGES, 1, 0.5)
-        raise UsageError(
-            f"there is no page {name!r} in the guide",
-            expected=", ".join(PAGES),
-            hint=f"attn guide {near[0]}" if near else "attn guide",
-        )
+    """The Markdown of one of `PAGES` in a language."""
     return (FOLDER / lang / f"{name}.md").read_text("utf-8")
 
 

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
+from attncli.language import message
 from attncli.mechanism.mask.kind import (
     AllOf,
     AnyOf,
@@ -85,11 +86,13 @@ def _parse_one(spec: str, seed: int) -> Mask:
     name, colon, rest = spec.partition(":")
     if name not in KINDS:
         close = get_close_matches(name.lower(), KINDS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "attn mask --help"
+        hint = message("did you mean {close}?", close=repr(close[0])) if close else "attn mask --help"
         raise UsageError(
-            f"unknown mask {spec!r}",
-            expected=f"{', '.join(KINDS)}, or a file ending in .npy, .npz, .json or .csv",
+            "unknown mask {spec}",
+            expected="{kinds}, or a file ending in .npy, .npz, .json or .csv",
             hint=hint,
+            spec=repr(spec),
+            kinds=", ".join(KINDS),
         )
     spelling, kind = KINDS[name]
     texts = rest.split(",") if colon else []
@@ -97,8 +100,12 @@ def _parse_one(spec: str, seed: int) -> Mask:
     numbers = [int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))]
     if not fits or len(numbers) < len(texts) or not all(spelling.least <= number <= LARGEST for number in numbers):
         raise UsageError(
-            f"mask {spec!r} does not have the form {spelling.form}",
-            expected=f"whole numbers from {spelling.least} to {LARGEST:,}",
+            "mask {spec} does not have the form {form}",
+            expected="whole numbers from {least} to {largest:,}",
+            spec=repr(spec),
+            form=spelling.form,
+            least=spelling.least,
+            largest=LARGEST,
         )
     return kind.read(spec, numbers, seed)
 

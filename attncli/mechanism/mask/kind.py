@@ -18,6 +18,7 @@ from msgspec import Struct, StructMeta
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
+from attncli.language import message
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -164,7 +165,7 @@ class Everywhere(Mask, frozen=True):
         return "none"
 
     def english(self) -> str:
-        return "every query sees every key"
+        return message("every query sees every key")
 
     def chinese(self) -> str:
         return "每个查询都能看到所有键"
@@ -192,7 +193,7 @@ class Causal(Mask, frozen=True):
         return "causal"
 
     def english(self) -> str:
-        return "a query sees itself and the keys before it (j ≤ i)"
+        return message("a query sees itself and the keys before it (j ≤ i)")
 
     def chinese(self) -> str:
         return "查询只能看到自身和之前的键（j ≤ i）"
@@ -249,17 +250,25 @@ class Window(Mask, frozen=True):
             case None, 0:
                 return Causal().english()
             case 0, 0:
-                return "a query sees only itself (j = i)"
+                return message("a query sees only itself (j = i)")
             case int(left), 0:
-                before = "the key" if left == 1 else f"the {left} keys"
-                key_range = f"{left + 1} keys, its own included (i − {left} ≤ j ≤ i)"
-                return f"a query sees itself and {before} before it: {key_range}"
+                before = message("the key") if left == 1 else f"the {left} keys"
+                key_range = message("{number} keys, its own included (i − {left} ≤ j ≤ i)", number=left + 1, left=left)
+                return message(
+                    "a query sees itself and {before} before it: {key_range}", before=before, key_range=key_range
+                )
             case left, right:
-                before, after = ("all keys" if side is None else many(side, "key") for side in (left, right))
+                before, after = (message("all keys") if side is None else many(side, "key") for side in (left, right))
                 low, high = "" if left is None else f"i − {left} ≤ ", "" if right is None else f" ≤ i + {right}"
                 if left == 0:
-                    return f"a query sees itself and {after} after it (i ≤ j{high})"
-                return f"a query sees itself, {before} before and {after} after it ({low}j{high})"
+                    return message("a query sees itself and {after} after it (i ≤ j{high})", after=after, high=high)
+                return message(
+                    "a query sees itself, {before} before and {after} after it ({low}j{high})",
+                    before=before,
+                    after=after,
+                    low=low,
+                    high=high,
+                )
 
     def chinese(self) -> str:
         match self.left, self.right:
@@ -305,9 +314,10 @@ class Dilated(Mask, frozen=True):
         return f"dilated:{self.size},{self.step}"
 
     def english(self) -> str:
-        return (
-            f"a query sees itself and the keys less than {self.size} before it whose distance is divisible by "
-            f"{self.step}"
+        return message(
+            "a query sees itself and the keys less than {size} before it whose distance is divisible by {step}",
+            size=self.size,
+            step=self.step,
         )
 
     def chinese(self) -> str:

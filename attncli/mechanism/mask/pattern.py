@@ -12,6 +12,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import integers, normal
 from attncli.errors import InputError, LimitError, UsageError
+from attncli.language import message
 from attncli.mechanism.mask.kind import Causal, Ints, Mask, Pairs, Reach, Spelling, band, everywhere, many, triangle
 
 
@@ -33,7 +34,11 @@ class Global(Mask, frozen=True):
     def english(self) -> str:
         single = len(self.tokens) == 1
         subject = f"position {self.tokens[0]} sees" if single else f"positions {', '.join(map(str, self.tokens))} see"
-        return f"{subject} every key and {'is' if single else 'are'} seen by every query; nothing else is visible"
+        return message(
+            "{subject} every key and {value} seen by every query; nothing else is visible",
+            subject=subject,
+            value="is" if single else "are",
+        )
 
     def chinese(self) -> str:
         return f"位置 {'、'.join(map(str, self.tokens))} 能看到所有键，也被所有查询看到；其余不可见"
@@ -68,8 +73,16 @@ class Prefix(Mask, frozen=True):
     def english(self) -> str:
         if self.length == 0:
             return Causal().english()
-        first = "the first key is" if self.length == 1 else f"the first {self.length} keys are"
-        return f"{first} seen by all; the others only from their own position on (j < {self.length} or j ≤ i)"
+        first = (
+            message("the first key is")
+            if self.length == 1
+            else message("the first {length} keys are", length=self.length)
+        )
+        return message(
+            "{first} seen by all; the others only from their own position on (j < {length} or j ≤ i)",
+            first=first,
+            length=self.length,
+        )
 
     def chinese(self) -> str:
         if self.length == 0:
@@ -102,7 +115,9 @@ class Chunk(Mask, frozen=True):
         return f"chunk:{self.size}"
 
     def english(self) -> str:
-        return f"a query sees itself and the keys before it in its own chunk of {many(self.size, 'position')}"
+        return message(
+            "a query sees itself and the keys before it in its own chunk of {size}", size=many(self.size, "position")
+        )
 
     def chinese(self) -> str:
         return f"查询能看到自身，以及同一块（每块 {self.size} 个位置）中之前的键"
@@ -133,7 +148,7 @@ class Blocks(Mask, frozen=True):
         return f"block:{self.size}"
 
     def english(self) -> str:
-        return f"a query sees its own block of {many(self.size, 'position')}, both ways"
+        return message("a query sees its own block of {size}, both ways", size=many(self.size, "position"))
 
     def chinese(self) -> str:
         return f"查询能看到自身所在的块（每块 {self.size} 个位置），前后都可见"
@@ -165,7 +180,9 @@ class Documents(Mask, frozen=True):
         return f"documents:{len(set(self.ids))}"
 
     def english(self) -> str:
-        return f"a query sees its own document ({many(len(set(self.ids)), 'document')} packed together)"
+        return message(
+            "a query sees its own document ({ids} packed together)", ids=many(len(set(self.ids)), "document")
+        )
 
     def chinese(self) -> str:
         return f"查询只能看到自身所属的文档（共 {len(set(self.ids))} 个文档拼在一起）"
@@ -186,7 +203,9 @@ class Documents(Mask, frozen=True):
 
     def check_size(self, queries: int, keys: int) -> None:
         if len(self.ids) != keys:
-            raise InputError(f"{len(self.ids)} document ids for {keys} tokens", expected="one id per token")
+            raise InputError(
+                "{ids} document ids for {keys} tokens", expected="one id per token", ids=len(self.ids), keys=keys
+            )
 
 
 @final
@@ -202,9 +221,9 @@ class Padding(Mask, frozen=True):
 
     def english(self) -> str:
         if self.count == 0:
-            return "no key is padding"
-        last = "the last key is" if self.count == 1 else f"the last {self.count} keys are"
-        return f"{last} padding and hidden from every query"
+            return message("no key is padding")
+        last = message("the last key is") if self.count == 1 else message("the last {count} keys are", count=self.count)
+        return message("{last} padding and hidden from every query", last=last)
 
     def chinese(self) -> str:
         return f"最后 {self.count} 个键是填充，对所有查询都遮住"
@@ -234,16 +253,29 @@ class Streaming(Mask, frozen=True):
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         if numbers[1] == 0:
-            raise UsageError(f"mask {spec!r} has a 0 where none may be", expected="sinks:S,R, with R from 1")
+            raise UsageError(
+                "mask {spec} has a 0 where none may be", expected="sinks:S,R, with R from 1", spec=repr(spec)
+            )
         return Streaming(*numbers)
 
     def spec(self) -> str:
         return f"sinks:{self.sinks},{self.recent}"
 
     def english(self) -> str:
-        first = "" if self.sinks == 0 else f"the first {'key' if self.sinks == 1 else f'{self.sinks} keys'} and "
-        last = "its own key" if self.recent == 1 else f"the last {self.recent}, its own included"
-        return f"a query sees {first}{last}; never a later one"
+        first = (
+            ""
+            if self.sinks == 0
+            else message(
+                "the first {value} and ",
+                value=message("key") if self.sinks == 1 else message("{sinks} keys", sinks=self.sinks),
+            )
+        )
+        last = (
+            message("its own key")
+            if self.recent == 1
+            else message("the last {recent}, its own included", recent=self.recent)
+        )
+        return message("a query sees {first}{last}; never a later one", first=first, last=last)
 
     def chinese(self) -> str:
         return f"查询能看到最前 {self.sinks} 个键和最近 {self.recent} 个键（含自身），看不到之后的键"
@@ -284,7 +316,12 @@ class BigBird(Mask, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         if list(numbers[:1]) == [0]:
             form = BigBird.spelling.form
-            raise UsageError(f"mask {spec!r} has a 0 where none may be", expected=f"{form}, with BLOCK from 1")
+            raise UsageError(
+                "mask {spec} has a 0 where none may be",
+                expected="{form}, with BLOCK from 1",
+                spec=repr(spec),
+                form=form,
+            )
         size, random, block_seed = (*numbers, *(64, 3, seed)[len(numbers) :])
         return BigBird(size, random, block_seed)
 
@@ -293,11 +330,18 @@ class BigBird(Mask, frozen=True):
         return text if self.longest is None else f"{text} beyond {self.longest}"
 
     def english(self) -> str:
-        others = many(self.random, "seeded random block")
-        far_blocks = f", the first, the last and {others}" if self.random else ", the first and the last"
-        return (
-            f"blocks of {self.size}: a query's block sees itself, its neighbours{far_blocks}; everything up to "
-            f"{self._whole} tokens"
+        others = many(self.random, message("seeded random block"))
+        far_blocks = (
+            message(", the first, the last and {others}", others=others)
+            if self.random
+            else message(", the first and the last")
+        )
+        return message(
+            "blocks of {size}: a query's block sees itself, its neighbours{far_blocks}; everything "
+            "up to {whole} tokens",
+            size=self.size,
+            far_blocks=far_blocks,
+            whole=self._whole,
         )
 
     def chinese(self) -> str:
@@ -345,7 +389,11 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
     """
     if count > MOST_BLOCKS:
         raise LimitError(
-            f"a bigbird mask of {count:,} blocks", expected=f"at most {MOST_BLOCKS:,}", hint="--mask bigbird:64"
+            "a bigbird mask of {count:,} blocks",
+            expected="at most {most_blocks:,}",
+            hint="--mask bigbird:64",
+            count=count,
+            most_blocks=MOST_BLOCKS,
         )
     table = np.zeros((count, count), bool)
     table[[0, -1], :] = table[:, [0, -1]] = True
@@ -370,15 +418,28 @@ class Hashed(Mask, frozen=True):
     @classmethod
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         if numbers[0] % 2:
-            raise UsageError(f"lsh needs an even number of buckets, not {numbers[0]}", expected=f"lsh:{numbers[0] + 1}")
+            raise UsageError(
+                "lsh needs an even number of buckets, not {number}",
+                expected="lsh:{number_2}",
+                number=numbers[0],
+                number_2=numbers[0] + 1,
+            )
         return Hashed(numbers[0], numbers[1] if len(numbers) > 1 else 1, seed)
 
     def spec(self) -> str:
         return f"lsh:{self.buckets},{self.rounds}"
 
     def english(self) -> str:
-        times = "in the one round" if self.rounds == 1 else f"in any of {self.rounds} rounds"
-        return f"a query sees the keys that hash into its own of {self.buckets} buckets {times}"
+        times = (
+            message("in the one round")
+            if self.rounds == 1
+            else message("in any of {rounds} rounds", rounds=self.rounds)
+        )
+        return message(
+            "a query sees the keys that hash into its own of {buckets} buckets {times}",
+            buckets=self.buckets,
+            times=times,
+        )
 
     def chinese(self) -> str:
         return f"查询能看到在 {self.rounds} 轮哈希的任一轮中与自身落入同一个桶（共 {self.buckets} 个）的键"
@@ -454,7 +515,7 @@ class MatrixMask(Mask, frozen=True, eq=False):
         return f"file {self.name}"
 
     def english(self) -> str:
-        return f"as the file {self.name} says (0 or false = hidden)"
+        return message("as the file {name} says (0 or false = hidden)", name=self.name)
 
     def chinese(self) -> str:
         return f"按文件 {self.name} 所定（0 或 false = 遮住）"
@@ -482,7 +543,7 @@ class MatrixMask(Mask, frozen=True, eq=False):
         values = self.values
         if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
             expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
-            raise InputError(f"the mask has shape {list(values.shape)}", where=self.name, expected=expected)
+            raise InputError("the mask has shape {shape}", where=self.name, expected=expected, shape=list(values.shape))
 
 
 # Locality-sensitive hashing: which bucket a query or key falls into.
@@ -500,8 +561,13 @@ def directions(seed: int, heads: int, width: int, rounds: int, buckets: int) -> 
     """
     if heads * width * rounds * (buckets // 2) > MOST:
         raise LimitError(
-            f"{buckets:,} buckets and {rounds:,} rounds for {heads} heads of width {width}",
-            expected=f"at most {MOST:,} random numbers",
+            "{buckets:,} buckets and {rounds:,} rounds for {heads} heads of width {width}",
+            expected="at most {most:,} random numbers",
+            buckets=buckets,
+            rounds=rounds,
+            heads=heads,
+            width=width,
+            most=MOST,
         )
     return normal(seed, "lsh", (heads, width, rounds, buckets // 2))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.errors import InputError
+from attncli.language import message
 from attncli.mechanism.spec import Convolution, Disentangled, Norm, Position, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue
 from attncli.models.families import bert
@@ -54,7 +55,7 @@ def spec(config: Config) -> Spec:
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
     dim = base.blocks[0].attention.head_dim
     if config.whole("attention_head_size", default=dim) != dim:
-        raise config.refuse("attention_head_size", f"{dim}: heads would have a width of their own")
+        raise config.refuse("attention_head_size", message("{dim}: heads would have a width of their own", dim=dim))
     first, *others = (
         replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
     )
@@ -69,7 +70,7 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
         config.get("conv_act")
         return None
     if base.d_model % groups:
-        raise config.refuse("conv_groups", f"a number that divides {base.d_model}")
+        raise config.refuse("conv_groups", message("a number that divides {d_model}", d_model=base.d_model))
     if kernel % 2 == 0:
         raise config.refuse("conv_kernel_size", "an odd number")
     norm = base.blocks[0].norms["mlp.sum"]
@@ -81,7 +82,12 @@ def _ways(config: Config) -> list[str]:
     value = config.get("pos_att_type") or []
     ways = [way.strip() for way in value.lower().split("|")] if isinstance(value, str) else value
     if not isinstance(ways, list) or any(way not in WAYS for way in ways):
-        raise InputError(f"config.json sets pos_att_type to {value!r}", where=config.where, expected=" and ".join(WAYS))
+        raise InputError(
+            "config.json sets pos_att_type to {value}",
+            where=config.where,
+            expected=" and ".join(WAYS),
+            value=repr(value),
+        )
     return ways
 
 

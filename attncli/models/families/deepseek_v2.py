@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from attncli.errors import InputError
+from attncli.language import message
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope, stretched_scale
@@ -72,9 +73,13 @@ def experts(
     groups, within = routing.groups, routing.groups_chosen
     if total % groups or best > total // groups * min(within, groups):
         raise InputError(
-            f"config.json has {best} of {total} experts chosen, from {within} of {groups} groups",
+            "config.json has {best} of {total} experts chosen, from {within} of {groups} groups",
             where=config.where,
             expected="groups of as many experts each, with as many in the chosen ones as are chosen",
+            best=best,
+            total=total,
+            within=within,
+            groups=groups,
         )
     return Experts(
         total,
@@ -101,7 +106,7 @@ def latent(
     heads keys have, where the config is silent; None for as many as queries, the one number that makes a model."""
     heads = config.whole("num_attention_heads", most=2**16)
     if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
-        raise config.refuse("num_key_value_heads", f"{heads}, as many as heads")
+        raise config.refuse("num_key_value_heads", message("{heads}, as many as heads", heads=heads))
     content_dim, rotary_dim = (
         config.whole("qk_nope_head_dim", default=128),
         config.whole("qk_rope_head_dim", default=64),

@@ -73,9 +73,11 @@ def _kinds(config: Config, count: int) -> list[str]:
         kinds = kinds[:count] if "attention_types" not in config.values else kinds
     if len(kinds) != count or not set(kinds) <= {"global", "local"}:
         raise InputError(
-            f"config.json describes {len(kinds)} attention layers",
+            "config.json describes {kinds} attention layers",
             where=config.where,
-            expected=f"{count}, global or local",
+            expected="{count}, global or local",
+            kinds=len(kinds),
+            count=count,
         )
     return kinds
 

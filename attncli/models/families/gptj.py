@@ -45,7 +45,11 @@ def spec(config: Config) -> Spec:
     rotary_dim = config.optional("rotary_dim", default=64) or dim
     if rotary_dim % 2 or rotary_dim > dim:
         raise InputError(
-            f"config.json sets rotary_dim to {rotary_dim}", where=config.where, expected=f"an even number up to {dim}"
+            "config.json sets rotary_dim to {rotary_dim}",
+            where=config.where,
+            expected="an even number up to {dim}",
+            rotary_dim=rotary_dim,
+            dim=dim,
         )
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     block = Block(

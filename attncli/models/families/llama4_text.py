@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from attncli.language import message
 from attncli.mechanism.mask import Causal, Chunk
 from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, Spec, Temperature
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope
@@ -48,7 +49,9 @@ def spec(config: Config) -> Spec:
     ]
     size = config.optional("attention_chunk_size", default=8192)
     if any(kind not in (CHUNKED, WHOLE) for kind in kinds) or (CHUNKED in kinds and size is None):
-        raise config.refuse("layer_types", f"{CHUNKED} with an attention_chunk_size, and {WHOLE}")
+        raise config.refuse(
+            "layer_types", message("{chunked} with an attention_chunk_size, and {whole}", chunked=CHUNKED, whole=WHOLE)
+        )
     masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
     blocks = [
         _block(config, mask, bool(rotary), layer in expert_layers)

@@ -53,9 +53,11 @@ def reaches(config: Config, layers: int) -> list[int]:
     )
     if len(windows) != layers or any(not isinstance(window, int) or window < 2 or window % 2 for window in windows):
         raise InputError(
-            f"config.json sets attention_window to {value!r}",
+            "config.json sets attention_window to {value}",
             where=config.where,
-            expected=f"an even number from 2, or {layers} of them",
+            expected="an even number from 2, or {layers} of them",
+            value=repr(value),
+            layers=layers,
         )
     return [window // 2 for window in windows]
 

@@ -63,7 +63,9 @@ def spec(config: Config) -> Spec:
 def _under(config: Config, side: str) -> Config:
     side_config = config.under(side)
     if side_config is None:
-        raise InputError(f"config.json has no {side!r}", where=config.where, expected="the config of each side")
+        raise InputError(
+            "config.json has no {side}", where=config.where, expected="the config of each side", side=repr(side)
+        )
     for key in OF_ITS_PLACE:
         side_config.get(key)
     return side_config
