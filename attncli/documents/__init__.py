@@ -34,8 +34,8 @@ from attncli.language import message
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "why", "learn", "tasks", "scan",
-    "scan_compare", "scan_verify", "error",
+    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "why", "learn", "tasks", "series",
+    "scan", "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {

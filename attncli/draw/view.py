@@ -64,6 +64,7 @@ PARTS_OF: dict[str, tuple[str, ...]] = {
         "weights", "output", "links", "average", "answer",
     ),
     "scan": ("header", "grid", "labels", "effects", "metrics", "examples", "answer"),
+    "series": ("header", "steps", "curve", "changes", "answer"),
     "tensors": ("header", "shapes", "scores", "weights", "output", "metrics", "links", "answer"),
     "why": ("header", "tokens", "grid", "query", "key", "pairs", "dimensions", "writes", "answer"),
 }  # fmt: skip

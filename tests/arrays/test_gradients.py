@@ -12,9 +12,9 @@ from attncli.arrays.backend import Backend, numpy_backend
 from attncli.arrays.gradient_backend import GradientBackend, Variable, gradient_backend, gradients
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context
-from attncli.mechanism.feed_forward import Norm, activate, normalise
+from attncli.mechanism.feed_forward import activate, normalise
 from attncli.mechanism.mask import Causal, Everywhere, Window
-from attncli.mechanism.spec import Alibi, Attention, Block, Mlp, RelativeBuckets, Rope, Spec
+from attncli.mechanism.spec import Alibi, Attention, Block, Mlp, Norm, RelativeBuckets, Rope, Spec
 from attncli.models.family import layer_roles
 
 STEP = 1e-6

@@ -122,6 +122,7 @@ OTHER_USES = {
     ("compare", "view"): "a side may be a saved file, which view opens",
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
+    ("series", "heads"): "the metrics and labels of each checkpoint",
     ("tensors", "heads"): "the numbers of a head, written alike",
     ("view", "heads"): "the same, of a saved run",
     ("view", "explain"): "the derivation of a saved run",

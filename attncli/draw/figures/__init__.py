@@ -30,7 +30,7 @@ from attncli.draw.figures.charts import (
 )
 from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
 from attncli.draw.numbers import percent
-from attncli.draw.safe import label
+from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import key_names, mark_unknown_words
 from attncli.errors import InputError
@@ -40,9 +40,12 @@ from attncli.features.cross.document import CrossDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
+from attncli.features.learn.document import LearnDocument, reference_name
 from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
+from attncli.features.series.document import SeriesDocument, curve_points
 from attncli.features.tensors.document import TensorsDocument
+from attncli.language import message, plural, translate
 from attncli.language.figures import figure_phrase
 
 # The figure of the weights of heads: a map of each; with one query its sentence; their metrics.
@@ -281,6 +284,10 @@ def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, l
             _masks(drawing, document, say)
         case CostDocument():
             _cost(drawing, document, say)
+        case LearnDocument():
+            _learn(drawing, document, lang)
+        case SeriesDocument():
+            _series(drawing, document, lang)
         case _:
             return None
     return drawing
@@ -330,6 +337,40 @@ def _masks(drawing: Drawing, document: MaskDocument, say: Say) -> None:
         rows, columns = ([str(index) for index in range(count)] for count in values.shape)
         maps.append(FigureMap(f"{mask.spec or say('together')} · {percent(mask.share, 1)}", values, rows, columns))
     draw_maps(drawing, maps, top, say, scale="linear")
+
+
+def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
+    """The loss by step with the losses to compare it with, and the scores of the heads that have most of each."""
+    title = message("learning {task}", task=safe(document.task))
+    subtitle = message("on texts that are not trained on; both axes logarithmic")
+    top = draw_title(drawing, translate(title, lang), translate(subtitle, lang))
+    points = [(point.step, point.loss or 0.0) for point in document.curve]
+    ends = (1, max(document.curve[-1].step, 2))
+    flat: list[tuple[str, float]] = [(translate(message("chance"), lang), document.chance)]
+    flat += [(translate(reference_name(reference.name), lang), reference.loss) for reference in document.references]
+    series = [(translate(message("loss"), lang), points), *((name, [(x, loss) for x in ends]) for name, loss in flat)]
+    top = draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("loss"), lang))
+    heads = {(head.layer, head.head): head for head in document.heads}
+    bars = []
+    for row in document.runs[0].best:
+        score = heads[row.layer, row.head].scores[row.score]
+        name = f"{safe(row.score)} L{row.layer}H{row.head}"
+        bars.append(Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance))
+    draw_bars(drawing, bars, top + 10)
+
+
+def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
+    """The scores over the steps of the checkpoints."""
+    title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
+    subtitle = message("scores by step; both axes logarithmic")
+    top = draw_title(drawing, translate(title, lang), translate(subtitle, lang))
+    series = [(safe(name), points) for name, points in curve_points(document)]
+    if not series:
+        raise InputError(
+            message("the checkpoints have no steps in their names, so there is no axis to draw them on"),
+            expected=message("names such as step512"),
+        )
+    draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("score"), lang))
 
 
 def _cost(drawing: Drawing, document: CostDocument, say: Say) -> None:

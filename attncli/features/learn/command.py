@@ -12,7 +12,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
 from attncli.cli.options import ComputeOptions, OutputOptions, TextOptions
-from attncli.cli.output import validate_options, write_with_figure
+from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -25,6 +25,7 @@ MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
 def learn(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "max_output")],
+    html: Annotated[Path | None, declarations.HTML] = None,
     task: Annotated[
         str | None,
         typer.Argument(
@@ -138,7 +139,9 @@ def learn(
     attn learn sentence "今天 我 的 计划 是 买菜" --query 计划 --target 买菜
     """  # fmt: skip
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "learn")
+    view = validate_options(output, environment, "learn", files={"--html": html})
+    if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
+        raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
     if task is None:
         from attncli.features.learn.compute import tasks_document
 
@@ -181,6 +184,12 @@ def learn(
             ends_early=True,
             keep=training.keeps,
         )
+    if html is not None:
+        from attncli.features.learn.screen import learn_page
+        from attncli.inputs.files import atomic_writer
+
+        with atomic_writer(html) as file:
+            file.write(learn_page(document, view.lang, training.maps()))
     write_with_figure([document], output, environment, view)
 
 

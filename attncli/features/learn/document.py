@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Size, axes, describe
+from attncli.language import message
 
 Loss = Annotated[float | None, Meta(description="In nats; null where it is no number.")]
 Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]
@@ -145,6 +146,12 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
                 yield place, f"there is no layer {layer} head {head}"
         if not self.curve or not self.maps or not self.runs or not self.heads:
             yield "curve", "curve, maps, heads or runs are empty"
+
+
+def reference_name(name: str) -> str:
+    """A way of guessing as a message, so that it is said in every language."""
+    known = (message("counting characters"), message("counting pairs of characters"))
+    return next((text for text in known if text == name), name)
 
 
 class TaskRow(Part, frozen=True, kw_only=True):

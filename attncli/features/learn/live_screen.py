@@ -16,6 +16,7 @@ from attncli.draw.view import View
 if TYPE_CHECKING:
     from rich.live import Live
 
+    from attncli.documents import Numbers
     from attncli.draw.lines import Lines
     from attncli.features.learn.compute import LearnRequest, Moment
 
@@ -138,6 +139,10 @@ class Training:
     def keeps(self) -> bool:
         """Whether what was learned is to be saved: not after Ctrl-C."""
         return self._environment.stop_signal is None
+
+    def maps(self) -> dict[int, Numbers]:
+        """Where heads looked in the example, by step, [layer, head, query, key]."""
+        return {moment.step: moment.weights for moment in self._moments}
 
     def _picture(self) -> Lines:
         from attncli.draw.heatmap import Map, side_by_side

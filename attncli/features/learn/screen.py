@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 import numpy as np
 
+from attncli.documents import Numbers
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import Series, curves
@@ -14,10 +15,17 @@ from attncli.draw.safe import safe, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import PARTS_OF, View
-from attncli.features.learn.document import BestHead, HeadScore, LearnDocument, LearnedHead, TasksDocument
+from attncli.features.learn.document import (
+    BestHead,
+    HeadScore,
+    LearnDocument,
+    LearnedHead,
+    TasksDocument,
+    reference_name,
+)
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
-from attncli.language import Message, listing, message, plural, say
+from attncli.language import Message, listing, message, plural, say, translate
 
 PARTS = PARTS_OF["learn"]
 """Every part, in the order of the screen."""
@@ -93,7 +101,7 @@ def _curve(document: LearnDocument, view: View) -> Lines:
     points = tuple((float(point.step), point.loss or 0.0) for point in document.curve)
     ends = (1.0, float(max(document.curve[-1].step, 2)))
     flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
-    flat += [(_reference_name(reference.name), reference.loss) for reference in document.references]
+    flat += [(reference_name(reference.name), reference.loss) for reference in document.references]
     series = [Series(localize(message("loss"), view), points)]
     series += [Series(localize(name, view), tuple((x, loss) for x in ends)) for name, loss in flat]
     title = heading(message("loss by step"), message("on texts that are not trained on; both axes logarithmic"), view)
@@ -224,7 +232,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     texts += [
         message(
             "For comparison, {way}: a loss of {loss}.",
-            way=_reference_name(reference.name),
+            way=reference_name(reference.name),
             loss=_loss_text(reference.loss),
         )
         for reference in document.references
@@ -311,14 +319,55 @@ def _head_name(task: str, score: str) -> str:
     return names.get(score, message("a head of the score {score}", score=safe(score)))
 
 
-def _reference_name(name: str) -> str:
-    """The way of guessing as a message, so that it is said in every language."""
-    known = (message("counting characters"), message("counting pairs of characters"))
-    return next((text for text in known if text == name), safe(name))
-
-
 def _loss_text(loss: float | None) -> str:
     return "-" if loss is None else f"{max(loss, 0.0):.2f}" if loss >= 0.1 else f"{max(loss, 0.0):.4f}"
+
+
+def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] | None = None) -> bytes:
+    """The page of a training: a slider over its steps.
+
+    maps: where heads look in the example by step, [layer, head, query, key]; None for those that the document has.
+    """
+    from attncli.draw.page.steps_page import StepsPage, steps_page
+
+    model, attention = document.model, document.attention
+    steps = [point.step for point in document.curve]
+    facts = (
+        plural("{count} layer", "{count} layers", count=model.layers),
+        plural("{count} head", "{count} heads", count=model.heads),
+        message("d_model {d_model}", d_model=model.d_model),
+        message("positions {position}", position=attention.position),
+        message("mask {mask}", mask=attention.mask),
+        message("seed {seed}", seed=document.seed),
+    )
+    flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
+    flat += [(reference_name(row.name), row.loss) for row in document.references]
+    maps = maps or {weight_map.step: weight_map.weights for weight_map in document.maps}
+    title = message("learning {task}", task=document.task)
+    names = list(document.heads[0].scores)
+    return steps_page(
+        StepsPage(
+            f"attn: {document.task}",
+            translate(listing((title, *facts), " · "), lang),
+            document.example.tokens,
+            [(head.layer, head.head) for head in document.heads],
+            steps,
+            [
+                (translate(message("loss"), lang), [point.loss for point in document.curve]),
+                *((translate(name, lang), [loss] * len(steps)) for name, loss in flat),
+            ],
+            [(name, [head.scores[name].values for head in document.heads]) for name in names],
+            (list(map(steps.index, maps)), np.stack(list(map(_by_head, maps.values())))),
+            [translate(sentence, lang) for sentence in answer_sentences(document, View(lang=lang))],
+            lang,
+        )
+    )
+
+
+def _by_head(weights: Numbers) -> Numbers:
+    """[layer, head, query, key] to [head of all layers, query, key]."""
+    array = np.asarray(weights, np.float64)
+    return array.reshape((-1, *array.shape[2:]))
 
 
 # The list of tasks.

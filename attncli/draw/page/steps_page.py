@@ -1,0 +1,137 @@
+"""The page of a training, step by step: a slider over its steps, where each head looks then, its scores and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from attncli.draw.page import as_json, csp_hash, deflate, element, join_modules, read_asset
+from attncli.draw.page import style as page_style
+from attncli.draw.safe import label, safe, safe_html
+from attncli.language import Message, languages, message, plural
+
+Numbers = np.ndarray[Any, Any]
+
+SKELETON = """<!doctype html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
+style-src {style_hash}; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="attn {version}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header><h1>attn</h1><p id="line"></p><button class="link" type="button" id="language"></button></header>
+<main>
+<section class="reading">
+<p class="under"><button class="link" type="button" id="play"></button><label id="step-label" for="step"></label></p>
+<input type="range" id="step" min="0" step="1">
+<div id="curve"></div>
+</section>
+<section class="all">
+<div class="bar-line"><h2 id="heads-title"></h2></div>
+<div id="grid" role="group"></div>
+</section>
+<section class="detail">
+<div class="bar-line"><strong id="chosen"></strong></div>
+<canvas id="matrix"></canvas>
+<p class="note" id="cell"></p>
+<div id="view"></div>
+<p class="sr" id="said" aria-live="polite"></p>
+</section>
+</main>
+<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+<script type="application/json" id="meta">{meta}</script>
+{maps}<script>{script}</script>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class StepsPage:
+    """A page to write.
+
+    title, line: what was trained. tokens: of the text that the maps are of. heads: layer and head of each. steps: of
+    the curve, ascending. lines: by name, a number at each of these steps, None where there is none; the first is what
+    is drawn largest. scores: by name, of each head a number at each step. maps: the places in `steps` at which there
+    are weights, and those, [place, head, query, key], from 0 to 1. notes: what is said below.
+    """
+
+    title: str
+    line: str
+    tokens: Sequence[str]
+    heads: Sequence[tuple[int, int]]
+    steps: Sequence[int]
+    lines: Sequence[tuple[str, Sequence[float | None]]]
+    scores: Sequence[tuple[str, Sequence[Sequence[float | None]]]]
+    maps: tuple[Sequence[int], Numbers]
+    notes: Sequence[str] = ()
+    lang: str = "en"
+
+
+def page_words(heads: int) -> dict[str, Message]:
+    """What the page says, by the names that its script has for it; numbers in braces are its script's places."""
+    return {
+        "heads": plural("{count} head", "{count} heads", count=heads),
+        "play": message("play"),
+        "pause": message("pause"),
+        "step": message("step {step}", step="{0}"),
+        "head": message("layer {layer} head {head}", layer="{0}", head="{1}"),
+        "cell": message("{query} looks at {key} with {share} of its weight", query="{0}", key="{1}", share="{2}"),
+        "map": message("weights of step {step}", step="{0}"),
+        "matrix": message("where each word looks: queries in rows, keys in columns"),
+        "score": message("score"),
+        "first": message("untrained"),
+        "now": message("now"),
+        "last": message("in the end"),
+    }
+
+
+@cache
+def script() -> str:
+    """The page's script, with what it shares with the page of a run."""
+    modules = {name: read_asset(f"{name}.js") for name in ("numbers", "dom", "steps")}
+    return join_modules(modules)
+
+
+@cache
+def style() -> str:
+    """The page's style sheet: that of the page of a run, and what only this one has."""
+    return page_style() + read_asset("steps.css")
+
+
+def steps_page(page: StepsPage) -> bytes:
+    """The page as bytes. Every text is made safe, and only ever text."""
+    from attncli import __version__
+
+    places, weights = page.maps
+    codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
+    words = {
+        lang: {name: text.spoken(lang) for name, text in page_words(len(page.heads)).items()} for lang in languages()
+    }
+    meta = {
+        "lang": page.lang, "words": words, "line": safe(page.line), "tokens": [label(token) for token in page.tokens],
+        "heads": [list(head) for head in page.heads], "steps": list(page.steps),
+        "lines": [[safe(name), _rounded(values)] for name, values in page.lines],
+        "scores": [[safe(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
+        "maps": list(places), "notes": [safe(note) for note in page.notes],
+    }  # fmt: skip
+    return SKELETON.format(
+        lang=page.lang, script_hash=csp_hash(script()), style_hash=csp_hash(style()), version=__version__,
+        title=safe_html(page.title[:120]), style=style(), meta=as_json(meta), script=script(),
+        maps=element("maps", deflate(codes.tobytes())).decode(),
+    ).encode()  # fmt: skip
+
+
+def _rounded(values: Sequence[float | None]) -> list[float | None]:
+    """Four digits, which is more than a page shows."""
+    return [None if value is None or not np.isfinite(value) else float(f"{value:.4g}") for value in values]

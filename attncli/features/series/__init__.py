@@ -1,0 +1,1 @@
+"""`attn series`: what heads do over the checkpoints of one model."""

@@ -1,0 +1,110 @@
+"""`attn series`: what heads do over the checkpoints of one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attncli.cli import completion, declarations, request
+from attncli.cli.environment import Environment
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import RUN, SUBJECT, TEXT, only, option, redeclare, without
+from attncli.cli.options import ComputeOptions, OutputOptions, TextOptions
+from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
+from attncli.errors import UsageError
+from attncli.language import message
+
+
+def series(
+    ctx: typer.Context,
+    output: Annotated[OutputOptions, without("precision", "top", "max_output")],
+    compute: Annotated[ComputeOptions, only("backend", "dtype")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            help="Folders, or hub ids with revisions: NAME@step1,step512.",
+            show_default=False,
+            metavar="MODEL...",
+            autocompletion=completion.offer(completion.models),
+        ),
+    ],
+    html: Annotated[Path | None, declarations.HTML] = None,
+    text: Annotated[
+        str | None,
+        option("--text", help="The text that every checkpoint reads.", panel=TEXT, about=RUN, metavar="TEXT"),
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        option("--corpus", help="A file with a text a line; numbers are means.", panel=TEXT, about=RUN, metavar="FILE"),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        redeclare(
+            declarations.METRIC,
+            help="Metrics with commas between. [default: previous, induction, duplicate, sink, entropy]",
+            panel=SUBJECT,
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, option("--fresh", help="Measure again what was measured before.", panel=SUBJECT, about=RUN)
+    ] = False,
+) -> None:
+    """Metrics, labels and scores of every head over the checkpoints of one model: what forms when.
+
+    attn series my-model/step-* --text "a b c d a b c d"
+
+    attn series EleutherAI/pythia-160m@step1,step512,step143000 --text "the cat sat on the mat; the cat sat"
+    """
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment, "series", files={"--html": html})
+    if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
+        raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
+    if text is not None and corpus is not None:
+        raise UsageError(message("--text and --corpus both say what is read"), expected=message("one or the other"))
+    from attncli.cli.progress import progress
+    from attncli.features.series.compute import (
+        DEFAULT_METRICS,
+        REPEATS,
+        SeriesRequest,
+        checkpoint_names,
+        series_document,
+    )
+    from attncli.measure.metric import metric_of
+
+    names = checkpoint_names(models)
+    metrics = tuple(dict.fromkeys(request.comma_parts(metric))) if metric else DEFAULT_METRICS
+    for name in metrics:
+        if name not in REPEATS:
+            metric_of(name)
+    texts = request.texts(environment, TextOptions(text=text, file=corpus, lines=corpus is not None))
+    series_request = SeriesRequest(
+        names,
+        tuple(source.text for source in texts),
+        metrics,
+        maps=html is not None,
+        backend=compute.backend,
+        dtype=compute.dtype,
+    )
+    with progress(environment, "measuring checkpoints") as on_progress:
+        document = series_document(
+            series_request,
+            variables=environment.variables,
+            note=environment.notes,
+            progress=on_progress,
+            remember=not fresh,
+        )
+    if html is not None:
+        from msgspec.structs import replace
+
+        from attncli.features.series.screen import series_page
+        from attncli.inputs.files import atomic_writer
+
+        with atomic_writer(html) as file:
+            file.write(series_page(document, view.lang))
+        document = replace(document, checkpoints=[replace(row, maps=None) for row in document.checkpoints])
+    write_with_figure([document], output, environment, view)
+
+
+series_app = command_app(series)

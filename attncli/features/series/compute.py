@@ -1,0 +1,328 @@
+"""What heads do over the checkpoints of one model, one checkpoint in memory at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec import json as msgspec_json
+
+from attncli import __version__
+from attncli.arrays.backend import EVERY
+from attncli.errors import AttnError, InputError, UsageError
+from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.features.series.document import LabelChange, SeriesCheckpoint, SeriesDocument, SeriesHead
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.files import atomic_writer
+from attncli.inputs.hub import Fetch, own_cache_folder
+from attncli.language import message
+from attncli.measure.labels import repeat_scores
+from attncli.models.aliases import locate
+from attncli.models.load import load
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, Any]
+
+REPEATS = {"induction": "repeats_induction", "duplicate": "repeats_duplicate"}
+"""Scores on random repeats, by the name that they have here."""
+DEFAULT_METRICS = ("previous", "induction", "duplicate", "sink", "entropy")
+PIECE = 2**22
+"""Bytes of a file that are read at once."""
+MOST_CELLS = 4_000_000
+"""Weights that a page of a series may hold."""
+
+
+class SeriesRequest(Struct, frozen=True):
+    """What is measured.
+
+    names: the checkpoints, as models are named. texts: what they read. metrics: of `attn heads`, or of `REPEATS`. maps:
+    whether the weights of the first text are kept. backend, dtype: what computes.
+    """
+
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    metrics: tuple[str, ...] = DEFAULT_METRICS
+    maps: bool = False
+    backend: str = "auto"
+    dtype: str = "float32"
+
+
+class Measured(Struct, frozen=True):
+    """What is known of one checkpoint's weights: remembered by their digest and by what was asked."""
+
+    layers: int
+    loss: float | None
+    heads: list[SeriesHead]
+    tokens: list[str]
+
+
+def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
+    """The checkpoints that a command line names: `name@a,b,c` is three revisions of one model.
+
+    Raises UsageError for fewer than two, and for one named twice.
+    """
+    names: list[str] = []
+    for word in words:
+        base, separator, revisions = word.partition("@")
+        parts = [part.strip() for part in revisions.split(",")] if separator and "," in revisions else []
+        names += [f"{base}@{part.removeprefix('@')}" for part in parts if part] if parts else [word]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(
+            message("the checkpoint {name} is named twice", name=repr(twice)), expected=message("each once")
+        )
+    if len(names) < 2:
+        raise UsageError(
+            message("a series has two checkpoints or more, and {count} is named", count=len(names)),
+            expected=message("folders such as my-model/step-*, or NAME@step1,step512"),
+        )
+    return tuple(names)
+
+
+def step_of(name: str) -> int | None:
+    """The last number in the last part of a name: 512 of `owner/model@step512`, 64 of `my-model/step-64`; None without
+    one."""
+    last = re.split(r"[@/\\]", name.rstrip("/\\"))[-1]
+    numbers = re.findall(r"\d{1,15}", last)
+    return int(numbers[-1]) if numbers else None
+
+
+def series_document(
+    request: SeriesRequest,
+    *,
+    variables: Mapping[str, str] = os.environ,
+    note: Callable[[str], None] | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+    remember: bool = True,
+) -> SeriesDocument:
+    """Measure each checkpoint and return the `attn.series/1` document.
+
+    Args:
+        request: What is measured.
+        variables: Where the caches are looked up.
+        note: Told what is fetched, and what was measured before.
+        progress: Told the share that is done.
+        remember: Whether what was measured is kept in the user's cache folder, and taken from there.
+
+    Raises:
+        InputError: A checkpoint is not there or damaged, or has other heads than the first.
+        UsageError: A metric that is none; a page of more than it can hold.
+    """
+    order = sorted(
+        range(len(request.names)), key=lambda place: (step_of(request.names[place]) or 0, place)
+    )  # those without a step keep their order, at the beginning
+    has_steps = all(step_of(name) is not None for name in request.names)
+    names = [request.names[place] for place in order] if has_steps else list(request.names)
+    rows: list[SeriesCheckpoint] = []
+    tokens: list[str] = []
+    layers = 0
+    known: dict[str, str] = {}
+    memory = own_cache_folder(variables) / "series"
+    again = 0
+    for place, name in enumerate(names):
+        fetching = _fetch_ahead(names[place + 1], variables) if place + 1 < len(names) else None
+        folder = locate(name, variables=variables, fetch=Fetch(note)).folder
+        digest = tensor_digest(folder)
+        key = memory / f"{_request_digest(request, digest)}.json"
+        measured = _remembered(key) if remember and not request.maps else None
+        maps: Floats | None = None
+        if measured is None:
+            measured, maps = _measure(request, name, variables, note)
+            if remember:
+                _keep(key, measured)
+        else:
+            again += 1
+        places = [(head.layer, head.head) for head in measured.heads]
+        if rows and places != [(head.layer, head.head) for head in rows[0].heads]:
+            raise InputError(
+                message("{name} has other heads than {first}", name=name, first=rows[0].name),
+                expected=message("checkpoints of one model"),
+            )
+        rows.append(
+            SeriesCheckpoint(
+                name=name,
+                step=step_of(name),
+                digest=digest,
+                same_as=known.get(digest),
+                loss=measured.loss,
+                heads=measured.heads,
+                maps=maps,
+            )
+        )
+        known.setdefault(digest, name)
+        tokens, layers = tokens or measured.tokens, measured.layers
+        progress((place + 1) / len(names))
+        if fetching is not None:
+            fetching.join()
+    if again and note is not None:
+        note(message("{count} of {all} checkpoints were measured before", count=again, all=len(names)))
+    return SeriesDocument(
+        version=__version__,
+        text=request.texts[0],
+        tokens=tokens,
+        texts=len(request.texts),
+        layers=layers,
+        heads=max(row.head for row in rows[0].heads) + 1,
+        metrics=list(request.metrics),
+        checkpoints=rows,
+        changes=label_changes(rows),
+        warnings=[],
+    )
+
+
+def label_changes(rows: Sequence[SeriesCheckpoint]) -> list[LabelChange]:
+    """The labels that heads earn or lose from one checkpoint to the next."""
+    changes = []
+    for before, after in pairwise(rows):
+        for first, second in zip(before.heads, after.heads, strict=True):
+            for label in dict.fromkeys((*first.labels, *second.labels)):
+                if (label in first.labels) != (label in second.labels):
+                    changes.append(
+                        LabelChange(
+                            layer=first.layer,
+                            head=first.head,
+                            label=label,
+                            earned=label in second.labels,
+                            before=before.name,
+                            after=after.name,
+                        )
+                    )
+    return changes
+
+
+def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
+    """A thread that fetches a checkpoint while another one is measured. What goes wrong is told when its turn comes."""
+
+    def fetch() -> None:
+        with suppress(AttnError, OSError):
+            locate(name, variables=variables, fetch=Fetch(None))
+
+    thread = Thread(target=fetch, daemon=True)
+    thread.start()
+    return thread
+
+
+def tensor_digest(folder: Path) -> str:
+    """sha256 of a checkpoint's tensors: of each in the order of the names its name, type, shape and bytes."""
+    checkpoint = Checkpoint.open(folder)
+    hasher = sha256()
+    for name, info in sorted(checkpoint.names().items()):
+        hasher.update(f"{name}\0{info.dtype}\0{list(info.shape)}\0".encode("utf-8", "surrogatepass"))
+        with info.file.open("rb") as file:
+            file.seek(info.start)
+            left = info.bytes
+            while left > 0 and (piece := file.read(min(left, PIECE))):
+                hasher.update(piece)
+                left -= len(piece)
+    return hasher.hexdigest()
+
+
+def _request_digest(request: SeriesRequest, digest: str) -> str:
+    words = (__version__, digest, request.texts, request.metrics, request.backend, request.dtype)
+    return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _remembered(path: Path) -> Measured | None:
+    """What was measured before; None where nothing was, or it cannot be read."""
+    try:
+        return msgspec_json.decode(path.read_bytes(), type=Measured)
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(path: Path, measured: Measured) -> None:
+    with suppress(AttnError, OSError):  # a cache that cannot be written is none
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_writer(path, alone=True) as file:
+            file.write(msgspec_json.encode(measured))
+
+
+def _measure(
+    request: SeriesRequest, name: str, variables: Mapping[str, str], note: Callable[[str], None] | None
+) -> tuple[Measured, Floats | None]:
+    """Measure one checkpoint, which is in memory here and nowhere else; and where its heads look in the first text."""
+    model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
+    if not model.own_layers:
+        raise UsageError(
+            message("{name} runs through transformers alone, and a series needs its layers one by one", name=name),
+            expected=message("a family that runs natively"),
+        )
+    repeats = repeat_scores(model, EVERY)
+    names = tuple(metric for metric in request.metrics if metric not in REPEATS)
+    sums: dict[tuple[int, int], dict[str, list[float]]] = {}
+    labels: dict[tuple[int, int], Counter[str]] = {}
+    losses: list[float] = []
+    tokens: list[str] = []
+    maps: Floats | None = None
+    for place, text in enumerate(request.texts):
+        text_tokens = model.encode(text)
+        keep_maps = request.maps and place == 0
+        if keep_maps:
+            _refuse_large(len(request.names), model, len(text_tokens))
+        document = heads_document(
+            model, text, text_tokens, HeadsRequest(metrics=names, maps=keep_maps, labels=True), repeats=repeats
+        )
+        for head in document.heads:
+            key = head.layer, head.head
+            values = sums.setdefault(key, {})
+            for metric in names:
+                value = head.metrics[metric].value
+                if value is not None and np.isfinite(value):
+                    values.setdefault(metric, []).append(value)
+            labels.setdefault(key, Counter()).update(head.labels or ())
+        if keep_maps:
+            maps = np.stack([np.asarray(head.weights, np.float32) for head in document.heads])
+        tokens = tokens or [token.text for token in text_tokens]
+        loss = _next_token_loss(model, text)
+        losses += [] if loss is None else [loss]
+    heads = []
+    for (layer, head_number), values in sums.items():
+        means: dict[str, float | None] = dict.fromkeys(request.metrics)
+        means |= {metric: float(np.mean(parts)) for metric, parts in values.items()}
+        means |= {metric: repeats[layer, head_number][score] for metric, score in REPEATS.items() if metric in means}
+        counts = labels[layer, head_number]
+        names_of_labels = [label for label, count in counts.items() if 2 * count >= len(request.texts)]
+        heads.append(SeriesHead(layer=layer, head=head_number, metrics=means, labels=names_of_labels))
+    mean_loss = float(np.mean(losses)) if losses else None
+    return Measured(len(model.spec.blocks), mean_loss, heads, tokens), maps
+
+
+def _refuse_large(checkpoints: int, model: Model, count: int) -> None:
+    heads = sum(block.attention.heads for block in model.spec.blocks)
+    if checkpoints * heads * count * count > MOST_CELLS:
+        raise UsageError(
+            message(
+                "the page would hold {weights:,} weights: {checkpoints} checkpoints, {heads} heads, {count} tokens",
+                weights=checkpoints * heads * count * count,
+                checkpoints=checkpoints,
+                heads=heads,
+                count=count,
+            ),
+            expected=message("{most:,} at most: a shorter text, or fewer checkpoints", most=MOST_CELLS),
+        )
+
+
+def _next_token_loss(model: Model, text: str) -> float | None:
+    """The mean of −ln p of each token after the first; None for a model that predicts none, and for one token."""
+    tokens = model.encode(text)
+    ids = [token.id for token in tokens]
+    if model.spec.head is None or len(ids) < 2 or None in ids:
+        return None
+    (last,) = model.trace(tokens, layers=[len(model.spec.blocks) - 1], keep=())
+    try:
+        scores = np.asarray(model.backend.numpy(model.logits(last.after)), np.float64)[:-1]
+    except AttnError:  # a file without its output head
+        return None
+    shifted = scores - scores.max(-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return float(-log_p[np.arange(len(ids) - 1), ids[1:]].mean())

@@ -1,0 +1,106 @@
+"""`attn.series/1`: what each head does in each checkpoint of one model, and when that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from attncli.documents import Count, Document, Numbers, Part, Size, axes, describe
+from attncli.language import message, plural
+
+
+class SeriesHead(Part, frozen=True, kw_only=True):
+    """One head in one checkpoint."""
+
+    layer: Count
+    head: Count
+    metrics: Annotated[
+        dict[str, float | None],
+        describe(
+            "Metrics by name, means over the texts; null where no row could be used. `induction` and `duplicate` "
+            "are those on random repeats."
+        ),
+    ]
+    labels: Annotated[list[str], describe("What the head looks like in half of the texts or more.")]
+
+
+class SeriesCheckpoint(Part, frozen=True, kw_only=True):
+    """One checkpoint."""
+
+    name: Annotated[str, describe("As asked for: a folder, or a hub id with its revision.")]
+    step: Annotated[Count | None, describe("The number in its name, such as 512 of step512; null without one.")]
+    digest: Annotated[str, describe("sha256 of its tensors, names, types, shapes and bytes.")]
+    same_as: Annotated[str | None, describe("An earlier checkpoint whose tensors are the same, byte for byte.")]
+    loss: Annotated[
+        float | None,
+        describe("The mean of −ln p of next tokens over the texts; null for a model that predicts none."),
+    ]
+    heads: list[SeriesHead]
+    maps: Annotated[
+        Numbers | None, axes("series head", "token", "token", meaning="with --html: weights in the first text")
+    ] = None
+
+
+class LabelChange(Part, frozen=True, kw_only=True):
+    """A label that a head earns or loses between two checkpoints that follow each other."""
+
+    layer: Count
+    head: Count
+    label: str
+    earned: bool
+    before: Annotated[str, describe("The name of the checkpoint before.")]
+    after: str
+
+
+class SeriesDocument(Document, tag="attn.series/1", frozen=True, kw_only=True):
+    """The checkpoints in the order of their steps."""
+
+    text: Annotated[str, describe("The first text.")]
+    tokens: Annotated[list[str], axes("token", meaning="of the first text")]
+    texts: Annotated[Size, describe("How many texts are measured on.")]
+    layers: Size
+    heads: Annotated[Size, describe("Of each layer, the most.")]
+    metrics: list[str]
+    checkpoints: list[SeriesCheckpoint]
+    changes: list[LabelChange]
+    warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """All checkpoints have the same heads, with the same metrics."""
+        if not self.checkpoints or not self.checkpoints[0].heads:
+            yield "checkpoints", message("there is none, or none with heads")
+            return
+        places = [(head.layer, head.head) for head in self.checkpoints[0].heads]
+        for number, checkpoint in enumerate(self.checkpoints):
+            if [(head.layer, head.head) for head in checkpoint.heads] != places:
+                yield f"checkpoints[{number}].heads", message("they are not the heads of the first checkpoint")
+            if any(set(head.metrics) != set(self.metrics) for head in checkpoint.heads):
+                yield f"checkpoints[{number}].heads", plural(
+                    "its heads do not have the {count} metric", "its heads do not have the {count} metrics",
+                    count=len(self.metrics),
+                )  # fmt: skip
+
+
+# What a checkpoint is told as: one number for each metric.
+
+OF_ALL = ("entropy", "sink", "distance", "confidence")
+"""Metrics that are told as the mean of all heads; of the others the highest head is."""
+
+
+def summary(row: SeriesCheckpoint, metric: str) -> float | None:
+    """A metric of a checkpoint as one number: the mean of all heads for those of `OF_ALL`, else the highest."""
+    values = [value for head in row.heads if (value := head.metrics[metric]) is not None]
+    if not values:
+        return None
+    return sum(values) / len(values) if metric in OF_ALL else max(values)
+
+
+def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, float]]]]:
+    """By the name of each metric that is a share, its number at each step, from 1 on."""
+    series = []
+    for metric in document.metrics:
+        values = [(row.step, summary(row, metric)) for row in document.checkpoints]
+        points = [(float(max(step, 1)), value) for step, value in values if step is not None and value is not None]
+        if metric not in ("entropy", "distance") and len(points) > 1:
+            series.append((metric, points))
+    return series

@@ -1,0 +1,209 @@
+"""The screen of `attn.series/1`: scores by step, heads whose labels change, and what has formed when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.numbers import Series, curves
+from attncli.draw.safe import safe
+from attncli.draw.tables import table
+from attncli.draw.token_names import quote_text
+from attncli.draw.view import PARTS_OF, View
+from attncli.features.series.document import OF_ALL, SeriesCheckpoint, SeriesDocument, curve_points, summary
+from attncli.language import Message, message, plural, say, translate
+from attncli.language.head_labels import label_name
+
+PARTS = PARTS_OF["series"]
+"""Every part, in the order of the screen."""
+PLOT_LINES = 12
+ROSE = 0.1
+"""A score that rose by less has not formed."""
+MOST_CHANGES = 12
+
+
+def series_screen(document: SeriesDocument, view: View) -> Lines:
+    """The whole screen of an `attn.series/1` document."""
+    if view.brief:
+        return series_answer(document, view)
+    parts = [part for part in PARTS if view.show is None or part in view.show]
+    draw_by_part = {
+        "header": _header, "steps": _steps, "curve": _curve, "changes": _changes, "answer": series_answer,
+    }  # fmt: skip
+    blocks = [draw_by_part[part](document, view) for part in parts]
+    return clip_lines(stack_spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:
+    """One line per checkpoint and head, for `--plain`."""
+    yield ("checkpoint", "step", "same_as", "loss", "layer", "head", *document.metrics, "labels")
+    for row in document.checkpoints:
+        for head in row.heads:
+            values = [head.metrics[name] for name in document.metrics]
+            yield (row.name, row.step, row.same_as, row.loss, head.layer, head.head, *values, ",".join(head.labels))
+
+
+def _header(document: SeriesDocument, view: View) -> Lines:
+    title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
+    facts = message(
+        "{layers} of {heads}, measured on {texts}",
+        layers=plural("{count} layer", "{count} layers", count=document.layers),
+        heads=plural("{count} head", "{count} heads", count=document.heads),
+        texts=plural("{count} text", "{count} texts", count=document.texts),
+    )
+    text = message("a text: {text}", text=quote_text(document.text, view))
+    return stack((heading(title, facts, view), remark(text, view)))
+
+
+def _best(row: SeriesCheckpoint, metric: str) -> str:
+    head = max(row.heads, key=lambda head: -1.0 if (value := head.metrics[metric]) is None else value)
+    return f"L{head.layer}H{head.head}"
+
+
+def _step_name(row: SeriesCheckpoint) -> str:
+    return f"{row.step:,}" if row.step is not None else safe(row.name)
+
+
+def _steps(document: SeriesDocument, view: View) -> Lines:
+    """A row for each checkpoint."""
+    columns = [localize(message("step"), view), localize(message("loss"), view), *map(safe, document.metrics)]
+    columns.append(localize(message("same as"), view))
+    names = {row.name: _step_name(row) for row in document.checkpoints}
+    rows = []
+    for row in document.checkpoints:
+        cells = [_step_name(row), "-" if row.loss is None else f"{row.loss:.3f}"]
+        for metric in document.metrics:
+            value = summary(row, metric)
+            best = "" if metric in OF_ALL or value is None else f" {_best(row, metric)}"
+            cells.append("-" if value is None else f"{value:.2f}{best}")
+        rows.append([*cells, "" if row.same_as is None else names[row.same_as]])
+    if all(row.same_as is None for row in document.checkpoints):
+        columns, rows = columns[:-1], [cells[:-1] for cells in rows]
+    of_all = [metric for metric in document.metrics if metric in OF_ALL]
+    note = message(
+        "the highest head of each; of {metrics} the mean of all heads", metrics=", ".join(of_all)
+    ) if of_all else message("the highest head of each")  # fmt: skip
+    return table(columns, rows, view, align=["right"] * len(columns), title=message("by step"), note=note)
+
+
+def _curve(document: SeriesDocument, view: View) -> Lines:
+    """The scores over the steps, on logarithmic axes."""
+    series = [Series(safe(name), tuple(points)) for name, points in curve_points(document)]
+    if not series:
+        return Lines()
+    title = heading(message("scores by step"), message("both axes logarithmic"), view)
+    return stack((title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view))))
+
+
+def _changes(document: SeriesDocument, view: View) -> Lines:
+    """The heads whose labels change, and when."""
+    if not document.changes:
+        return Lines()
+    names = {row.name: _step_name(row) for row in document.checkpoints}
+    shown = document.changes if view.full else document.changes[:MOST_CHANGES]
+    rows = [
+        [
+            f"L{change.layer}H{change.head}",
+            localize(message("becomes") if change.earned else message("is no longer"), view),
+            label_name(change.label, view.lang),
+            f"{names[change.before]} – {names[change.after]}".replace("–", "-" if view.ascii else "–"),
+        ]
+        for change in shown
+    ]
+    columns = [
+        localize(message("head"), view),
+        "",
+        localize(message("label"), view),
+        localize(message("between"), view),
+    ]
+    more = len(document.changes) - len(shown)
+    note = plural("{count} more change; --full shows all", "{count} more changes; --full shows all", count=more)
+    body = table(columns, rows, view, title=message("labels that change"))
+    return stack((body, remark(note if more else "", view)))
+
+
+def series_answer(document: SeriesDocument, view: View) -> Lines:
+    """The answer: which head has formed between which steps, and which checkpoints are the same."""
+    return sentences([say(view, sentence) for sentence in answer_sentences(document)], view)
+
+
+def answer_sentences(document: SeriesDocument) -> list[Message]:
+    """The sentences of the answer."""
+    texts: list[Message] = []
+    first, last = document.checkpoints[0], document.checkpoints[-1]
+    for metric in document.metrics:
+        if metric in OF_ALL:
+            continue
+        place = max(range(len(last.heads)), key=lambda index: last.heads[index].metrics[metric] or -np.inf)
+        values = [row.heads[place].metrics[metric] or 0.0 for row in document.checkpoints]
+        if values[-1] - values[0] < ROSE:
+            continue
+        half = (values[0] + values[-1]) / 2
+        after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
+        texts.append(
+            message(
+                "The score {metric} of layer {layer} head {head} goes from {first:.2f} to {last:.2f}, half of it "
+                "between {before} and {after}.",
+                metric=metric,
+                layer=last.heads[place].layer,
+                head=last.heads[place].head,
+                first=values[0],
+                last=values[-1],
+                before=_step_name(document.checkpoints[after - 1]),
+                after=_step_name(document.checkpoints[after]),
+            )
+        )
+    if not texts:
+        texts.append(message("No score of a head rises by {least} or more.", least=ROSE))
+    if first.loss is not None and last.loss is not None:
+        texts.append(
+            message("The loss on the text goes from {first:.3f} to {last:.3f}.", first=first.loss, last=last.loss)
+        )
+    same = [row for row in document.checkpoints if row.same_as is not None]
+    if same:
+        texts.append(
+            message(
+                "{name} holds the same weights as {first}, byte for byte; {count} of {all} checkpoints repeat another.",
+                name=safe(same[0].name),
+                first=safe(same[0].same_as or ""),
+                count=len(same),
+                all=len(document.checkpoints),
+            )
+        )
+    return texts
+
+
+def series_page(document: SeriesDocument, lang: str) -> bytes:
+    """The page of a series: a slider over its checkpoints."""
+    from attncli.draw.page.steps_page import StepsPage, steps_page
+
+    rows = document.checkpoints
+    losses = [row.loss for row in rows]
+    lines = [(translate(message("loss"), lang), losses)] if any(loss is not None for loss in losses) else []
+    lines += [(metric, [summary(row, metric) for row in rows]) for metric in document.metrics if metric not in OF_ALL]
+    heads = [(head.layer, head.head) for head in rows[0].heads]
+    scores = [
+        (metric, [[row.heads[place].metrics[metric] for row in rows] for place in range(len(heads))])
+        for metric in document.metrics
+    ]
+    maps = np.stack([np.asarray(row.maps, np.float64) for row in rows])
+    title = plural("{count} checkpoint", "{count} checkpoints", count=len(rows))
+    names = [row.step if row.step is not None else place for place, row in enumerate(rows)]
+    notes = [translate(sentence, lang) for sentence in answer_sentences(document)]
+    line = f"{translate(title, lang)} · {rows[0].name} … {rows[-1].name}"
+    return steps_page(
+        StepsPage(
+            "attn series",
+            line,
+            document.tokens,
+            heads,
+            names,
+            lines,
+            scores,
+            (list(range(len(rows))), maps),
+            notes,
+            lang,
+        )
+    )
