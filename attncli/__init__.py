@@ -25,6 +25,7 @@ The names below are imported when first used, so that the command line starts in
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,7 +66,17 @@ if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
             raise AttributeError(f"module 'attncli' has no attribute {name!r}")
         if name in _MODULES:
             return import_module(_MODULES[name])
-        return getattr(import_module(_HOMES[name]), name)
+        public = getattr(import_module(_HOMES[name]), name)
+        trace = sys.modules.get("attncli.mechanism.trace")
+        if trace is not None and not trace.NOTEBOOK_FORMATS:
+            trace.NOTEBOOK_FORMATS.append(_notebook_formats)
+        return public
+
+    def _notebook_formats(result: Any) -> dict[str, str]:
+        """What a notebook shows of a result: the page that is drawn when it is first looked at."""
+        from attncli.notebook import bundle
+
+        return bundle(result)
 
 
 def __dir__() -> list[str]:

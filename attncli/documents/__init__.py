@@ -166,10 +166,10 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What a notebook shows: the page, and the text beside it."""
-        from attncli.notebook import bundle
+        from attncli.mechanism.trace import notebook_formats  # a screen does without
 
         del include, exclude
-        return bundle(self)
+        return notebook_formats(self)
 
     def lengths(self) -> Mapping[str, int | range]:
         """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long

@@ -67,6 +67,16 @@ SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
 """The stages that `--save` writes."""
 
 
+NOTEBOOK_FORMATS: list[Callable[[Any], dict[str, str]]] = []
+"""What draws results for notebooks, the last one counts. The door `attncli` puts it here when a public name is first
+used: the engine imports nothing that draws."""
+
+
+def notebook_formats(result: object) -> dict[str, str]:
+    """What a notebook shows of a result, by type: its text, and its page where something draws one."""
+    return NOTEBOOK_FORMATS[-1](result) if NOTEBOOK_FORMATS else {"text/plain": repr(result)}
+
+
 class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
     """Every stage of one attention, as `attncli.attention` returns it.
 
@@ -89,10 +99,8 @@ class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What a notebook shows: the page, and the text beside it."""
-        from attncli.notebook import bundle
-
         del include, exclude
-        return bundle(self)
+        return notebook_formats(self)
 
 
 class Later:
@@ -140,10 +148,8 @@ class LayerTrace(Struct, frozen=True, eq=False):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What a notebook shows: the page, and the text beside it."""
-        from attncli.notebook import bundle
-
         del include, exclude
-        return bundle(self)
+        return notebook_formats(self)
 
 
 class Shape(Struct, frozen=True):

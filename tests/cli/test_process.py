@@ -46,6 +46,25 @@ def test_small_jobs_load_no_torch_and_documents_for_machines_no_rich(command: st
     assert screen - documents[-1] <= {"rich.console"}
 
 
+FILES = 70
+"""Files of the package that a small run may pass through: a reader follows it in an afternoon."""
+
+
+def test_a_small_run_passes_through_few_files() -> None:
+    code = """
+import sys
+from attncli.cli import main
+code = main(["run", "one two three four five six"])
+modules = [module for name, module in sys.modules.items() if name.startswith("attncli")]
+files = {getattr(module, "__file__", None) for module in modules} - {None}
+print(code, *sorted(files), sep="\\n", file=sys.stderr)
+"""
+    done = finish([sys.executable, "-c", code], stdin=subprocess.DEVNULL)
+    code_line, *files = done.stderr.splitlines()
+    assert code_line == "0"
+    assert 40 < len(files) <= FILES, files
+
+
 def test_a_trained_model_loads_no_more_than_it_needs() -> None:
     (names,) = loaded(("run", SENTENCE, "--model", "minilm", "--json"))
     assert names - {"_hashlib"} == {"numpy", "tokenizers"}  # _hashlib: the first time, for the digests

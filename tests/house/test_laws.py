@@ -156,6 +156,56 @@ def test_the_engine_imports_no_feature():
             assert lender is None or file.stem == "document", f"{name_of(path)} imports {name}"
 
 
+def circles(edges: dict[Path, set[Path]]) -> list[set[Path]]:
+    """The largest groups of files in which each reaches each (Tarjan's strongly connected components, 1972)."""
+    index: dict[Path, int] = {}
+    low: dict[Path, int] = {}
+    stack: list[Path] = []
+    groups = []
+
+    def visit(file: Path) -> None:
+        index[file] = low[file] = len(index)
+        stack.append(file)
+        for target in edges[file]:
+            if target not in index:
+                visit(target)
+                low[file] = min(low[file], low[target])
+            elif target in stack:
+                low[file] = min(low[file], index[target])
+        if low[file] == index[file]:
+            start = stack.index(file)
+            groups.append(set(stack[start:]))
+            del stack[start:]
+
+    for file in edges:
+        if file not in index:
+            visit(file)
+    return [group for group in groups if len(group) > 1]
+
+
+def test_circles_are_found():
+    a, b, c, d = (Path(name) for name in "abcd")
+    assert circles({a: {b}, b: {c}, c: {a, d}, d: set()}) == [{a, b, c}]
+    assert circles({a: {b}, b: {c, d}, c: {d}, d: set()}) == []
+
+
+def test_no_circle_of_files_leaves_its_room():
+    """Imports inside functions and those for the type checker count too. `attncli/__init__.py` hands out names when
+    they are first used and imports nothing by itself."""
+    door = PACKAGE / "__init__.py"
+    assert {name.split(".")[0] for name in imports(door, top_only=True)} <= {"__future__", "typing", "sys"}
+    edges = {path: {file for _, file in inner_imports(path)} - {path, door} for path in SOURCES if path != door}
+    for group in circles(edges):
+        names = sorted(name_of(path) for path in group)
+        assert not group & DOORS, f"a circle through a door: {names}"
+        assert len({room_of(path) for path in group}) == 1, f"a circle of several rooms: {names}"
+        assert len(group) <= SMALL_CIRCLE, f"a circle of {len(group)} files: {names}"
+
+
+SMALL_CIRCLE = 8
+"""Files of one room that may need each other: those that a command line goes through in `cli`."""
+
+
 def test_the_rooms_are_the_folders():
     assert {
         path.name.removesuffix(".py")
