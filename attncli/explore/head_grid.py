@@ -34,9 +34,9 @@ from attncli.explore.panels import (
     wholes,
 )
 from attncli.explore.state import Extent, State
+from attncli.features.heads.document import label_name
 from attncli.inputs.token import Token
 from attncli.language import contextual, message, say
-from attncli.language.head_labels import label_name
 from attncli.measure.head_record import METRICS
 
 MEASURES = ("word", *METRICS)

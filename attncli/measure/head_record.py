@@ -234,8 +234,6 @@ SMALL = 1 << 14
 HIDDEN = -1.0
 """Stands for the weight of a link that the mask hides."""
 METRICS = (*DEFAULT, "special", "normalised_entropy")
-
-
 StoredMatrix: TypeAlias = FixedPoint | Floats
 
 

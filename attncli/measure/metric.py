@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
-from attncli.language import message
+from attncli.language import contextual, message
 from attncli.measure.row_facts import (
     NEARBY,
     AttentionRows,
@@ -247,6 +247,18 @@ METRICS: dict[str, Metric] = {
     )
 }  # fmt: skip
 """Every metric by name, in the order in which tables show them."""
+METRIC_TITLES = {
+    "entropy": message("entropy"),
+    "confidence": message("confidence"),
+    "distance": message("distance"),
+    "previous": contextual("page", "previous token"),
+    "self": message("itself"),
+    "next": contextual("page", "next token"),
+    "sink": message("first token"),
+    "special": message("special tokens"),
+    "normalised_entropy": message("normalised entropy"),
+}
+"""What pages and figures call metrics."""
 
 OFFSETS: dict[str, Metric] = {
     metric.name: metric

@@ -11,8 +11,8 @@ from attncli.draw.safe import cells, label, safe, spell
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
+from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, plural, say, say_each
-from attncli.language.head_labels import label_name
 from attncli.scan.document import (
     LEAST_TEXTS,
     ScanCompareDocument,

@@ -13,8 +13,8 @@ from attncli.cli.app import command
 from attncli.cli.help_page import TAIL
 from attncli.draw.lines import note_line
 from attncli.draw.view import View
+from attncli.features.heads.document import LABEL_NAMES, label_name
 from attncli.language import translation
-from attncli.language.head_labels import CHINESE, label_name
 from attncli.language.translation import has, translate
 from attncli.language.zh_screens import SCREENS
 from attncli.measure.labels import LABELS
@@ -188,8 +188,8 @@ def test_a_note_is_broken_at_blanks_and_a_path_stays_whole() -> None:
 
 
 def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
-    assert set(CHINESE) == set(LABELS)
-    assert not any(re.search("[A-Za-z]", said) for said in CHINESE.values())
+    assert set(LABEL_NAMES) == set(LABELS)
+    assert not any(re.search("[A-Za-z]", said) for said in (name.spoken("zh") for name in LABEL_NAMES.values()))
     assert label_name("positional -2", "zh") == "固定偏移 -2"
     assert label_name("first-token sink", "zh") == "首词元汇点"
     assert label_name("positional -2", "en") == "positional -2"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
@@ -16,7 +15,6 @@ from attncli.draw.figures.charts import (
     Bar,
     FigureHead,
     FigureMap,
-    Say,
     bar_of,
     draw_bars,
     draw_curves,
@@ -33,6 +31,7 @@ from attncli.draw.numbers import percent
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import key_names, mark_unknown_words
+from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.compare.document import ComparedHead, CompareDocument
 from attncli.features.cost.document import CostDocument
@@ -45,8 +44,8 @@ from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points
 from attncli.features.tensors.document import TensorsDocument
-from attncli.language import message, plural, translate
-from attncli.language.figures import figure_phrase
+from attncli.language import contextual, message, plural, say, translate
+from attncli.measure.metric import METRIC_TITLES
 
 # The figure of the weights of heads: a map of each; with one query its sentence; their metrics.
 
@@ -66,19 +65,27 @@ class HeadWeights:
     pool: int = 1
 
 
-def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, say: Say) -> None:
+def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -> None:
     """The weights of every head; with one query its sentence; the links of one head of a short text."""
-    weights = list(_head_weights(document, say))
+    weights = list(_head_weights(document, view))
     head_metrics = document.heads if isinstance(document, HeadsDocument) else []
     if not weights and not head_metrics:
         raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
-    top = draw_title(drawing, _title(document), model_note(document, say) if weights else say("metrics"))
+    top = draw_title(drawing, _title(document), model_note(document, view) if weights else say(view, "metrics"))
     if weights:
-        top = _draw_maps(drawing, document, weights, top, scale, say)
+        top = _draw_maps(drawing, document, weights, top, scale, view)
     if head_metrics:
-        titles = {name: say(f"metric.{name}") for name in head_metrics[0].metrics}
-        heads = [_figure_head(metrics, say) for metrics in head_metrics]
-        draw_metrics(drawing, heads, titles, top + (20 if weights else 0), line_note=say("uniform"))
+        titles = {
+            name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name for name in head_metrics[0].metrics
+        }
+        heads = [_figure_head(metrics, view) for metrics in head_metrics]
+        draw_metrics(
+            drawing,
+            heads,
+            titles,
+            top + (20 if weights else 0),
+            line_note=say(view, "line: what uniform weights would give"),
+        )
 
 
 def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -88,14 +95,14 @@ def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _draw_maps(
-    drawing: Drawing, document: AboutHeads, head_weights: list[HeadWeights], top: float, scale: str, say: Say
+    drawing: Drawing, document: AboutHeads, head_weights: list[HeadWeights], top: float, scale: str, view: View
 ) -> float:
     first = visible(head_weights[0].weights, head_weights[0].scores)
     rows, keys = _sides(document)
     keys = key_names(keys, first)
     maps = [
         FigureMap(
-            head.name + (say("pooled", head.pool) if head.pool > 1 else ""),
+            head.name + (say(view, ", pooled {pool}×", pool=head.pool) if head.pool > 1 else ""),
             visible(head.weights, head.scores),
             rows,
             keys,
@@ -104,7 +111,7 @@ def _draw_maps(
     ]
     average = document.average if isinstance(document, HeadsDocument) else None
     if average and len(maps) > 1:
-        maps.append(FigureMap(say("average"), as_matrix(average.weights), rows, keys))
+        maps.append(FigureMap(say(view, "average"), as_matrix(average.weights), rows, keys))
     if isinstance(document, RunDocument) and document.queries and len(keys) <= WORDS:
         mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
         high = float(mean.max()) or 1.0
@@ -113,7 +120,7 @@ def _draw_maps(
         top = draw_sentence(drawing, keys, follows_directly, shares, document.queries[0], top) + 14
     layers = [head.layer for head in head_weights if head.layer is not None]
     across = max(map(layers.count, layers), default=3) if len(maps) > 3 else 3
-    top = draw_maps(drawing, maps, top, say, scale=scale, across=across if 4 <= across <= 16 else 8)
+    top = draw_maps(drawing, maps, top, view, scale=scale, across=across if 4 <= across <= 16 else 8)
     if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
         values = np.nan_to_num(maps[0].values)
         links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > 0.02)]
@@ -131,18 +138,18 @@ def _title(document: AboutHeads) -> str:
             return document.text
 
 
-def _head_weights(document: AboutHeads, say: Say) -> Iterator[HeadWeights]:
+def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
     """The heads whose weights the document holds."""
     match document:
         case RunDocument():
             for layer in document.layers:
                 for head in layer.heads:
                     if head.weights is not UNSET:
-                        name = say("head", layer.layer, head.head)
+                        name = say(view, "layer {layer} head {head}", layer=layer.layer, head=head.head)
                         yield HeadWeights(name, layer.layer, head.weights, head.scores)
             for pooled_map in document.maps or () if not any(layer.heads for layer in document.layers) else ():
                 yield HeadWeights(
-                    say("head", pooled_map.layer, pooled_map.head),
+                    say(view, "layer {layer} head {head}", layer=pooled_map.layer, head=pooled_map.head),
                     pooled_map.layer,
                     pooled_map.weights,
                     pool=pooled_map.pool,
@@ -151,12 +158,15 @@ def _head_weights(document: AboutHeads, say: Say) -> Iterator[HeadWeights]:
             for part in document.layers:
                 for cross_head in part.heads:
                     yield HeadWeights(
-                        say("head", part.layer, cross_head.head), part.layer, cross_head.weights, cross_head.scores
+                        say(view, "layer {layer} head {head}", layer=part.layer, head=cross_head.head),
+                        part.layer,
+                        cross_head.weights,
+                        cross_head.scores,
                     )
         case HeadsDocument():
             for row in document.heads:
                 if row.weights is not UNSET:
-                    name = say("head", row.layer, row.head)
+                    name = say(view, "layer {layer} head {head}", layer=row.layer, head=row.head)
                     yield HeadWeights(name, row.layer, row.weights, pool=row.pool or 1)
         case TensorsDocument():
             for entry in document.batch:
@@ -165,9 +175,9 @@ def _head_weights(document: AboutHeads, say: Say) -> Iterator[HeadWeights]:
                     if captured_head.weights is not UNSET:
                         several = len(document.batch) > 1
                         name = (
-                            say("batch", batch_index, captured_head.head)
+                            say(view, "batch {batch} head {head}", batch=batch_index, head=captured_head.head)
                             if several
-                            else say("of_layer", captured_head.head)
+                            else say(view, "head {head}", head=captured_head.head)
                         )
                         yield HeadWeights(name, None, captured_head.weights, captured_head.scores)
         case _:
@@ -195,11 +205,11 @@ def _follows_directly(document: RunDocument, count: int) -> list[bool]:
     return follows + [False] * (count - len(follows))
 
 
-def _figure_head(head: HeadMetrics, say: Say) -> FigureHead:
+def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
     def values(metrics: Metrics | UnsetType) -> dict[str, float | None]:
         return {name: metric.value for name, metric in (metrics or {}).items()}
 
-    name = say("head", head.layer, head.head)
+    name = say(view, "layer {layer} head {head}", layer=head.layer, head=head.head)
     return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))
 
 
@@ -209,7 +219,7 @@ Row = tuple[int, int, float | None, float | None]
 """Layer, head, number, and what it is beside."""
 
 
-def draw_ablation(drawing: Drawing, document: AblateDocument, say: Say) -> None:
+def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> None:
     """Layers × heads of the first measure, and its ranking; a line where a random change of the same size lies."""
     name = readings_of(document.measures)[0]
     rows = [
@@ -217,18 +227,44 @@ def draw_ablation(drawing: Drawing, document: AblateDocument, say: Say) -> None:
         for row in document.effects
         if row.attention == "self"
     ]
-    top = draw_title(drawing, document.text, say("ablate", document.by, name))
-    _draw_ranking(drawing, rows, top, say)
+    top = draw_title(
+        drawing,
+        document.text,
+        say(
+            view,
+            contextual("figure", "what changes when one head is taken away ({by}): {measure}"),
+            by=document.by,
+            measure=name,
+        ),
+    )
+    _draw_ranking(drawing, rows, top, view)
 
 
-def draw_patching(drawing: Drawing, document: PatchDocument, say: Say) -> None:
+def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None:
     """Layers × heads of what each brings back, and the ranking."""
-    top = draw_title(drawing, f"{document.clean}  →  {document.corrupt}", say("patch", document.measure))
+    top = draw_title(
+        drawing,
+        f"{document.clean}  →  {document.corrupt}",
+        say(
+            view,
+            "clean into corrupt, one head at a time: what it brings back of the {measure}",
+            measure=document.measure,
+        ),
+    )
     rows = [(row.layer, row.head, row.recovered, None) for row in document.effects if row.attention == "self"]
-    _draw_ranking(drawing, rows, top, say)
+    _draw_ranking(drawing, rows, top, view)
 
 
-def draw_logits(drawing: Drawing, document: LogitsDocument, say: Say) -> None:
+PARTS = {
+    "head": message("layer {layer} head {head}"),
+    "mlp": message("layer {layer} feed-forward"),
+    "embedding": message("embedding"),
+    "bias": message("bias"),
+}
+"""What adds to a logit."""
+
+
+def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
     """Layers × heads of what each adds, and the ranking of all parts."""
     heads = [
         (part.layer, part.head, part.value, None)
@@ -236,54 +272,69 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, say: Say) -> None:
         if part.attention == "self" and part.layer is not None and part.head is not None
     ]
     source_text, target = label(document.tokens[document.position].text), label(document.target.text)
-    top = draw_title(drawing, document.text, say("logits", target, source_text, f"{document.logit:.3f}"))
-    top = _grid(drawing, heads, top, say)
+    top = draw_title(
+        drawing,
+        document.text,
+        say(
+            view,
+            "what adds to the logit of {target} at {place}: {logit}",
+            target=target,
+            place=source_text,
+            logit=f"{document.logit:.3f}",
+        ),
+    )
+    top = _grid(drawing, heads, top, view)
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
-    bars = [bar_of(say(f"part.{part.part}", part.layer, part.head), part.value, signed=True) for part in parts]
+    bars = [
+        bar_of(say(view, PARTS[part.part], layer=part.layer, head=part.head), part.value, signed=True) for part in parts
+    ]
     draw_bars(drawing, bars, top + 16)
 
 
-def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, say: Say) -> None:
+def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> None:
     """Layers × heads, then the heads by the size of their number."""
-    top = _grid(drawing, rows, top, say)
+    top = _grid(drawing, rows, top, view)
     ranking = sorted((row for row in rows if row[2] is not None), key=lambda row: -abs(row[2] or 0))[:RANKED]
-    bars = [bar_of(say("head", layer, head), value or 0.0, mark=random) for layer, head, value, random in ranking]
+    bars = [
+        bar_of(say(view, "layer {layer} head {head}", layer=layer, head=head), value or 0.0, mark=random)
+        for layer, head, value, random in ranking
+    ]
     if any(bar.mark is not None for bar in bars):
-        drawing.text(0, top + 20, say("random"), size=8.5, quiet=True)
+        drawing.text(0, top + 20, say(view, "line: a random change of the same size"), size=8.5, quiet=True)
         top += 16
     draw_bars(drawing, bars, top + 16)
 
 
-def _grid(drawing: Drawing, rows: Sequence[Row], top: float, say: Say) -> float:
+def _grid(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> float:
     grid = head_grid(row[:3] for row in rows)
     is_signed = bool((np.nan_to_num(grid.values) < 0).any())
     figure_map = FigureMap(
-        say("grid"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=is_signed
+        say(view, "layers × heads"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=is_signed
     )
-    return draw_maps(drawing, [figure_map], top, say, scale="linear")
+    return draw_maps(drawing, [figure_map], top, view, scale="linear")
 
 
 def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en") -> Drawing | None:
     """What a document shows, drawn; None for one whose shape is its text. Raises InputError where it holds nothing to
     draw. scale: as for maps on a screen."""
-    drawing, say, document = Drawing(theme), partial(figure_phrase, lang), mark_unknown_words(document)
+    drawing, view, document = Drawing(theme), View(lang=lang), mark_unknown_words(document)
     match document:
         case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
-            draw_heads(drawing, document, scale, say)
+            draw_heads(drawing, document, scale, view)
         case CompareDocument():
-            _compare(drawing, document, scale, say)
+            _compare(drawing, document, scale, view)
         case FindDocument():
-            _find(drawing, document, say)
+            _find(drawing, document, view)
         case AblateDocument():
-            draw_ablation(drawing, document, say)
+            draw_ablation(drawing, document, view)
         case PatchDocument():
-            draw_patching(drawing, document, say)
+            draw_patching(drawing, document, view)
         case LogitsDocument():
-            draw_logits(drawing, document, say)
+            draw_logits(drawing, document, view)
         case MaskDocument():
-            _masks(drawing, document, say)
+            _masks(drawing, document, view)
         case CostDocument():
-            _cost(drawing, document, say)
+            _cost(drawing, document, view)
         case LearnDocument():
             _learn(drawing, document, lang)
         case SeriesDocument():
@@ -293,7 +344,7 @@ def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, l
     return drawing
 
 
-def _compare(drawing: Drawing, document: CompareDocument, scale: str, say: Say) -> None:
+def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View) -> None:
     """The head that differs most: either side and their signed difference; then the largest difference of each head."""
 
     def size(head: ComparedHead) -> float:
@@ -302,41 +353,64 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, say: Say) 
     most_changed = max(document.heads, key=size)
     names = names_of(document.a.tokens)
     words = [names[pair[0]] for pair in document.aligned]
-    subtitle = say("differs", say("head", most_changed.a.layer, most_changed.a.head))
+    subtitle = say(
+        view,
+        "{head}, which differs most",
+        head=say(view, "layer {layer} head {head}", layer=most_changed.a.layer, head=most_changed.a.head),
+    )
     top = draw_title(drawing, f"{document.a.name}  →  {document.b.name}", subtitle)
     maps = [
         FigureMap(name, as_matrix(weights), words, words)
         for name, weights in (("A", most_changed.weights_a), ("B", most_changed.weights_b))
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
-    top = draw_maps(drawing, maps, top, say, scale=scale)
+    top = draw_maps(drawing, maps, top, view, scale=scale)
     if len(document.heads) > 1:
         bars = [
-            bar_of(say("head", head.a.layer, head.a.head), head.change.value if head.change else 0.0, signed=True)
+            bar_of(
+                say(view, "layer {layer} head {head}", layer=head.a.layer, head=head.a.head),
+                head.change.value if head.change else 0.0,
+                signed=True,
+            )
             for head in sorted(document.heads, key=size, reverse=True)[:RANKED]
         ]
         draw_bars(drawing, bars, top + 16)
 
 
-def _find(drawing: Drawing, document: FindDocument, say: Say) -> None:
+def _find(drawing: Drawing, document: FindDocument, view: View) -> None:
     names = names_of(document.tokens)
-    top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", model_note(document, say))
+    top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", model_note(document, view))
     bars = [
-        bar_of(say("head", row.layer, row.head), row.weight, more="" if row.rank is None else say("rank", row.rank))
+        bar_of(
+            say(view, "layer {layer} head {head}", layer=row.layer, head=row.head),
+            row.weight,
+            more="" if row.rank is None else say(view, "rank {rank}", rank=row.rank),
+        )
         for row in document.heads[:RANKED]
     ]
     draw_bars(drawing, bars, top)
 
 
-def _masks(drawing: Drawing, document: MaskDocument, say: Say) -> None:
+def _masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
     masks = [*document.masks, *([document.combined] if document.combined else [])]
-    top = draw_title(drawing, say("masks") if len(masks) > 1 else masks[0].spec, say("visible"))
+    top = draw_title(
+        drawing,
+        say(view, "masks") if len(masks) > 1 else masks[0].spec,
+        say(view, contextual("figure", "filled: visible; rows are queries, columns keys")),
+    )
     maps = []
     for mask in masks:
         values = as_matrix(mask.map.share)
         rows, columns = ([str(index) for index in range(count)] for count in values.shape)
-        maps.append(FigureMap(f"{mask.spec or say('together')} · {percent(mask.share, 1)}", values, rows, columns))
-    draw_maps(drawing, maps, top, say, scale="linear")
+        maps.append(
+            FigureMap(
+                f"{mask.spec or say(view, contextual('figure', 'all together'))} · {percent(mask.share, 1)}",
+                values,
+                rows,
+                columns,
+            )
+        )
+    draw_maps(drawing, maps, top, view, scale="linear")
 
 
 def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
@@ -373,12 +447,18 @@ def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
     draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("score"), lang))
 
 
-def _cost(drawing: Drawing, document: CostDocument, say: Say) -> None:
-    top = draw_title(drawing, say("cost", f"{document.n:,}"), say("sizes", document.d_model, document.heads))
+def _cost(drawing: Drawing, document: CostDocument, view: View) -> None:
+    top = draw_title(
+        drawing,
+        say(view, "cost of attention, n = {n}", n=f"{document.n:,}"),
+        say(view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads),
+    )
     series = [
         (name, [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds])
         for name in (variant.name for variant in document.variants)
     ]
-    top = draw_curves(drawing, series, top, say("tokens"), say("operations"))
+    top = draw_curves(
+        drawing, series, top, say(view, "tokens"), say(view, contextual("figure", "multiply-adds per layer"))
+    )
     bars = [Bar(row.name, row.multiply_adds, f"{row.multiply_adds:.3g} · {row.grows}") for row in document.variants]
     draw_bars(drawing, bars, top + 16)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from attncli.documents import Header, TokenRow
 from attncli.draw.figures.drawing import Drawing, from_right, shorten_to_fit, width
 from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
+from attncli.draw.view import View
 from attncli.features.cross.document import CrossDocument
 from attncli.features.tensors.document import TensorsDocument
+from attncli.language import say
 
 LINE = 15.0
 
@@ -143,8 +145,6 @@ def draw_sentence(
 
 # What the figures of all documents share: their titles and the rows of their rankings.
 
-Say: TypeAlias = Callable[..., str]
-"""A phrase by its name, in the language that was asked for."""
 RANKED = 20
 """Rows of a ranking, at most."""
 
@@ -161,13 +161,14 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
-def model_note(document: Header | CrossDocument | TensorsDocument, say: Say) -> str:
+def model_note(document: Header | CrossDocument | TensorsDocument, view: View) -> str:
     """Which weights ran, and under which conventions; and which side of a map is which."""
     model, attention = document.model, document.attention
     parts = [model.name or model.source]
-    parts += [say("seed", model.seed)] if model.source in ("seeded", "random") else []
-    conventions = (("mask", attention.mask), ("position", attention.position))
-    return "; ".join((*parts, *(say(name, value) for name, value in conventions if value != "none"), say("sides")))
+    parts += [say(view, "seed {seed}, not learned", seed=model.seed)] if model.source in ("seeded", "random") else []
+    parts += [say(view, "mask {mask}", mask=attention.mask)] if attention.mask != "none" else []
+    parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
+    return "; ".join((*parts, say(view, "rows look, columns are looked at")))
 
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
@@ -197,7 +198,7 @@ class FigureMap:
 
 
 def draw_maps(
-    drawing: Drawing, maps: Sequence[FigureMap], top: float, say: Say, *, scale: str, across: int = 8
+    drawing: Drawing, maps: Sequence[FigureMap], top: float, view: View, *, scale: str, across: int = 8
 ) -> float:
     """The maps side by side, `across` in a row, each kind on one scale; returns where they end.
 
@@ -218,9 +219,14 @@ def draw_maps(
         left, bottom = right + (16 if are_few else 7), max(bottom, end)
     kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
     for kind in kinds:
-        bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, say)
+        bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
     if pool > 1:
-        remark = "; ".join((say("pool", pool), *([say("roots")] if scale == ROOTS else [])))
+        remark = "; ".join(
+            (
+                say(view, "each dot: the largest of {size} × {size} cells", size=pool),
+                *([say(view, "colours by square roots")] if scale == ROOTS else []),
+            )
+        )
         drawing.text(0, bottom + 12, remark, size=SIZE, quiet=True)
         bottom += 14
     return bottom
@@ -325,7 +331,7 @@ def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, hig
     return pixels
 
 
-def _legend(drawing: Drawing, top: float, high: float, scale: str, say: Say) -> float:
+def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:
     """The colours of even steps from the least number to the greatest, on the scale of the maps."""
     is_signed = scale == "signed"
     palette = drawing.theme.signed if is_signed else drawing.theme.weights
@@ -335,7 +341,7 @@ def _legend(drawing: Drawing, top: float, high: float, scale: str, say: Say) -> 
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
-    end = say("row") if scale == "row" else f"+{high:.2f}" if is_signed else f"{high:.2f}"
+    end = say(view, "row's largest") if scale == "row" else f"+{high:.2f}" if is_signed else f"{high:.2f}"
     drawing.text(left + 102, top + 6, end, size=SIZE, quiet=True)
     return top + 8
 

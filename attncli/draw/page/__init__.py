@@ -24,6 +24,7 @@ from msgspec import UNSET
 
 from attncli.documents import Document
 from attncli.documents.header import tokens_of
+from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.token_names import marked_text
 from attncli.features.compare.document import CompareDocument
@@ -31,7 +32,6 @@ from attncli.features.effects.document import AblateDocument, LogitsDocument, Pa
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
 from attncli.inputs.token import Token
-from attncli.language.page import BOTH
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
 from attncli.measure.run_record import RunRecord
@@ -302,7 +302,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         shape = small[0].shape if small else (1, 1)
         runs.append(_run_entry(run) | {"heads": heads, "tile": list(shape)})
     meta = {
-        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
+        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
         "out": page.left_out and page.left_out.flags(),
     }  # fmt: skip

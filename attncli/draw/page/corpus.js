@@ -6,8 +6,13 @@ const meta = JSON.parse(at("meta").textContent ?? "");
 /** What is chosen. metric: its place; head: its place; sorted: whether the heads stand by value. */
 const chosen = { metric: 0, head: 0, sorted: false, lang: meta.lang };
 
-/** A phrase of the page's language. @param {string} name @param {...any} given */
-const say = (name, ...given) => (meta.words[chosen.lang][name] ?? name).replace(/\{(\d)\}/g, (/** @type {string} */ whole, /** @type {string} */ place) => String(given[Number(place)]));
+/** A phrase of the page's language, its places filled by name. @param {string} name @param {Record<string, any>} values */
+const say = (name, values = {}) => (meta.words[chosen.lang][name] ?? name).replace(/\{(\w+)\}/g, (/** @type {string} */ whole, /** @type {string} */ place) => String(values[place]));
+/** The language after the one that is read: the button leads there. */
+const nextLanguage = () => {
+  const languages = Object.keys(meta.words);
+  return languages[(languages.indexOf(chosen.lang) + 1) % languages.length];
+};
 /** The name of a label; behind it may stand an offset. @param {string} name */
 const labelName = (name) => {
   const [, label, offset] = /^(.*?)( [-+]?\d+)?$/.exec(name) ?? [];
@@ -48,7 +53,7 @@ function tile(place, low, high) {
     spread.append(inner);
   }
   found.append(spread);
-  return set(found, { "aria-label": `${say("head.name", head.l, head.h)}: ${number(mean)} (${interval(from, to)})`, title: `L${head.l} H${head.h}: ${number(mean)} (${interval(from, to)})` });
+  return set(found, { "aria-label": `${say("head.name", { layer: head.l, head: head.h })}: ${number(mean)} (${interval(from, to)})`, title: `L${head.l} H${head.h}: ${number(mean)} (${interval(from, to)})` });
 }
 
 function grid() {
@@ -68,8 +73,8 @@ function grid() {
   const box = set(at("grid"), { class: chosen.sorted ? "sorted" : "" });
   box.style.setProperty("--across", String(across));
   fill("grid", ...inside);
-  fill("heads-title", say("heads.title", meta.heads.length, meta.metrics[chosen.metric]));
-  fill("range", say("range", number(low), number(high)));
+  fill("heads-title", say("heads.title", { count: meta.heads.length, metric: meta.metrics[chosen.metric] }));
+  fill("range", say("range", { lowest: number(low), highest: number(high) }));
 }
 
 function sentence(example) {
@@ -87,7 +92,7 @@ function sentence(example) {
 
 function examples() {
   const found = meta.heads[chosen.head].x[chosen.metric] ?? [];
-  return [make("h3", say("examples", meta.metrics[chosen.metric])), note(found.length ? say("examples.note") : say("examples.none")), ...found.map(sentence)];
+  return [make("h3", say("examples", { metric: meta.metrics[chosen.metric] })), note(found.length ? say("examples.note") : say("examples.none")), ...found.map(sentence)];
 }
 
 function table(columns, rows) {
@@ -113,17 +118,17 @@ function labels() {
 function draw() {
   const head = meta.heads[chosen.head];
   document.documentElement.lang = chosen.lang;
-  fill("language", say("language"));
-  fill("line", say("line", meta.model, meta.texts_done, meta.tokens));
+  fill("language", meta.words[nextLanguage()].language);
+  fill("line", say("line", { model: meta.model, texts: meta.texts_done, tokens: meta.tokens }));
   const metrics = make("select", { onchange: () => choose({ metric: picked.selectedIndex }), id: "metric" }, ...meta.metrics.map((name, place) => make("option", { selected: place === chosen.metric }, name)));
   const picked = metrics;
   fill("order", make("label.pick", say("metric"), metrics), button(() => choose({ sorted: !chosen.sorted }), { class: "link", "aria-pressed": chosen.sorted, id: "sorted" }, say("sorted")));
   grid();
-  fill("chosen", say("head.name", head.l, head.h));
+  fill("chosen", say("head.name", { layer: head.l, head: head.h }));
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
   fill("view", ...examples(), ...figures(), ...labels());
   fill("notes", ...meta.notes.map((text) => make("li", text)));
-  fill("said", `${say("head.name", head.l, head.h)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}`);
+  fill("said", `${say("head.name", { layer: head.l, head: head.h })}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}`);
 }
 
 /** Choose, draw, and keep it in the address. */
@@ -150,11 +155,11 @@ function begin() {
   const metric = meta.metrics.indexOf(asked.get("m"));
   if (head >= 0) chosen.head = head;
   if (metric >= 0) chosen.metric = metric;
-  if (asked.get("g") === "en" || asked.get("g") === "zh") chosen.lang = asked.get("g");
+  if (meta.words[asked.get("g") ?? ""]) chosen.lang = asked.get("g");
   draw();
 }
 
-at("language").addEventListener("click", () => choose({ lang: chosen.lang === "en" ? "zh" : "en" }));
+at("language").addEventListener("click", () => choose({ lang: nextLanguage() }));
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const places = order();

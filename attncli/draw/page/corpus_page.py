@@ -14,9 +14,9 @@ import numpy as np
 from attncli.draw.page import as_json, csp_hash, join_modules, last_part, words
 from attncli.draw.page import read_asset as read_page_asset
 from attncli.draw.page import style as page_style
+from attncli.draw.page.page_words import SCAN_PAGE_WORDS, words_by_language
 from attncli.draw.safe import safe, safe_html
 from attncli.inputs.token import Token
-from attncli.language.scan_page import BOTH
 from attncli.scan.document import ScanDocument, ScanEffect, ScanExample, ScanHead
 
 EFFECT = "effect"
@@ -104,10 +104,10 @@ def scan_page(
     heads = [_head(document, head, texts, looks) for head in document.heads]
     notes = [safe(warning) for warning in document.warnings]
     if texts.bare:
-        notes += [BOTH[lang]["unshaded"]]
+        notes += [SCAN_PAGE_WORDS["unshaded"].spoken(lang)]
     model = last_part(document.plan.model)
     meta = {
-        "lang": lang, "words": BOTH, "model": safe(model), "texts_done": f"{document.done.texts:,}",
+        "lang": lang, "words": words_by_language(SCAN_PAGE_WORDS), "model": safe(model), "texts_done": f"{document.done.texts:,}",
         "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.entries,
         "notes": notes,
     }  # fmt: skip

@@ -19,7 +19,7 @@ export async function derive() {
   const added = bias ? bias[j - i + n - 1] : 0;
   const seen = sees(bits, m, i, j);
   const weight = !seen ? -1 : lse[i] === -Infinity ? 0 : Math.exp(capped + added - lse[i]);
-  const steps = [["q·k", signed(raw), say("step.raw", d)], [`× ${signed(scale, 4)}`, signed(scaled), say("step.scale")]];
+  const steps = [["q·k", signed(raw), say("step.raw", { count: d })], [`× ${signed(scale, 4)}`, signed(scaled), say("step.scale")]];
   if (cap !== null) steps.push([`${cap}·tanh(s/${cap})`, signed(capped), say("step.cap")]);
   if (bias) steps.push([`+ ${signed(added)}`, signed(capped + added), say("step.bias")]);
   steps.push(seen ? [`exp(s − ${signed(lse[i])})`, told(weight), say("step.softmax")] : ["−∞", "0", say("step.hidden")]);

@@ -23,14 +23,17 @@ export function showEffects() {
   const ranked = turned();
   lay(run().heads.map((_, place) => ranked.find((one) => one.place === place)?.v ?? null));
   fill("view",
-    lead(say(`${kind}.lead`, kind === "ablate" ? phrase("by", by) : by, phrase(kind === "patch" && measure === "cosine" ? "patch" : "measure", measure), at || say("effects.mean"))),
+    lead(say(`${kind}.lead`, {
+      by: kind === "ablate" ? phrase("by", by) : by,
+      measure: phrase(kind === "patch" && measure === "cosine" ? "patch" : "measure", measure), place: at || say("effects.mean"),
+    })),
     toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], chosen, (place) => {
       chosen = place;
       showEffects();
     }),
     ranking(ranked.slice(0, 16).map(({ l, h, v, r, w, place }) => ({
       name: headName({ l, h }), share: abs(v) / (abs(ranked[0].v) || 1), kind: v < 0 ? "in" : "", number: signed(v, 4),
-      rank: r !== null ? say("effects.random", signed(r, 4)) : w !== null ? say("effects.weight", w.toFixed(2)) : "",
+      rank: r !== null ? say("effects.random", { size: signed(r, 4) }) : w !== null ? say("effects.weight", { weight: w.toFixed(2) }) : "",
       act: () => place >= 0 && choose({ head: place }),
     }))),
     note(say(`${kind}.note`)));

@@ -15,7 +15,7 @@ import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
 import { any, bare, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
-import { headName, labelName, named, say } from "./words.js";
+import { headName, labelName, named, nextLanguage, say } from "./words.js";
 
 const linked = meta.runs.some(({ heads }) => heads.some(({ k }) => k.length));
 const mapped = !bare || run().tile[0] > 1 || !(linked || meta.effects.length);
@@ -39,14 +39,15 @@ function frame() {
   fill("order", select("sort", ["layer", ...metrics], state.sort, (sort) => choose({ sort }), "metric"));
   fill("scale", select("scale", SCALES, state.scale, (scale) => choose({ scale }), "scale"));
   fill("sides", toggles(meta.runs.length > 1 ? meta.runs.map(({ name }) => name) : [], state.run, (run) => choose({ run })));
-  fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", run().heads.length));
+  fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", { count: run().heads.length }));
   fill("line", run().line);
   fill("notes", ...run().notes.map((note) => make("li", note)));
   fill("keys", ...say("help.keys").split("\n").flatMap((line) => {
     const [key, does] = line.split("\t");
     return [make("dt", ...key.split(" ").map((one) => make("kbd", one))), make("dd", does)];
   }));
-  for (const id of ["turn", "pin", "help-open", "help-close", "language"]) fill(id, say(id));
+  for (const id of ["turn", "pin", "help-open", "help-close"]) fill(id, say(id));
+  fill("language", meta.words[nextLanguage()].language);
   for (const id of ["turn", "scale"]) at(id).hidden = bare;
   for (const id of ["sentence", "grid", "rows", "tabs"]) set(at(id), { "aria-label": say(`${id}.label`) });
 }
@@ -67,7 +68,7 @@ async function refresh(changed) {
   if (!one) return;
   fill("chosen", headName(one));
   fill("labels", ...one.t.map((name) => make("span.label", labelName(name))));
-  fill("exact", one.r === "none" || one.r === "absent" ? "" : say(`kept.${one.r}`, one.e < 1e-6 ? "0" : one.e.toExponential(0)));
+  fill("exact", one.r === "none" || one.r === "absent" ? "" : say(`kept.${one.r}`, { error: one.e < 1e-6 ? "0" : one.e.toExponential(0) }));
   const weights = await weightsOf(side, place);
   if (place !== state.head || side !== state.run || view !== state.view) return;
   // what measures the page comes before what changes much of it
@@ -76,7 +77,7 @@ async function refresh(changed) {
   const moved = any(changed, "head run scale view theme lang");
   if (view !== "rollout") shadeWords(weights && shown(weights));
   if (!weights && ["matrix", "links"].includes(view)) {
-    const more = one.r === "none" && meta.option ? ` ${say("kept.more", meta.option)}` : "";
+    const more = one.r === "none" && meta.option ? ` ${say("kept.more", { option: meta.option })}` : "";
     const map = await smallMap();
     if (place === state.head && view === state.view) fill("view", map ?? "", lead(say(`kept.${one.r}`) + more));
   }
@@ -165,7 +166,7 @@ set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });
 // what is pressed beside the list of keys is its ground
 set(at("help"), { onclick: (/** @type {Event} */ event) => event.target === at("help") && help(false) });
-set(at("language"), { onclick: () => choose({ lang: state.lang === "en" ? "zh" : "en" }) });
+set(at("language"), { onclick: () => choose({ lang: nextLanguage() }) });
 document.addEventListener("keydown", (event) => pressed(event, VIEWS));
 set(/** @type {any} */ (window), { onhashchange: (/** @type {HashChangeEvent} */ told) => follow(new URL(told.newURL).hash, VIEWS, SCALES), onresize: redraw });
 for (const query of ["(prefers-color-scheme: dark)", "print"]) set(/** @type {any} */ (matchMedia(query)), { onchange: redraw });

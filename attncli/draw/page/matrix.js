@@ -78,7 +78,7 @@ function paint() {
   const pen = prepared(canvas, frame, asking, words, width);
   drawn(pen, frame, image.map, image.x, image.y, image.wide, image.tall);
   if (frame.cell >= NUMBERS) numbers(pen);
-  set(canvas, { "aria-label": `${headName(head())}: ${say("matrix.says", asking.length, words.length)}` });
+  set(canvas, { "aria-label": `${headName(head())}: ${say("matrix.says", { queries: asking.length, keys: words.length })}` });
   mark();
 }
 

@@ -75,9 +75,9 @@ export async function rollout() {
   const chance = reached(layers.map(({ even }) => even), n, query);
   const order = largest(row, 14);
   fill("view",
-    lead(say("rollout.lead", nameOf(query, queries()))),
+    lead(say("rollout.lead", { query: nameOf(query, queries()) })),
     ranking(order.map((key) => ({
-      name: keys()[key][0], share: row[key] / row[order[0]], number: told(row[key]), rank: say("rollout.even", told(chance[key])), act: () => choose({ key }),
+      name: keys()[key][0], share: row[key] / row[order[0]], number: told(row[key]), rank: say("rollout.even", { share: told(chance[key]) }), act: () => choose({ key }),
     }))),
     note(say("rollout.note")));
   return row;

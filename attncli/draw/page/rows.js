@@ -22,8 +22,8 @@ export function showRows(weights) {
       ({ name: linkName(asking[query], words[key]), share: max(weight, 0), number: weight < 0 ? say("weight.hidden") : told(weight), act: () => choose({ query, key }) })))));
   const row = weights.row(state.query);
   fill("rows",
-    strongest(say("looks", nameOf(state.query, asking)), row, words, "key", ""),
-    strongest(say("looked", nameOf(state.key, words)), weights.column(state.key), asking, "query", "in"));
+    strongest(say("looks", { query: nameOf(state.query, asking) }), row, words, "key", ""),
+    strongest(say("looked", { key: nameOf(state.key, words) }), weights.column(state.key), asking, "query", "in"));
   const weight = row[state.key];
-  fill("said", `${headName(head())}: ${say(weight < 0 ? "pair.hidden" : "pair", query, key, told(weight))}`);
+  fill("said", `${headName(head())}: ${say(weight < 0 ? "pair.hidden" : "pair", { query, key, weight: told(weight) })}`);
 }

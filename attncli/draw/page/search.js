@@ -27,7 +27,7 @@ async function find() {
   const [query, key] = [named(from.value, queries()), named(to.value, keys())];
   list.replaceChildren();
   if (query < 0 || key < 0) {
-    answer.textContent = say("search.unknown", query < 0 ? from.value : to.value);
+    answer.textContent = say("search.unknown", { word: query < 0 ? from.value : to.value });
     return lay(null);
   }
   const started = state.run;
@@ -36,14 +36,14 @@ async function find() {
   lay(found.map(({ weight, one }) => (weight >= 0 ? weight : without(one) ? null : 0)));
   const ranked = found.filter(({ weight }) => weight >= 0).sort((a, b) => b.weight - a.weight || a.place - b.place);
   list.replaceChildren(ranking(ranked.slice(0, SHOWN).map(({ place, one, weight, rank }) => ({
-    name: headName(one), share: weight, number: told(weight), rank: rank ? say("search.rank", rank) : "",
+    name: headName(one), share: weight, number: told(weight), rank: rank ? say("search.rank", { rank }) : "",
     act: () => choose({ head: place, query, key, out: true }),
   }))));
   const unknown = found.filter(({ unheld }) => unheld).length;
   const says = ranked.length
-    ? say("search.says", queries()[query][0], keys()[key][0], headName(ranked[0].one), told(ranked[0].weight))
+    ? say("search.says", { query: queries()[query][0], key: keys()[key][0], head: headName(ranked[0].one), weight: told(ranked[0].weight) })
     : unknown < found.length ? say("search.hidden") : "";
-  answer.textContent = [says, unknown ? say("search.unheld", unknown, found.length) : ""].filter(Boolean).join(" ");
+  answer.textContent = [says, unknown ? say("search.unheld", { unknown, heads: found.length }) : ""].filter(Boolean).join(" ");
 }
 
 /** The search, with the chosen pair in it. */

@@ -64,8 +64,8 @@ export function shadeWords(weights) {
   if (own) set(own, { "aria-selected": true }).classList.add("chosen");
   at("sentence").classList.toggle("in", !state.out);
   set(at(two ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
-  if (weights) fill("direction", say(state.out ? "looks" : "looked", nameOf(chosen(), chooses())));
-  else fill("direction", link ? say(link[2] < 0 ? "pair.hidden" : "pair", nameOf(link[0], queries()), nameOf(link[1], keys()), told(link[2])) : "");
+  if (weights) fill("direction", say(state.out ? "looks" : "looked", { query: nameOf(chosen(), chooses()), key: nameOf(chosen(), chooses()) }));
+  else fill("direction", link ? say(link[2] < 0 ? "pair.hidden" : "pair", { query: nameOf(link[0], queries()), key: nameOf(link[1], keys()), weight: told(link[2]) }) : "");
 }
 
 /** The word under the pointer as a choice; null where there is none. @param {Event} event */

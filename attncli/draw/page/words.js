@@ -3,9 +3,15 @@ import { apartFrom } from "./dom.js";
 import { abs } from "./numbers.js";
 import { state } from "./state.js";
 
-/** A phrase in the reader's language, its places {0}, {1} … filled. @param {string} name @param {...(string|number)} values */
-export const say = (name, ...values) =>
-  (meta.words[state.lang][name] ?? name).replace(/\{(\d)\}/g, (_, at) => apartFrom(String(values[Number(at)])));
+/** A phrase in the reader's language, its places filled by name. @param {string} name @param {Record<string, string|number>} values */
+export const say = (name, values = {}) =>
+  (meta.words[state.lang][name] ?? name).replace(/\{(\w+)\}/g, (_, place) => apartFrom(String(values[place])));
+
+/** The language after the one that is read: the button leads there. */
+export const nextLanguage = () => {
+  const languages = Object.keys(meta.words);
+  return languages[(languages.indexOf(state.lang) + 1) % languages.length];
+};
 
 /** The name of a label; behind it may stand an offset. @param {string} name */
 export const labelName = (name) => {
@@ -14,7 +20,7 @@ export const labelName = (name) => {
 };
 
 /** The name of a head. @param {{l: number, h: number}} head */
-export const headName = ({ l, h }) => say("head.name", l, h);
+export const headName = ({ l, h }) => say("head.name", { layer: l, head: h });
 
 /** A weight as it is told. @param {number} value */
 export const told = (value) => (value < 0 ? "–" : value < 0.0005 && value > 0 ? value.toExponential(0) : value.toFixed(3));

@@ -23,7 +23,29 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
-from attncli.language import message
+from attncli.language import contextual, message
+
+LABEL_NAMES = {
+    "previous-token": contextual("label", "previous-token"),
+    "next-token": contextual("label", "next-token"),
+    "self": contextual("label", "self"),
+    "positional": contextual("label", "positional"),
+    "first-token sink": contextual("label", "first-token sink"),
+    "special-token": contextual("label", "special-token"),
+    "punctuation": contextual("label", "punctuation"),
+    "duplicate-token": contextual("label", "duplicate-token"),
+    "induction": contextual("label", "induction"),
+    "broad": contextual("label", "broad"),
+}
+"""What people call each; in JSON, and where a label is looked up, it keeps its English name."""
+
+
+def label_name(label: str, lang: str) -> str:
+    """A label in this language; behind a positional one its offset stays: `positional -2` is `固定偏移 -2`."""
+    if label in LABEL_NAMES:
+        return LABEL_NAMES[label].spoken(lang)
+    name, _, detail = label.rpartition(" ")
+    return f"{LABEL_NAMES[name].spoken(lang)} {detail}" if name in LABEL_NAMES else label
 
 
 class MetricValue(Part, frozen=True, kw_only=True):

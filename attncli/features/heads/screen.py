@@ -44,9 +44,9 @@ from attncli.features.heads.document import (
     Rollout,
     Similarity,
     WhichHead,
+    label_name,
 )
 from attncli.language import contextual, message, plural, say
-from attncli.language.head_labels import label_name
 
 # Parts of the heads screen that look across heads and layers.
 

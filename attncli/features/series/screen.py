@@ -12,9 +12,9 @@ from attncli.draw.safe import safe
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import PARTS_OF, View
+from attncli.features.heads.document import label_name
 from attncli.features.series.document import OF_ALL, SeriesCheckpoint, SeriesDocument, curve_points, summary
 from attncli.language import Message, message, plural, say, translate
-from attncli.language.head_labels import label_name
 
 PARTS = PARTS_OF["series"]
 """Every part, in the order of the screen."""

@@ -20,8 +20,8 @@ from processes import finish
 import attncli.draw.page
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.draw.page import MODULES, Page, join_modules, page_bytes, script, style
+from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.inputs.tokenize import tokenizer
-from attncli.language.page import BOTH
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
 
@@ -150,14 +150,15 @@ def test_the_overview_comes_before_the_data() -> None:
     assert text == page()
 
 
-def test_both_languages_say_the_same() -> None:
-    assert BOTH["en"].keys() == BOTH["zh"].keys()
-    for name, said in BOTH["en"].items():
-        assert set(re.findall(r"\{\d\}", said)) == set(re.findall(r"\{\d\}", BOTH["zh"][name])), name
+def test_the_script_asks_for_words_that_there_are() -> None:
     asked = set(
         re.findall(r'say\("([a-z.]+)"', "".join((FOLDER / f"{name}.js").read_text("utf-8") for name in MODULES))
     )
-    assert asked <= BOTH["en"].keys()
+    assert asked <= PAGE_WORDS.keys()
+    words = words_by_language(PAGE_WORDS)
+    assert list(words) == ["en", "zh"]
+    assert words["zh"]["language"] == "中文"
+    assert words["zh"]["looks"] == "{query} 看向哪里"
 
 
 class Late(BaseHTTPRequestHandler):

@@ -1,0 +1,156 @@
+"""What the pages say: sentences by the names that their scripts ask for, put into each language when a page is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attncli.features.heads.document import LABEL_NAMES
+from attncli.language import Message, contextual, languages, message
+from attncli.measure.metric import METRIC_TITLES
+
+PAGE_WORDS: Mapping[str, Message] = {
+    **{f"metric.{name}": title for name, title in METRIC_TITLES.items()},
+    "help-open": message("keys ?"),
+    "help-close": message("close ✕"),
+    "help.keys": message(
+        "← → ↑ ↓	move: heads, words, cells\n[ ]	layer before, after\n, .	head before, after\n1 "
+        "… 9	views\n+ - 0	nearer, further, all\ns	next colour scale\nr	turn the "
+        "direction\nclick	choose a word or a cell and hold it; again: let "
+        "go\n/	search\nd	difference\ne	effects\na	other run\nEsc	close"
+    ),
+    "head.name": message("layer {layer} head {head}"),
+    "heads.title": message("{count} heads"),
+    "heads.one": message("{count} head"),
+    "looks": message("where {query} looks"),
+    "looked": message("who looks at {key}"),
+    "turn": message("turn the direction"),
+    "pin": message("held · click to let go"),
+    "sort": message("order"),
+    "scale": message("shades"),
+    "scale.linear": message("0 to 1"),
+    "scale.log": message("logarithmic"),
+    "scale.row": contextual("page", "each row"),
+    "scale.rest": message("without first token"),
+    "view.matrix": message("Matrix"),
+    "view.links": message("Links"),
+    "view.derivation": message("Why"),
+    "view.search": message("Search"),
+    "view.difference": message("Difference"),
+    "view.rollout": message("Rollout"),
+    "view.effects": message("Effects"),
+    "metric.layer": message("layer and head"),
+    "zoom.in": message("nearer"),
+    "zoom.out": message("further away"),
+    "zoom.all": message("all"),
+    "matrix.says": message(
+        "weights of {queries} queries in rows, {keys} keys in columns; arrow keys move, the rows below tell them"
+    ),
+    "links.says": message(
+        "links between the words that look, left, and those that are looked at, right; the rows below tell them"
+    ),
+    "legend.row": message("row's largest"),
+    "kept.exact": message("weights as computed"),
+    "kept.roots": message("weights within {error}"),
+    "kept.products": message("made from q and k, within {error}"),
+    "kept.none": message("Of this head the page holds its small map, its metrics and its strongest links."),
+    "kept.more": message("A larger {option} holds more."),
+    "kept.absent": message("What this page was made from holds no weights of this head."),
+    "rows.label": contextual("page", "strongest links"),
+    "sentence.label": message("the text; left and right choose a word"),
+    "grid.label": message("heads; arrow keys choose one"),
+    "tabs.label": message("views"),
+    "pair": message("{query} looks at {key} with {weight}"),
+    "pair.hidden": message("{query} does not see {key}"),
+    "weight.hidden": message("hidden"),
+    "derivation.none": message("Of this head no queries and keys are kept, so its scores cannot be taken apart."),
+    "derivation.note": message("Queries and keys as they enter the product: after norms and rotation."),
+    "derivation.terms": message("the product, dimension by dimension, largest first"),
+    "derivation.dim": message("dimension"),
+    "derivation.q": message("q"),
+    "derivation.k": message("k"),
+    "derivation.product": message("q × k"),
+    "step.raw": message("sum of {count} products"),
+    "step.scale": message("scaled"),
+    "step.cap": message("capped"),
+    "step.bias": message("bias for this distance"),
+    "step.softmax": message("its share of the row: softmax, s the score, the other number the row's log-sum-exp"),
+    "step.hidden": message("hidden by the mask"),
+    "search.lead": message("Which heads send one word to another?"),
+    "search.from": contextual("page", "from"),
+    "search.to": contextual("page", "to"),
+    "search.rank": message("no. {rank} of its row"),
+    "search.unknown": message("There is no word {word} here."),
+    "search.says": message("{query} looks at {key} most in {head}: {weight}."),
+    "search.hidden": message("No head sees this pair."),
+    "search.unheld": message("Of {unknown} of {heads} heads the page holds no weight of this pair."),
+    "difference.none": message("This head's weights are not kept on both sides."),
+    "rollout.lead": message("How much of each word reaches {query} through all layers"),
+    "rollout.even": message("even: {share}"),
+    "rollout.note": message(
+        "Heads averaged, half of each layer the residual connection, layers multiplied "
+        "(Abnar and Zuidema, 2020). “Even” is the same with attention spread evenly over "
+        "what is seen."
+    ),
+    "rollout.none": message("The rollout needs the weights of every head, of one text of at most 640 tokens."),
+    "ablate.lead": message("What changes in {place} when one head is taken away ({by}): {measure}"),
+    "effects.mean": message("the mean of all vectors"),
+    "by.zero": message("it passes on nothing"),
+    "by.mean": message("it passes on its mean"),
+    "by.resample": message("it passes on what it does in another text"),
+    "by.knockout": message("the link is cut"),
+    "measure.cosine": message("how far the vector turns, 1 − cosine"),
+    "measure.norm": message("by how much of its length the vector changes"),
+    "measure.logprob": message("the log-probability of the next token"),
+    "measure.kl": message("how far the prediction changes, KL divergence"),
+    "patch.cosine": message("the cosine with the clean text's vector"),
+    "measure.logit difference": message("the difference of two logits"),
+    "measure.log probability": message("the log-probability of the next token"),
+    "effects.random": message("random: {size}"),
+    "effects.weight": message("weight {weight}"),
+    "ablate.note": message("Heads are taken away one at a time: these numbers do not add up."),
+    "patch.lead": message(
+        'How much one head of the clean text brings back in {place} of "{by}", measured by {measure}'
+    ),
+    "patch.note": message("One head at a time: these numbers do not add up."),
+    "logits.lead": message("What each head adds to the logit of {by} after {place}"),
+    "logits.note": message("With the embedding, the feed-forward parts and the biases they sum to the model's logit."),
+}
+"""The words of the page of runs."""
+SCAN_PAGE_WORDS: Mapping[str, Message] = {
+    "line": message("{model} · {texts} texts · {tokens} tokens"),
+    "head.name": message("layer {layer} head {head}"),
+    "heads.title": message("{count} heads by {metric}: mean over texts, bar: 95% interval"),
+    "range": message("bars from {lowest} to {highest} · arrows , . move · [ ] other metric"),
+    "metric": message("metric"),
+    "sorted": message("by value"),
+    "examples": message("strongest examples, {metric}"),
+    "examples.note": message("underlined: the token that looks; the darker a token, the more of the look it gets"),
+    "examples.none": message("no text has this number"),
+    "metrics": message("all metrics"),
+    "labels": message("labels"),
+    "repeats": message("on random repeats"),
+    "borderline": message("borderline"),
+    "undecided": message("undecided"),
+    "column.metric": message("metric"),
+    "column.mean": message("mean over texts"),
+    "column.interval": message("95% interval"),
+    "column.rows": message("mean over rows"),
+    "column.sd": message("sd"),
+    "column.median": message("median"),
+    "column.uniform": message("uniform"),
+    "column.label": message("label"),
+    "column.score": message("score"),
+    "column.texts": message("texts that earn it"),
+    "unshaded": message("The scan's model is not at hand, so the sentences are not shaded."),
+}
+"""The words of the page of a scan."""
+
+
+def words_by_language(words: Mapping[str, Message]) -> dict[str, dict[str, str]]:
+    """The words in every language that has a catalogue, with the names of labels; `language` is its own name.
+
+    The places stay open: the script fills them.
+    """
+    words = {"language": contextual("the name of this language", "English"), **words}
+    words |= {f"label.{name}": spoken for name, spoken in LABEL_NAMES.items()}
+    return {lang: {name: text.spoken(lang) for name, text in words.items()} for lang in languages()}
