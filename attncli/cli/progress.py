@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from attncli.documents import Resources
     from attncli.draw.view import View
     from attncli.inputs.hub import Watch
     from attncli.models.model import Model
@@ -172,24 +171,6 @@ def _time(seconds: float) -> str:
 
 
 # What a command took: in documents, and for `--verbose`.
-
-
-def resources(model: Model, before: int, estimate: int) -> Resources:
-    """`resources` of a document. before: bytes of weights read before the text ran; estimate: of its memory, in bytes.
-
-    What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
-    other weights are the same bytes each time.
-    """
-    from msgspec import UNSET
-
-    from attncli.documents import Resources
-    from attncli.models.estimate import peak_memory
-
-    return Resources(
-        bytes_read=model.store.bytes_read() - before,
-        memory_estimate=estimate,
-        peak_memory=peak_memory() if model.identity.source == "checkpoint" else UNSET,
-    )
 
 
 def effort(models: Sequence[Model], start_time: float) -> str:

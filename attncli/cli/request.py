@@ -18,9 +18,10 @@ from attncli.language import message
 if TYPE_CHECKING:
     import numpy as np
 
-    from attncli.features.run.compute import RunRequest
+    from attncli.features.run.compute import RunCost, RunRequest
     from attncli.inputs.token import Text, Token
     from attncli.mechanism.mask import Mask
+    from attncli.models.estimate import Free
     from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
@@ -297,16 +298,28 @@ def refuse_run(
     refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).memory, compute, hint)
 
 
-def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
-    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process may still take."""
+def refuse_cost(environment: Environment, compute: ComputeOptions, hint: str, expected: RunCost, count: int) -> None:
+    """Refuse a run that takes too much memory, and say before it starts where it takes long. hint: what takes less.
+    expected: what it will take; count: tokens of the text."""
+    from attncli.cli.progress import foretell_work
+
+    refuse_memory(expected.memory, compute, hint)
+    foretell_work(environment, count, expected.estimate.seconds, "a shorter text, --layer or --head")
+
+
+def memory_limit(compute: ComputeOptions) -> Free:
+    """What the command may take of memory: `--max-memory`, or what is free."""
     from attncli.cli.output import parse_size
     from attncli.models.estimate import Free, free_memory
 
-    limit = (
-        free_memory()
-        if compute.max_memory is None
-        else Free(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
-    )
+    if compute.max_memory is None:
+        return free_memory()
+    return Free(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
+
+
+def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
+    """Raise LimitError if about so many bytes are more than `--max-memory`, or than this process may still take."""
+    limit = memory_limit(compute)
     if needed_bytes > limit.bytes:
         from attncli.draw.numbers import size_words
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from attncli import __version__
 from attncli.arrays.backend import Backend
-from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
+from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, Resources, ShapeRow, TokenRow
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, unknown_notes
@@ -28,6 +28,7 @@ from attncli.mechanism.spec import (
     Rope,
 )
 from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, order_stages, shapes_of
+from attncli.models.estimate import peak_memory
 from attncli.models.model import Model
 
 
@@ -98,6 +99,20 @@ def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
 SHOWN = ("masked", "weights", "mixed", "out")
 """Stages of which a run's document has the numbers without all of them being asked for."""
 ENCODER = message("this is the encoder reading the text; attn cross shows how the decoder looks at it")
+
+
+def resources(model: Model, before: int, estimate: int) -> Resources:
+    """What a run took, as documents tell it. before: bytes of weights read before the text ran; estimate: of its
+    memory, in bytes.
+
+    What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
+    other weights are the same bytes each time.
+    """
+    return Resources(
+        bytes_read=model.store.bytes_read() - before,
+        memory_estimate=estimate,
+        peak_memory=peak_memory() if model.identity.source == "checkpoint" else UNSET,
+    )
 
 
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:

@@ -296,6 +296,10 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         raise
 
 
+def ignore(*values: object) -> None:
+    """A note, a cost, or a share of work done that nobody asked for: what those who are told them are by default."""
+
+
 def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
     """The index of the token that a reference names. note: is told when it occurs more than once and none was chosen.
 

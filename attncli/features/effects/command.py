@@ -141,14 +141,6 @@ def foretell(environment: Environment, expected: SweepCost, count: int) -> None:
         )
 
 
-def memory(compute: ComputeOptions) -> int:
-    """Bytes that the command may take: `--max-memory`, or what is free."""
-    from attncli.cli.output import parse_size
-    from attncli.models.estimate import free_memory
-
-    return free_memory().bytes if compute.max_memory is None else parse_size(compute.max_memory, "--max-memory")
-
-
 # `attn ablate`: what changes when a head, or a link, is taken away.
 
 BASELINES = ("top", "all", "none")
@@ -263,7 +255,7 @@ def ablate(
                         unknown=removal.unknown,
                         baseline="none" if over else cast(Literal["top", "all", "none"], removal.baseline),
                         top=output.top,
-                        memory=memory(compute),
+                        memory=request.memory_limit(compute).bytes,
                         tokens=request.tokens_of(loaded_model, source_text),
                         note=environment.note,
                         on_cost=partial(foretell, environment),
@@ -457,7 +449,7 @@ def patch(
             at=at,
             unknown=unknown,
             heads=choose_heads(loaded_model.spec, model),
-            memory=memory(compute),
+            memory=request.memory_limit(compute).bytes,
             note=environment.note,
             on_cost=partial(foretell, environment),
             progress=on_progress,

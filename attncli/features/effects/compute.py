@@ -23,7 +23,7 @@ from attncli.features.effects.measures import MeasureRequest, target_id
 from attncli.features.effects.patching import PatchRequest, patch_document
 from attncli.features.effects.places import HeadSelection, most_heads, places
 from attncli.features.effects.sweep import SweepCost, foretell, least
-from attncli.inputs.token import Token, choose_span
+from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
 from attncli.mechanism.spec import Spec
 from attncli.models.estimate import free_memory
@@ -31,10 +31,6 @@ from attncli.models.model import Model
 
 Which = Selection | HeadSelection
 """Which heads: numbers that count in every layer, or any heads by layer and number."""
-
-
-def ignore(*values: object) -> None:
-    """A note, a cost or a share of the work done that nobody asked for."""
 
 
 def ablate(
@@ -238,10 +234,9 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
             return resample_from(choose_backend(model, model.encode(reference), []))
         case _:
             raise UsageError(
-                "by is {by} with {value} reference texts",
-                expected="zero with none, mean with any number, resample with one",
+                "by is {by} without reference texts" if texts is None else "by is {by} with reference texts",
                 by=repr(by),
-                value=message("no") if texts is None else "some",
+                expected="zero with none, mean with any number, resample with one",
             )
 
 

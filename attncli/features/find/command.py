@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,15 +35,14 @@ from attncli.cli.output import (
     write_figure,
     write_page,
 )
+from attncli.cli.progress import foretell_text, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
-    from attncli.inputs.token import Text
-    from attncli.measure.run_record import Recording, RunRecord
-    from attncli.models.model import Model
+    from attncli.measure.run_record import RunRecord
 
 
 def find(
@@ -83,31 +82,52 @@ def find(
     ):
         raise UsageError(
             "--{smallest} changes what leaves the layer, and links are shown",
-            expected="--effect as well",
             smallest=min(ignored_options).replace("_", "-"),
+            expected="--effect as well",
         )
     single = output.json or output.svg is not None or page.html is not None
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
 
+    from attncli.features.find.compute import find as compute_find
+
     def documents() -> Iterator[FindDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
-                recording = page_recording(
-                    page, loaded_model, source_text, layers_and_heads(loaded_model, model)[1], words=words
-                )
-                document = _document(
-                    environment, loaded_model, source_text, model, compute, (start, end),
-                    words=words, unknown=unknown, effect=effect, recording=recording,
-                )  # fmt: skip
+                layers, heads = layers_and_heads(loaded_model, model)
+                recording = page_recording(page, loaded_model, source_text, heads, words=words)
+                foretell_text(environment, len(source_text.text))
+                tokens = request.tokens_of(loaded_model, source_text)
+                label = message("{tokens:,} tokens", tokens=len(tokens))
+                if effect:
+                    label = message("cutting the link")
+                with progress(environment, label, layers=not effect) as on_progress:
+                    document = compute_find(
+                        loaded_model,
+                        source_text.text,
+                        start,
+                        end,
+                        layers=layers,
+                        heads=heads,
+                        words=words,
+                        unknown=unknown,
+                        effect=effect,
+                        memory=request.memory_limit(compute).bytes,
+                        tokens=tokens,
+                        note=environment.note,
+                        on_cost=partial(request.refuse_cost, environment, compute, "a shorter text"),
+                        progress=on_progress,
+                        recording=recording,
+                    )
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
                     record = page_record(
                         loaded_model,
                         source_text,
-                        *layers_and_heads(loaded_model, model),
+                        layers,
+                        heads,
                         words=words,
                         recording_of_run=recording,
                     )
@@ -126,68 +146,6 @@ def _write_page(
     start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
     write_page(page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET))
-
-
-def _document(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    options: ModelOptions,
-    compute: ComputeOptions,
-    ends: tuple[str, str],
-    *,
-    words: bool,
-    unknown: bool,
-    effect: bool,
-    recording: Recording | None = None,
-) -> FindDocument:
-    from attncli.cli.progress import foretell_text, foretell_work, progress
-    from attncli.features.find.compute import CutOptions, SearchRequest, find_document
-    from attncli.features.run.compute import RunRequest, cost
-    from attncli.inputs.word_groups import join_words, merged_words
-    from attncli.models.run import rows_for
-
-    foretell_text(environment, len(text.text))
-    tokens = request.tokens_of(model, text)
-    merged_tokens = merged_words(tokens, text.text) if words else None
-    named_tokens = tokens if merged_tokens is None else merged_tokens.words
-    spans = {
-        reference: request.query_span(environment, named_tokens, reference, unknown=unknown)
-        for reference in dict.fromkeys(ends)
-    }
-    several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
-    if several:
-        if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
-            raise UsageError(
-                "{end} and {end_2} share tokens",
-                expected="two that do not, or the same twice",
-                end=repr(ends[0]),
-                end_2=repr(ends[1]),
-            )
-        merged_tokens = join_words(tokens, text.text, several, merged_tokens)
-    # joining tokens before them moves the places of those after
-    places = {
-        reference: first - sum(stop - start - 1 for start, stop in several if start < first)
-        for reference, (first, _) in spans.items()
-    }
-    layers, heads = layers_and_heads(model, options)
-    run_request = RunRequest(layers, heads, matrices=False)
-    expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows_for(model.spec, len(tokens)))
-    request.refuse_memory(expected.memory, compute, "a shorter text")
-    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
-    sought = SearchRequest(places[ends[0]], places[ends[1]], layers, heads)
-    if not effect:
-        with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
-            return find_document(
-                model, text.text, tokens, sought, words=merged_tokens, progress=on_progress, recording=recording
-            )
-    from attncli.features.effects.command import memory
-
-    with progress(environment, "cutting the link") as on_progress:
-        cutting = CutOptions(memory(compute), on_progress)
-        return find_document(
-            model, text.text, tokens, sought, words=merged_tokens, cutting=cutting, recording=recording
-        )
 
 
 find_app = command_app(find)

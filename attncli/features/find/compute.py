@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +12,18 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.documents.header import header, notes, overflow
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.changes import CutLink
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import HeadSelection, everything
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
-from attncli.inputs.token import Token
-from attncli.inputs.word_groups import Words
+from attncli.features.run.compute import RunCost, RunRequest, cost
+from attncli.inputs.token import Token, choose_span, ignore
+from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
+from attncli.models.estimate import free_memory
 from attncli.models.model import Model
 from attncli.models.run import rows_for
 
@@ -72,6 +75,89 @@ class _EndRows:
                 self.visibility[query][block_heads, block.low : high] = (
                     block_visibility[..., : high - block.low] if block_visibility.shape[-1] > 1 else block_visibility
                 )
+
+
+def find(
+    model: Model,
+    text: str,
+    query: str,
+    key: str,
+    *,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    words: bool = False,
+    unknown: bool = False,
+    effect: bool = False,
+    memory: int | None = None,
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[RunCost, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+    recording: Recording | None = None,
+) -> FindDocument:
+    """Find the heads that send one token to another: every head, the largest weight first.
+
+    Args:
+        model: As `attncli.load` returns it.
+        text: What runs.
+        query: The token that looks: "it", "the:2" (its second occurrence), "#7", or several in a row.
+        key: The token that is looked at.
+        layers: Which layers.
+        heads: Which heads of each.
+        words: Whether pieces are merged to words first: weights to a word are summed, from a word averaged.
+        unknown: Whether the tokens may be such as the model does not know.
+        effect: Whether also to measure what cutting the link in each head changes.
+        memory: Bytes that cutting may take; None for what is free.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the run will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
+        recording: Takes the heads of the run, for a page.
+
+    Returns:
+        What `attn find --json` writes.
+
+    Raises:
+        UsageError: For two names that share tokens.
+        InputError: For tokens, layers or heads that are not there, and where no head has finite weights.
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    merged_tokens = merged_words(tokens, text) if words else None
+    named_tokens = tokens if merged_tokens is None else merged_tokens.words
+    spans = {
+        reference: choose_span(named_tokens, reference, note, unknown=unknown)
+        for reference in dict.fromkeys((query, key))
+    }
+    several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
+    if several:
+        if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
+            raise UsageError(
+                "{end} and {end_2} share tokens",
+                expected="two that do not, or the same twice",
+                end=repr(query),
+                end_2=repr(key),
+            )
+        merged_tokens = join_words(tokens, text, several, merged_tokens)
+    # joining tokens before them moves the places of those after
+    places = {
+        reference: first - sum(stop - start - 1 for start, stop in several if start < first)
+        for reference, (first, _) in spans.items()
+    }
+    run_request = RunRequest(layers, heads, matrices=False)
+    rows = rows_for(model.spec, len(tokens))
+    on_cost(cost(model, len(tokens), run_request, is_saved=False, rows=rows), len(tokens))
+    cutting = CutOptions(free_memory().bytes if memory is None else memory, progress) if effect else None
+    sought = SearchRequest(places[query], places[key], layers, heads)
+    return find_document(
+        model,
+        text,
+        tokens,
+        sought,
+        words=merged_tokens,
+        cutting=cutting,
+        progress=None if effect else progress,
+        recording=recording,
+    )
 
 
 def find_document(

@@ -38,6 +38,7 @@ from attncli.cli.output import (
     write_figure,
     write_page,
 )
+from attncli.cli.progress import foretell_text, foretell_work, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.language import message
@@ -45,6 +46,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
+    from attncli.features.run.compute import RunCost
     from attncli.inputs.token import Text
     from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import Recording
@@ -145,21 +147,52 @@ def heads(
     comparison = _request(loaded_model, model, output, heads_options, view.show)
     repeats = _repeats(loaded_model, comparison)
 
+    from attncli.features.heads.compute import heads as compute_heads
+
+    def on_cost(expected: RunCost, count: int) -> None:
+        hint = message("a shorter text, --layer L, --head H or --show metrics")
+        request.refuse_memory(expected.memory, compute, hint)
+        if output.json or output.ndjson:
+            from attncli.draw.encoding import NUMBER_BYTES
+
+            size = expected.numbers // 2 * NUMBER_BYTES[loaded_model.backend.dtype]
+            refuse_over(size, output, "--layer L, --head H or --show metrics")
+        foretell_work(environment, count, expected.estimate.seconds, "a shorter text, --layer or --head")
+
     def documents() -> Iterator[HeadsDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 recording = page_recording(page, loaded_model, source_text, comparison.heads, words=comparison.words)
-                document = _document(
-                    environment,
-                    loaded_model,
-                    source_text,
-                    compute,
-                    output,
-                    heads_options,
-                    comparison,
-                    repeats,
-                    recording,
-                )
+                foretell_text(environment, len(source_text.text))
+                tokens = request.tokens_of(loaded_model, source_text)
+                with progress(
+                    environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True
+                ) as on_progress:
+                    document = compute_heads(
+                        loaded_model,
+                        source_text.text,
+                        layers=comparison.layers,
+                        heads=comparison.heads,
+                        metrics=comparison.metrics,
+                        maps=comparison.maps,
+                        all_links=comparison.all_links,
+                        exclude=comparison.exclude,
+                        renormalise=comparison.renormalise,
+                        words=comparison.words,
+                        moved=comparison.moved,
+                        labels=comparison.labels,
+                        across=comparison.across,
+                        sort=comparison.sort,
+                        rising=comparison.rising,
+                        top=heads_options.top,
+                        tokens=tokens,
+                        repeats=repeats,
+                        on_cost=on_cost,
+                        progress=on_progress,
+                        recording=recording,
+                    )
+                if output.svg is not None:
+                    write_figure(document, output)
                 if page.html is not None:
                     _write_page(loaded_model, source_text, comparison, page, view.lang, recording)
             yield document
@@ -222,54 +255,6 @@ def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
     from attncli.measure.labels import repeat_scores
 
     return repeat_scores(model, comparison.layers)
-
-
-def _document(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    compute: ComputeOptions,
-    output: OutputOptions,
-    heads_options: HeadsOptions,
-    comparison: HeadsRequest,
-    repeats: RepeatScores | None,
-    recording: Recording | None = None,
-) -> HeadsDocument:
-    from msgspec.structs import replace
-
-    from attncli.cli.progress import foretell_text, foretell_work, progress, resources
-    from attncli.draw.encoding import NUMBER_BYTES
-    from attncli.features.heads.compute import heads_document
-    from attncli.features.run.compute import RunRequest, cost
-    from attncli.models.run import LONG, rows_for
-
-    foretell_text(environment, len(text.text))
-    tokens = request.tokens_of(model, text)
-    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not comparison.whole else None
-    expected = cost(
-        model,
-        len(tokens),
-        RunRequest(comparison.layers, comparison.heads, matrices=comparison.maps and rows is None),
-        is_saved=False,
-        rows=rows,
-    )
-    request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
-    if comparison.maps and rows is None and (output.json or output.ndjson):
-        refuse_over(
-            expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics"
-        )
-    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
-    before = model.store.bytes_read()
-    with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
-        document = heads_document(
-            model, text.text, tokens, comparison, repeats=repeats, rows=rows, progress=on_progress, recording=recording
-        )
-    document = replace(document, resources=resources(model, before, expected.memory))
-    if heads_options.top is not None and heads_options.top < len(document.heads):
-        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: heads_options.top])
-    if output.svg is not None:
-        write_figure(document, output)
-    return document
 
 
 heads_app = command_app(heads)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 from msgspec.structs import replace as struct_replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.documents import EmptyRow, LeftOutKind
-from attncli.documents.header import empty_rows, header, notes, overflow
+from attncli.documents.header import empty_rows, header, notes, overflow, resources
 from attncli.features.heads.across_heads import AcrossHeads
 from attncli.features.heads.document import (
     AverageHead,
@@ -23,7 +24,8 @@ from attncli.features.heads.document import (
     MovedMetrics,
     Order,
 )
-from attncli.inputs.token import Token
+from attncli.features.run.compute import RunCost, RunRequest, cost
+from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
 from attncli.measure.metric import DEFAULT, Measured, Tally, metric_of
@@ -32,6 +34,7 @@ from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeed
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
+from attncli.models.run import LONG, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.run_record import Recording  # only a page needs it
@@ -128,6 +131,85 @@ class _LayerTally:
                 )
             )
         return rows_found
+
+
+def heads(
+    model: Model,
+    text: str,
+    *,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    metrics: Sequence[str] = DEFAULT,
+    maps: bool = True,
+    all_links: bool = False,
+    exclude: Sequence[str] = (),
+    renormalise: bool = False,
+    words: bool = False,
+    moved: bool = False,
+    labels: bool = False,
+    across: Iterable[str] = (),
+    sort: str | None = None,
+    rising: bool = False,
+    top: int | None = None,
+    tokens: Sequence[Token] | None = None,
+    repeats: RepeatScores | None = None,
+    on_cost: Callable[[RunCost, int], None] = ignore,
+    progress: Callable[[float], None] | None = None,
+    recording: Recording | None = None,
+) -> HeadsDocument:
+    """Compare all heads on a text: metrics, maps, labels, the strongest link of each.
+
+    Args:
+        model: As `attncli.load` returns it.
+        text: What runs.
+        layers: Which layers.
+        heads: Which heads of each.
+        metrics: Names of metrics, see `attncli.metrics`.
+        maps: Whether the document holds each head's weights; of a long text they are pooled.
+        all_links: Whether strongest links may be those that say little: special tokens, self.
+        exclude: Keys to leave out: "first", "special", "self", "neighbours", "punctuation".
+        renormalise: Whether what is left of a row is scaled to sum to 1.
+        words: Whether pieces are merged to words first.
+        moved: Whether also to measure weight × size of the transformed value.
+        labels: Whether to name what heads do, which runs random repeats.
+        across: What to tell over heads and layers: "rollout", "flow", "similarity", "circuits".
+        sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
+        rising: Whether the smallest comes first.
+        top: How many of the sorted heads to keep; None for all.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        repeats: The scores of random repeats for the labels, which belong to the model; None runs them.
+        on_cost: Is told what the run will take, and of how many tokens, before it starts.
+        progress: Is told the share done, 0 to 1.
+        recording: Takes the heads of the run, for a page.
+
+    Returns:
+        What `attn heads --json` writes. A head whose rows are all masked has metrics that are null.
+
+    Raises:
+        UsageError: For a metric that there is none of.
+        InputError: For layers or heads that are not there.
+    """
+    request = HeadsRequest(
+        layers, heads, metrics, maps, all_links, exclude, renormalise, words, moved, labels, frozenset(across), sort,
+        rising,
+    )  # fmt: skip
+    tokens = model.encode(text) if tokens is None else tokens
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.whole else None
+    run_request = RunRequest(layers, heads, matrices=maps and rows is None)
+    expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows)
+    on_cost(expected, len(tokens))
+    before = model.store.bytes_read()
+    if labels and repeats is None:
+        from attncli.measure.labels import repeat_scores  # only labels need them
+
+        repeats = repeat_scores(model, layers)
+    document = heads_document(
+        model, text, tokens, request, repeats=repeats, rows=rows, progress=progress, recording=recording
+    )
+    document = replace(document, resources=resources(model, before, expected.memory))
+    if top is not None and top < len(document.heads):
+        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[:top])
+    return document
 
 
 def heads_document(

@@ -39,6 +39,7 @@ from attncli.cli.output import (
     write_figure,
     write_page,
 )
+from attncli.cli.progress import foretell_text, foretell_work, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
 from attncli.features.generate import command as generate_option
@@ -46,9 +47,9 @@ from attncli.features.generate.command import GenerateOptions
 from attncli.language import message
 
 if TYPE_CHECKING:
-    from attncli.features.run.compute import BatchTraces, RunRequest
+    from attncli.features.run.compute import BatchTraces, RunCost
     from attncli.features.run.document import RunDocument
-    from attncli.inputs.token import Text, Token
+    from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording
     from attncli.models.model import Model
 
@@ -202,105 +203,56 @@ def _document(
     batch: BatchTraces | None = None,
     recording: Recording | None = None,
 ) -> RunDocument:
-    from msgspec.structs import replace
-
-    from attncli.cli.progress import foretell_text, foretell_work, progress, resources
-    from attncli.draw.encoding import NUMBER_BYTES
-    from attncli.features.run.compute import SavedStages, cost, metadata, run_document
+    from attncli.features.run import compute as runs
 
     foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
-    run_request, rows, tables = _plan(environment, model, text, tokens, which, output, run_options)
-    expected = cost(model, len(tokens), run_request, is_saved=run_options.save is not None, rows=rows)
-    hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
-    request.refuse_memory(expected.memory, compute, hint)
-    if output.json or output.ndjson or output.plain:
-        refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
-    stage_tensors = SavedStages(model.backend) if run_options.save is not None else None
-    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
-    before = model.store.bytes_read()
+    layers, heads = layers_and_heads(model, which)
+    machine = output.json or output.ndjson or output.plain
+    tables = _in_tables(output, run_options)
+    if not machine:
+        short = not runs.is_long(len(tokens)) or output.full
+        one_layer = len(model.spec.blocks) == 1 or bool(which.layer or which.head)
+        tables = tables and one_layer and (short or run_options.query is not None)
+
+    def on_cost(expected: RunCost, count: int) -> None:
+        hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
+        request.refuse_memory(expected.memory, compute, hint)
+        if machine:
+            from attncli.draw.encoding import NUMBER_BYTES
+
+            refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
+        foretell_work(environment, count, expected.estimate.seconds, "a shorter text, --layer or --head")
+
+    stage_tensors = runs.SavedStages(model.backend) if run_options.save is not None else None
     with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:
-        on_stage = None if stage_tensors is None else stage_tensors.add
-        document = run_document(
+        document = runs.run(
             model,
             text.text,
-            tokens,
-            run_request,
-            on_trace=on_stage,
-            rows=rows,
+            query=run_options.query,
+            layers=layers,
+            heads=heads,
+            words=run_options.words,
+            matrices=tables or output.svg is not None,
+            stages=run_options.stages,
+            projections=run_options.projections,
+            top=output.top,
+            all_links=run_options.all_links,
+            whole=output.full or output.svg is not None,
+            tokens=tokens,
+            note=environment.note,
+            on_cost=on_cost,
+            on_trace=None if stage_tensors is None else stage_tensors.add,
             progress=on_progress,
             batch=batch,
             recording=recording,
         )
-    document = replace(document, resources=resources(model, before, expected.memory))
     if stage_tensors is not None and run_options.save is not None:
-        from attncli.inputs.tensors import write_tensors
-
-        write_tensors(run_options.save, stage_tensors.tensors, metadata(document))
-    if run_options.projections:
-        from attncli.features.run.compute import with_projections
-
-        document = with_projections(document, model)
+        runs.save_stages(run_options.save, stage_tensors, document)
     if output.svg is not None:
         write_figure(document, output)
     # without tables, they were for the picture alone
-    return document if tables else replace(document, layers=[])
-
-
-def _plan(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    tokens: list[Token],
-    which: ModelOptions,
-    output: OutputOptions,
-    run_options: RunOptions,
-) -> tuple[RunRequest, int | None, bool]:
-    """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is
-    short; and whether matrices are for the answer, not for a picture alone."""
-    from attncli.features.run.compute import RunRequest
-    from attncli.models.run import LONG, rows_for
-
-    layers, heads = layers_and_heads(model, which)
-    named_tokens = tokens
-    if run_options.words:
-        from attncli.inputs.word_groups import merged_words
-
-        named_tokens = list(merged_words(tokens, text.text).words)
-    span = None if run_options.query is None else request.query_span(environment, named_tokens, run_options.query)
-    query_index = None if span is None else span[0]
-    several = span if span is not None and span[1] - span[0] > 1 else None
-    machine = output.json or output.ndjson or output.plain
-    tables = _in_tables(output, run_options)
-    short = len(tokens) <= LONG or output.full
-    if not machine:
-        tables = (
-            tables
-            and (short or query_index is not None)
-            and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
-        )
-    matrices = tables or output.svg is not None
-    run_request = RunRequest(
-        layers,
-        heads,
-        query_index,
-        matrices,
-        run_options.stages,
-        output.top,
-        run_options.all_links,
-        run_options.words,
-        several,
-    )
-    whole = (
-        short
-        or run_options.stages
-        or run_options.words
-        or several is not None
-        or run_options.save is not None
-        or output.svg is not None
-        or (matrices and query_index is None)
-    )
-    return run_request, None if whole else rows_for(model.spec, len(tokens)), tables
+    return document if tables else runs.without_tables(document)
 
 
 run_app = command_app(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,18 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents import EmptyRow, Numbers, Part, ShapeRow, members
-from attncli.documents.header import empty_rows, header, layer_part, notes, overflow, position_stages, shape_rows
+from attncli.documents.header import (
+    empty_rows,
+    header,
+    layer_part,
+    notes,
+    overflow,
+    position_stages,
+    resources,
+    shape_rows,
+)
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import message
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
@@ -23,6 +33,7 @@ from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.estimate import CostEstimate, StoredSizes, estimate
 from attncli.models.model import Model, take_text
+from attncli.models.run import LONG, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.run_record import Recording  # only a page needs it
@@ -144,6 +155,84 @@ def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection,
         BatchTraces([take_text(trace, entry, len(tokens)) for trace in traces], shapes, computing)
         for entry, tokens in enumerate(texts)
     ]
+
+
+def run(
+    model: Model,
+    text: str,
+    *,
+    query: str | None = None,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    words: bool = False,
+    matrices: bool = True,
+    stages: bool = False,
+    projections: bool = False,
+    top: int = 10,
+    all_links: bool = False,
+    whole: bool = False,
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[RunCost, int], None] = ignore,
+    on_trace: Callable[[LayerTrace], None] | None = None,
+    progress: Callable[[float], None] | None = None,
+    batch: BatchTraces | None = None,
+    recording: Recording | None = None,
+) -> RunDocument:
+    """Run attention on a text: scores, weights, outputs, shapes and strongest links.
+
+    Args:
+        model: As `attncli.load` returns it.
+        text: What runs.
+        query: The one query whose rows are wanted: "it", "the:2", "#7" or several in a row; None for all.
+        layers: Which layers.
+        heads: Which heads of each.
+        words: Whether pieces are merged to words: weights to a word are summed, from a word averaged.
+        matrices: Whether the document holds scores, weights and outputs at all.
+        stages: Whether it holds every stage by name.
+        projections: Whether it holds the matrices W_Q, W_K, W_V and W_O.
+        top: How many links it holds.
+        all_links: Whether links may be those that say little: special tokens, self.
+        whole: Whether every row is computed at once, also of a long text.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the run will take, and of how many tokens, before it starts.
+        on_trace: Is handed each layer's trace, with every stage, to save it.
+        progress: Is told the share done, 0 to 1.
+        batch: What the text gave in a padded batch, in place of a run.
+        recording: Takes the heads of the run, for a page.
+
+    Returns:
+        What `attn run --json` writes. Masked scores are null, rows that see no key are all 0 and listed.
+
+    Raises:
+        InputError: For tokens, layers or heads that are not there.
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    named_tokens = list(merged_words(tokens, text).words) if words else tokens
+    span = None if query is None else choose_span(named_tokens, query, note)
+    several = span if span is not None and span[1] - span[0] > 1 else None
+    index = None if span is None else span[0]
+    request = RunRequest(layers, heads, index, matrices, stages, top, all_links, words, several)
+    is_saved = on_trace is not None
+    whole = whole or len(tokens) <= LONG or stages or words or several is not None or is_saved
+    rows = None if whole or (matrices and query is None) else rows_for(model.spec, len(tokens))
+    expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
+    on_cost(expected, len(tokens))
+    before = model.store.bytes_read()
+    document = run_document(
+        model,
+        text,
+        tokens,
+        request,
+        on_trace=on_trace,
+        rows=rows,
+        progress=progress,
+        batch=batch,
+        recording=recording,
+    )
+    document = replace(document, resources=resources(model, before, expected.memory))
+    return with_projections(document, model) if projections else document
 
 
 def run_document(
@@ -337,6 +426,23 @@ class SavedStages:
         for name in SAVED:
             if name in trace.stages:
                 self.tensors[f"{prefix}.{name}"] = np.ascontiguousarray(self.backend.numpy(trace.stages[name]))
+
+
+def is_long(count: int) -> bool:
+    """Whether a text of so many tokens runs a few rows at a time, where nobody needs all of them at once."""
+    return count > LONG
+
+
+def save_stages(path: Path, stages: SavedStages, document: RunDocument) -> None:
+    """Write the stages of a run to a tensor file, with the head of its document. Raises AttnError where it cannot."""
+    from attncli.inputs.tensors import write_tensors  # only --save asks
+
+    write_tensors(path, stages.tensors, metadata(document))
+
+
+def without_tables(document: RunDocument) -> RunDocument:
+    """The document with its links and maps, without scores, weights and outputs."""
+    return replace(document, layers=[])
 
 
 def metadata(document: RunDocument) -> dict[str, str]:

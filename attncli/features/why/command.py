@@ -26,7 +26,7 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
-from attncli.features.effects.command import choose_heads, memory
+from attncli.features.effects.command import choose_heads
 from attncli.language import choice, message
 
 if TYPE_CHECKING:
@@ -144,7 +144,9 @@ def _document(
         which.source if link.cross else None,
     )
     with progress(environment, "taking the score apart") as on_progress:
-        return why_document(model, text.text, tokens, why_request, memory=memory(compute), progress=on_progress)
+        return why_document(
+            model, text.text, tokens, why_request, memory=request.memory_limit(compute).bytes, progress=on_progress
+        )
 
 
 def _pieces(environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool) -> tuple[int, ...]:
