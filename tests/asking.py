@@ -37,9 +37,8 @@ class Answer:
 
 
 def _commands(arguments: tuple[str, ...], variables: dict[str, str]) -> AbstractContextManager[Any]:
-    """Commands made before, but where a help page is written into them, in the language it is asked for."""
-    page = len(arguments) < 2 or not {"-h", "--help", "--help-all", "help"}.isdisjoint(arguments)
-    return nullcontext() if page or "_ATTN_COMPLETE" in variables else patch.object(app, "command", kept)
+    """Commands made before, but where a shell asks: that ends the process, and leaves them as they then are."""
+    return nullcontext() if "_ATTN_COMPLETE" in variables else patch.object(app, "command", kept)
 
 
 def _refuse(constant: str) -> None:

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
-from attncli.cli.help_page import draw_page
+from attncli.cli.help_page import show_help, whole_page
 from attncli.errors import UsageError
 from attncli.language import message
 
@@ -70,41 +70,29 @@ NEXT = (
 class LazyGroup(TyperGroup):
     """A group that lists its commands without importing them."""
 
-    listing = False
-
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if not self.listing:
-            return super().get_command(ctx, cmd_name)
-        command = TyperCommand(cmd_name, help=_translate(COMMANDS[cmd_name], ctx))
-        command.rich_help_panel = _translate(group_of(cmd_name), ctx)
-        return command
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        alone = not args or (args[0] == "--lang" and len(args) == 2) or (len(args) == 1 and args[0][:7] == "--lang=")
+        bare = [word for word in args if word != "-h"]
+        alone = not bare or (bare[0] == "--lang" and len(bare) == 2) or (len(bare) == 1 and bare[0][:7] == "--lang=")
         if alone and not ctx.resilient_parsing:
-            _check_language(ctx, args)
+            _check_language(ctx, bare)
             typer.echo(short_page(_language(ctx)))
             ctx.exit()
+        show_help(self, ctx, args[:1])
         if args and args[0].partition("=")[0] in SET_UPS and not ctx.resilient_parsing:
             typer.echo(set_up(args, _language(ctx)))
             ctx.exit()
         return super().parse_args(ctx, args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.listing = True
-        if not draw_page(self, ctx, formatter):
-            super().format_help(ctx, formatter)
-        self.listing = False
+    def listed(self, ctx: Any, name: str) -> tuple[str, str]:
+        """The group that a subcommand is listed in, and what it does; nothing is imported for it."""
+        del ctx
+        return group_of(name), COMMANDS[name]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for group in dict.fromkeys(map(group_of, COMMANDS)):
-            with formatter.section(group):
-                formatter.write_dl(
-                    [(name, _translate(does, ctx)) for name, does in COMMANDS.items() if group_of(name) == group]
-                )
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(whole_page(self, ctx))
 
 
 def group_of(name: str) -> str:

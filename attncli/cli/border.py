@@ -143,12 +143,10 @@ def misuse(error: TyperException) -> UsageError:
     path = "attn" if context is None else context.command_path.rstrip()
     name = getattr(error, "option_name", None)
     parameter = getattr(error, "param", None)
-    if (no_number := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(parameter, "opts", None):
-        assert parameter is not None
-        kind = message("a number" if no_number["kind"] == "float" else "a whole number")
-        return UsageError(
-            "{opt} is {value}", expected=kind, hint=f"{path} --help", opt=parameter.opts[0], value=no_number["given"]
-        )
+    if (match := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(parameter, "opts", None):
+        from attncli.cli.option import no_number
+
+        return no_number(context, parameter, match["given"], float if match["kind"] == "float" else int)
     if name is None or context is None:
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)

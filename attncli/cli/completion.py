@@ -13,6 +13,8 @@ from attncli.draw.view import PARTS_OF
 from attncli.errors import AttnError, UsageError
 from attncli.language import message
 
+MOST_OFFERED = 12
+"""Layers and heads that are offered of a model that is not read for it."""
 TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
@@ -61,6 +63,26 @@ def orders(ctx: typer.Context, incomplete: str) -> list[str]:
 def metric(ctx: typer.Context, incomplete: str) -> list[str]:
     """The metrics, one of them."""
     return orders(ctx, incomplete.partition(":")[0])
+
+
+def heads(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Heads as numbers or with their layer, as many as small models have: which model runs is not read for it."""
+    del ctx
+    begun, comma, last = incomplete.rpartition(",")
+    layer = last[1:].partition("H")[0]
+    if last[:1] != "L":
+        candidates = [*map(str, range(MOST_OFFERED)), *(f"L{number}H" for number in range(MOST_OFFERED))]
+    elif "H" in last or layer.isdigit():
+        candidates = [f"L{layer}H{number}" for number in range(MOST_OFFERED)]
+    else:
+        candidates = [f"L{number}H" for number in range(MOST_OFFERED)]
+    return [f"{begun}{comma}{candidate}" for candidate in candidates]
+
+
+def styles(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The words of a figure's style, the last of several apart by commas."""
+    del ctx
+    return _after_comma(incomplete, ("light", "dark", "85mm", "174mm", "150dpi", "300dpi", "600dpi"))
 
 
 def tokenizers(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -57,28 +57,36 @@ QUERY = option(
     metavar="TOK",
 )
 FROM = option(
-    "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, about=RUN, metavar="TOK"
+    "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=SUBJECT, about=RUN, metavar="TOK"
 )
-TO = option("--to", help="The token that is looked at.", panel=TEXT, about=RUN, metavar="TOK")
+TO = option("--to", help="The token that is looked at.", panel=SUBJECT, about=RUN, metavar="TOK")
 CROSS = option(
-    "--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=TEXT, about=RUN
+    "--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=SUBJECT, about=RUN
 )
 TARGET = option(
     "--target",
     help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
-    panel=TEXT,
+    panel=SUBJECT,
     about=RUN,
     metavar="TOK",
 )
 UNKNOWN = option(
     "--unknown",
     help="Also take tokens that the model does not know: to it all of these are one.",
-    panel=TEXT,
+    panel=SUBJECT,
     about=RUN,
     rare=True,
 )
+TOKEN_COUNT = number("-n", "--tokens", "--positions", help="Tokens of the text.", panel=ATTENTION, about=RUN)
 LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, about=RUN, metavar="L")
-HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=SUBJECT, about=RUN, metavar="H")
+HEAD = option(
+    "--head",
+    help="Heads to show, counted from 0: 5, 0,3, 2-5, or of one layer L5H11.",
+    panel=SUBJECT,
+    about=RUN,
+    metavar="H",
+    complete=completion.heads,
+)
 ONE_LAYER = number(
     "--layer", help="The layer, in a file that --save wrote.", panel=SUBJECT, about=RUN, metavar="L", least=0
 )
@@ -258,7 +266,12 @@ FIGURE = option(
     "--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
 )
 FIGURE_STYLE = option(
-    "--figure-style", help="Of the figure: light or dark, 85mm, 300dpi.", panel=OUTPUT, about=DELIVERY, metavar="WORDS"
+    "--figure-style",
+    help="Of the figure: light or dark, 85mm, 300dpi.",
+    panel=OUTPUT,
+    about=DELIVERY,
+    metavar="WORDS",
+    complete=completion.styles,
 )
 SHOW = option(
     "--show",

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.environment import Environment
-from attncli.cli.help_page import draw_page, option_help, parts_listed
-from attncli.cli.option import OUTPUT, PANELS, flat
+from attncli.cli.help_page import HELP, group_title, place, show_help, whole_page
+from attncli.cli.option import flat, no_number
 from attncli.errors import UsageError
 from attncli.language import message
-
-ARGUMENTS = "Arguments"
-"""The group of what is given without a name, which comes first."""
-ALL = "--help-all"
-"""Lists also the options that are rarely wanted."""
 
 
 class PlainValue:
@@ -28,7 +24,7 @@ class PlainValue:
         self.kind = annotation.__args__[0] if getattr(annotation, "__origin__", None) is list else annotation
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value, or each of several, as what the parameter is annotated with. Raises Typer's BadParameter."""
+        """The value, or each of several, as what the parameter is annotated with. Raises UsageError."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -38,11 +34,16 @@ class PlainValue:
         try:
             return self.kind(value)
         except ValueError as error:
-            raise typer.BadParameter(f"{value!r} is not a valid {self.kind.__name__}.", ctx=ctx, param=param) from error
+            raise no_number(ctx, param, repr(value), self.kind) from error
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help page lists its options by group, in plain text (Rich would cost half the start)."""
+    """A command whose help page lists its options by group.
+
+    essentials: the options that its page of one screen lists; without any, its first ones.
+    """
+
+    essentials: tuple[str, ...] = ()
 
     def __init__(self, *settings: Any, **named_settings: Any) -> None:
         super().__init__(*settings, **named_settings)
@@ -53,11 +54,7 @@ class GroupedCommand(TyperCommand):
                 )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if ALL in args[: args.index("--") if "--" in args else len(args)]:
-            for parameter in self.params:
-                parameter.hidden = False  # type: ignore[attr-defined]
-            typer.echo(self.get_help(ctx))
-            ctx.exit()
+        show_help(self, ctx, args)
         if not ctx.resilient_parsing:
             self._refuse_values(ctx, args)
             self._take_settings(ctx)
@@ -132,53 +129,37 @@ class GroupedCommand(TyperCommand):
             environment.origins.append(f"palette {palette.value}: from {palette.origin}")
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters by group, in the order of the help page."""
-        parameters = super().get_params(ctx)
-        if not all(
-            hasattr(parameter, "place") for parameter in parameters
-        ):  # told once, in English: a page may speak another language
-            for parameter in parameters:
-                if parameter.name == "help":
-                    parameter.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
-                panel = _panel(parameter)
-                first = -2 if panel == ARGUMENTS else -1
-                parameter.place = PANELS.index(panel) if panel in PANELS else first  # type: ignore[attr-defined]
-        return sorted(parameters, key=lambda parameter: parameter.place)
+        """The parameters, those of one group together, in the order of the help page."""
+        return sorted(super().get_params(ctx), key=lambda parameter: place(group_title(parameter)))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        rare = [parameter.opts[0] for parameter in self.params if getattr(parameter, "hidden", False)]
-        self.epilog = message("{all} also lists {rare}.", all=ALL, rare=", ".join(rare)) if rare else None
-        if not draw_page(self, ctx, formatter):
-            super().format_help(ctx, formatter)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                help_text = option_help(record[1], getattr(ctx.obj, "lang", "en"))  # a default comes with the record
-                panels.setdefault(_panel(parameter), []).append((record[0], help_text + parts_listed(parameter, ctx)))
-        for name, records in panels.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
-
-
-def _panel(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return ARGUMENTS
-    return getattr(parameter, "rich_help_panel", None) or "Options"
+        formatter.write(whole_page(self, ctx))
 
 
 class CommandGroup(TyperGroup):
-    """A command that stands for several: its page is drawn as theirs are."""
+    """A command that stands for several: its page is written as theirs are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        show_help(self, ctx, args[:1] if args[:1] and args[0] in HELP else [])
+        return list(super().parse_args(ctx, args))
+
+    def listed(self, ctx: Any, name: str) -> tuple[str, str]:
+        """The group that one of the commands is listed in, and what it does."""
+        return "Commands", inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        if not draw_page(self, ctx, formatter):
-            super().format_help(ctx, formatter)
+        formatter.write(whole_page(self, ctx))
 
 
-def command_app(*functions: Callable[..., Any], help: str | None = None) -> typer.Typer:
-    """The Typer app of one command, or of a group of subcommands when several functions are given."""
+def command_app(
+    *functions: Callable[..., Any],
+    help: str | None = None,
+    essentials: Sequence[str] | Mapping[str, Sequence[str]] = (),
+) -> typer.Typer:
+    """The Typer app of one command, or of a group of subcommands when several functions are given.
+
+    essentials: the options of the page of one screen (`-h`), ten at most; of several commands, by the name of each.
+    """
     app = typer.Typer(
         cls=CommandGroup,
         rich_markup_mode=None,
@@ -191,5 +172,7 @@ def command_app(*functions: Callable[..., Any], help: str | None = None) -> type
     for function in functions:
         # what is left over is refused by GroupedCommand, which knows what it probably is
         settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
-        app.command(cls=GroupedCommand, context_settings=settings)(flat(function))
+        names = essentials.get(function.__name__, ()) if isinstance(essentials, Mapping) else essentials
+        kind = type("GroupedCommand", (GroupedCommand,), {"essentials": tuple(names)})
+        app.command(cls=kind, context_settings=settings)(flat(function))
     return app

@@ -1,133 +1,316 @@
-"""Help pages in the language asked for: as Rich draws them for a terminal, elsewhere plain text, half as costly."""
+"""Help pages, of one screen (`-h`) or whole (`--help`), in the language and with the colour that is asked for.
+
+They are written here and not by Typer, whose page for a terminal ends long lines of Chinese in "…" and takes Rich, as
+long to import as all the rest of the answer.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from copy import copy
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import typer
 
 from attncli.cli.completion import parts
 from attncli.cli.environment import Environment
+from attncli.cli.option import LARGEST, OLD_SPELLINGS, OUTPUT, PANELS
 
-FRAME = {
-    "ARGUMENTS_PANEL_TITLE": "Arguments",
-    "OPTIONS_PANEL_TITLE": "Options",
-    "COMMANDS_PANEL_TITLE": "Commands",
-    "REQUIRED_LONG_STRING": "[required]",
-}
-"""What Typer calls the words that frame a page, and how they are in English."""
-
-
-def draw_page(command: Any, ctx: Any, formatter: Any) -> bool:
-    """Draw the page of a command, or of a group, if it goes to a terminal that shows more than ASCII; whether it
-    did. In either case the page speaks the language asked for."""
-    speak(command, ctx, formatter)
-    environment: Environment | None = ctx.obj
-    if environment is None or not environment.stdout_is_terminal or environment.wants_ascii():
-        return False
-    if environment.variables.get("TERM") == "dumb":
-        return False
-    from rich.markup import escape
-    from typer import rich_utils
-
-    rich_utils.MAX_WIDTH = environment.columns
-    rich_utils.FORCE_TERMINAL = True
-    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
-    rich_utils.COLOR_SYSTEM = ("truecolor" if deep else "256") if environment.wants_color("auto") else None
-    for name in ("ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "REQUIRED_LONG_STRING"):
-        setattr(rich_utils, name, option_help(FRAME[name], environment.lang))
-    rich_utils.DEFAULT_STRING = option_help(" [default: {}]", environment.lang).strip()
-    for part in (command, *command.params):  # "[default: 64]" is meant as it stands
-        part.help = escape(part.help) if getattr(part, "help", None) else None
-        if getattr(part, "param_type_name", "") == "argument":
-            part.type = _nameless(part.type)
-        elif part_list := parts_listed(part, ctx):
-            part.help += escape(part_list)
-    rich_utils.rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
-    return True
-
-
-def parts_listed(parameter: Any, ctx: Any) -> str:
-    """What `--show` takes, which is each command's own, to be said behind its help; nothing for other options."""
-    part_names = parts(ctx, "") if parameter.name == "show" else []
-    return f" [{', '.join(part_names)}]" if part_names else ""
-
-
-def _nameless(kind: Any) -> Any:
-    """A type that is not told beside its argument, whose name says enough."""
-    nameless = copy(kind)
-    nameless.get_metavar = lambda param, ctx: ""
-    return nameless
-
-
-# Help pages in the language asked for: what they say of commands, options and groups, and the words of their frame.
-
+HELP = ("-h", "--help", "--help-all")
+"""What asks for help; the last is the older name of the whole page."""
+COLOR = ("--color", "--colour")
+ARGUMENTS = "Arguments"
+"""The group of what is given without a name, which comes first."""
+ROWS = 24
+"""Lines of a terminal as it opens, and of `-h`: with the command above it and the prompt below, 22 are the page's."""
+PAGE_ROWS = ROWS - 2
+MOST_OPTIONS = 10
+"""Options on a page of one screen."""
+LEFT = 30
+"""Cells for what is typed; what is explained begins on the next line where it is longer."""
 BRACKETS = re.compile(r"\s*\[[^\[\]]*\]")
 """What help adds behind its sentence: `[default: 64]`, `[1 to 9]`."""
 RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
 TAIL = re.compile(rf"(?:{BRACKETS.pattern})+$")
+UNBOUNDED = re.compile(rf"\s*\[[01] to {LARGEST:,}\]")
+"""Ends that nobody meets: they are checked, and not worth a word on a page."""
+HEADING, TYPED, ASIDE, PLAIN = "1", "36", "2", ""
+"""How a page is coloured, as numbers of SGR: groups bold, what is typed cyan, what stands behind a sentence dim."""
+
+Row = tuple[str, str]
 
 
-def speak(command: Any, ctx: Any, formatter: Any) -> None:
-    """Put all that a command's page says into the language asked for; English stays as it is written."""
-    lang = getattr(ctx.obj, "lang", "en")
-    if lang == "en":
+def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
+    """Write the page that is asked for and end, if one is: `-h` one of one screen, `--help` the whole one."""
+    words = args[: args.index("--")] if "--" in args else args
+    pages = [word for number, word in enumerate(words) if word in HELP and not _is_value(command, words, number)]
+    if not pages or ctx.resilient_parsing:
         return
-    from attncli.language import translate
-
-    command.help = _paragraphs(command.help, lang)
-    command.epilog = _paragraphs(command.epilog, lang)
-    for parameter in command.get_params(ctx):
-        if getattr(parameter, "help", None):
-            parameter.help = option_help(parameter.help, lang)
-        if getattr(parameter, "rich_help_panel", None):
-            parameter.rich_help_panel = translate(parameter.rich_help_panel, lang)
-    for subcommand in getattr(command, "commands", {}).values() if not hasattr(command, "listing") else ():
-        subcommand.help = _paragraphs(subcommand.help, lang)
-    make = ctx.make_formatter
-    ctx.make_formatter = lambda: _translate_usage(make(), lang)  # the usage line has a formatter of its own
-    _translate_usage(formatter, lang)
+    color = "auto"
+    for number, word in enumerate(words):
+        if word in COLOR and number + 1 < len(words):
+            color = words[number + 1]
+        elif word.partition("=")[0] in COLOR and "=" in word:
+            color = word.partition("=")[2]
+    if color == "auto" and ctx.obj is not None and (setting := ctx.obj.settings.get("color")) is not None:
+        color = str(setting.value)
+    typer.echo((short_page if pages[0] == "-h" else whole_page)(command, ctx, color), color=True)
+    ctx.exit()
 
 
-def _translate_usage(formatter: Any, lang: str) -> Any:
-    """The formatter, with its headings and the word before the usage in this language."""
-    from attncli.language import translate
-
-    usage = formatter.write_usage
-    # no blank, and a colon as wide as the characters before it
-    formatter.write_heading = lambda text: formatter.write(
-        f"{' ' * formatter.current_indent}{translate(text, lang)}：\n"
+def _is_value(command: Any, words: Sequence[str], number: int) -> bool:
+    """Whether a word is what the option before it takes."""
+    before = words[number - 1] if number else ""
+    return any(
+        before in parameter.opts and not getattr(parameter, "is_flag", False)
+        for parameter in command.params
+        if parameter.param_type_name == "option"
     )
-    formatter.write_usage = lambda prog, args="": usage(prog, args, translate("Usage: ", lang))
-    return formatter
+
+
+def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
+    """Everything a command takes, by group, the rare at the end of each group."""
+    page = _Page(ctx, color)
+    page.usage(command)
+    for part in _paragraphs(command.help):
+        page.paragraph(part)
+    _subcommands(command, ctx, page)
+    groups: dict[str, list[Any]] = {}
+    for parameter in sorted(_parameters(command, ctx), key=lambda parameter: bool(getattr(parameter, "hidden", False))):
+        groups.setdefault(group_title(parameter), []).append(parameter)
+    for title in sorted(groups, key=place):
+        page.section(title, [(typed(parameter), _explained(parameter, ctx)) for parameter in groups[title]])
+    return page.text
+
+
+def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
+    """What a command does, an example, the options that matter and where the others are: one screen of 80 columns."""
+    page = _Page(ctx, color)
+    page.usage(command)
+    about, *others = _paragraphs(command.help) or [""]
+    page.paragraph(about)
+    for example in [part for part in others if part.startswith("attn ")][:1]:
+        page.paragraph(example)
+    _subcommands(command, ctx, page)
+    options = [
+        parameter
+        for parameter in _parameters(command, ctx)
+        if parameter.param_type_name == "option" and parameter.name != "help"
+    ]
+    rows = [
+        (typed(parameter), _brief(_explained(parameter, ctx), page.lang)) for parameter in _essential(command, options)
+    ]
+    closing = page.say("{0} --help has all {1} options.", ctx.command_path.rstrip(), str(len(options)))
+    room = PAGE_ROWS - page.height - len(page.wrapped(closing)) - 1
+    left = _left(rows)
+    while rows and sum(len(page.row(row, left)) for row in rows) > room:
+        rows.pop()
+    if rows:
+        page.rows(rows)
+    page.paragraph(closing)
+    return page.text
+
+
+def _essential(command: Any, options: Sequence[Any]) -> list[Any]:
+    """The options of a page of one screen: those that the command names, or its first ones."""
+    by_name = {spelled: parameter for parameter in options for spelled in parameter.opts}
+    essential = [by_name[name] for name in getattr(command, "essentials", ()) if name in by_name]
+    common = [
+        parameter
+        for parameter in sorted(options, key=lambda option: place(group_title(option)))
+        if not parameter.hidden
+    ]
+    return (essential or common)[:MOST_OPTIONS]
+
+
+def _subcommands(command: Any, ctx: Any, page: _Page) -> None:
+    """The sections of the commands that a group stands for."""
+    groups: dict[str, list[Row]] = {}
+    for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
+        title, about = command.listed(ctx, name)
+        groups.setdefault(title, []).append((name, about))
+    left = max((len(name) for rows in groups.values() for name, _ in rows), default=0)
+    for title, rows in groups.items():
+        page.section(title, rows, left)
+
+
+def _parameters(command: Any, ctx: Any) -> list[Any]:
+    return [
+        parameter
+        for parameter in command.get_params(ctx)
+        if not (parameter.param_type_name == "argument" and not parameter.help)
+    ]
+
+
+def group_title(parameter: Any) -> str:
+    """The group that a parameter is listed in, in English."""
+    if parameter.param_type_name == "argument":
+        return ARGUMENTS
+    return OUTPUT if parameter.name == "help" else getattr(parameter, "rich_help_panel", None) or "Options"
+
+
+def place(title: str) -> int:
+    """Where a group stands on a page: arguments, a command's own groups, then the shared ones in the order of use."""
+    return -2 if title == ARGUMENTS else PANELS.index(title) if title in PANELS else -1
+
+
+def typed(parameter: Any) -> str:
+    """What is typed for a parameter: `-m, --model NAME|DIR`, `--bias / --no-bias`, `TEXT`. Spellings that are only kept
+    for who knows them are left out."""
+    metavar = parameter.metavar or (parameter.name or "").upper().replace("_", "-")
+    if parameter.param_type_name == "argument":
+        return f"{metavar}{'...' if parameter.nargs == -1 and not metavar.endswith('...') else ''}"
+    kept = OLD_SPELLINGS.get(parameter.opts[0], ())
+    names = sorted((name for name in parameter.opts if name not in kept), key=lambda name: name.startswith("--"))
+    spelled = ", ".join(names)
+    if parameter.secondary_opts:
+        spelled += f" / {', '.join(parameter.secondary_opts)}"
+    is_flag = getattr(parameter, "is_flag", False) or parameter.name == "help"
+    return spelled if is_flag or getattr(parameter, "count", False) else f"{spelled} {metavar}"
+
+
+def _explained(parameter: Any, ctx: Any) -> str:
+    """A parameter's sentence in English, with what stands in brackets behind it."""
+    text = UNBOUNDED.sub("", parameter.help or "")
+    if parameter.name == "help":
+        return "-h shows one screen, --help everything."
+    part_names = parts(ctx, "") if parameter.name == "show" else []
+    if part_names:
+        text += f" [{', '.join(part_names)}]"
+    default = parameter.default
+    if parameter.required:
+        return f"{text} [required]"
+    if parameter.secondary_opts and default is True:
+        default = parameter.opts[0].lstrip("-")
+    if not isinstance(default, str | int | float) or isinstance(default, bool) or default == "" or "[default:" in text:
+        return text
+    return f"{text} [default: {default}]"
+
+
+def _brief(text: str, lang: str) -> str:
+    """The first sentence of an explanation, without its brackets, in this language."""
+    sentence = _translate(TAIL.sub("", text), lang)
+    return re.split(r"(?<=\.) (?=[A-Z'])|(?<=。)(?=.)", sentence)[0]
+
+
+def _left(rows: Iterable[Row]) -> int:
+    """Cells of the column of what is typed."""
+    return max((len(left) for left, _ in rows if len(left) <= LEFT), default=0)
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    """The paragraphs of a command's help, each on one line."""
+    return [re.sub(r"\s+", " ", part).strip() for part in re.split(r"\n\s*\n", inspect.cleandoc(text or "")) if part]
+
+
+class _Page:
+    """A page as it is written: lines of at most the terminal's width, coloured or not."""
+
+    def __init__(self, ctx: Any, color: str) -> None:
+        environment: Environment | None = ctx.obj
+        self._path = ctx
+        self.lang = "en" if environment is None else environment.lang
+        self._is_ascii = environment is not None and environment.wants_ascii()
+        self._is_colored = environment is not None and environment.wants_color(color)
+        self._width = 80 if environment is None else min(environment.columns, 100)
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The page, without the line break at its end."""
+        text = "\n".join(self._lines)
+        return text.replace("…", "...").encode("ascii", "replace").decode() if self._is_ascii else text
+
+    @property
+    def height(self) -> int:
+        """Lines written so far."""
+        return len(self._lines)
+
+    def say(self, template: str, *values: str) -> str:
+        """Our own sentence in the page's language, its places filled."""
+        return _translate(template, self.lang).format(*values)
+
+    def usage(self, command: Any) -> None:
+        """How the command is called."""
+        pieces = " ".join(command.collect_usage_pieces(self._path))
+        word = self.say("Usage: ")
+        for index, line in enumerate(self.wrapped(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)):
+            self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
+
+    def paragraph(self, text: str) -> None:
+        """A paragraph below an empty line; one that is a command to type stays as it is, and looks like it."""
+        is_example = text.startswith("attn ")
+        first, *others = self.wrapped(_translate(text, self.lang), 6 if is_example else 2) or [""]
+        style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
+        self._lines += [
+            "",
+            f"  {self._paint(first, style)}",
+            *(f"{margin}{self._paint(line, style)}" for line in others),
+        ]
+
+    def section(self, title: str, rows: Sequence[Row], left: int | None = None) -> None:
+        """A group: its title, and what is typed beside what it does."""
+        colon = ":" if self.lang == "en" else "："
+        self._lines += ["", self._paint(f"{_translate(title, self.lang)}{colon}", HEADING)]
+        for typed_text, text in rows:
+            self._lines += self.row((typed_text, option_help(text, self.lang)), _left(rows) if left is None else left)
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """What is typed beside what it does, without a title; already in the page's language."""
+        self._lines.append("")
+        for row in rows:
+            self._lines += self.row(row, _left(rows))
+
+    def row(self, row: Row, left: int) -> list[str]:
+        """The lines of one row; left: the width of the column of what is typed."""
+        typed_text, text = row
+        margin = " " * (left + 4)
+        lines = self.wrapped(text, len(margin)) or [""]
+        lines = [_dim_brackets(line, self._paint) for line in lines]
+        begin = f"  {self._paint(typed_text, TYPED)}"
+        if len(typed_text) > left:
+            return [begin, *(f"{margin}{line}" for line in lines)]
+        first = f"{begin}{' ' * (left - len(typed_text) + 2)}{lines[0]}".rstrip()
+        return [first, *(f"{margin}{line}" for line in lines[1:])]
+
+    def wrapped(self, text: str, margin: int = 2) -> list[str]:
+        """A text in lines that fit behind a margin."""
+        from attncli.draw.lines import wrap
+
+        return wrap(text, max(self._width - margin, 20))
+
+    def _paint(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._is_colored and style and text else text
+
+
+def _dim_brackets(line: str, paint: Any) -> str:
+    """The line with what stands in brackets dim; a bracket that goes on in the next line stays as it is."""
+    return re.sub(r"\[[^\[\]]*\]", lambda match: paint(match[0], ASIDE), line)
+
+
+# Help in the language asked for: sentences, and what stands in brackets behind them, each on its own.
+
+
+def _translate(text: str, lang: str) -> str:
+    if lang == "en":
+        return text
+    from attncli.language import translate
+
+    return translate(text, lang)
 
 
 def option_help(text: str, lang: str) -> str:
     """An option's sentence, and what stands in brackets behind it, each on its own."""
     if lang == "en":
         return text
-    from attncli.language import translate
-
     match = TAIL.search(text)
     sentence, behind = (text, "") if match is None else (text[: match.start()], match[0])
     brackets = [f" [{_translate_bracket(bracket.strip()[1:-1], lang)}]" for bracket in BRACKETS.findall(behind)]
-    return translate(sentence, lang) + "".join(brackets)
+    return _translate(sentence, lang) + "".join(brackets)
 
 
 def _translate_bracket(text: str, lang: str) -> str:
-    from attncli.language import translate
-
     if (ends := RANGE.fullmatch(text)) is not None:
-        return translate("above {0} to {1}" if ends[1] else "from {0} to {1}", lang).format(ends[2], ends[3])
-    return translate(text, lang)
-
-
-def _paragraphs(text: str | None, lang: str) -> str | None:
-    """The paragraphs of a command's help; those that are commands to type stay as they are."""
-    if not text:
-        return text
-    from attncli.language import translate
-
-    parts = re.split(r"\n\s*\n", inspect.cleandoc(text))
-    return "\n\n".join(translate(re.sub(r"\s+", " ", part).strip(), lang) for part in parts)
+        return _translate("above {0} to {1}" if ends[1] else "from {0} to {1}", lang).format(ends[2], ends[3])
+    return _translate(text, lang)

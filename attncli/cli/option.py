@@ -60,6 +60,11 @@ DELIVERY = About.DELIVERY
 LARGEST = 1_000_000_000
 """The most of anything that can be asked for; memory refuses long before."""
 LARGEST_SEED = 2**63 - 1
+OLD_SPELLINGS = {
+    "--figure": ("--svg",), "--time": ("--measure",), "--output": ("--out",), "-n": ("--positions",),
+    "--padded": ("--batch",),
+}  # fmt: skip
+"""Spellings that are kept for who knows them, by the option's own: no page lists them."""
 
 
 def option(
@@ -76,7 +81,7 @@ def option(
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
 
     about: which forms of the answer it changes. values: the words that it takes, if those are all. with_number: each
-    also with a number after a colon. rare: only `--help-all` lists it.
+    also with a number after a colon. rare: the help page has it at the end of its group.
     """
 
     def check_words(argument: Any) -> Any:
@@ -155,6 +160,17 @@ def number(
     return declaration
 
 
+def no_number(context: Any, parameter: Any, text: str, kind: type) -> UsageError:
+    """The UsageError for a text, in quotes, in the place of a number of this kind."""
+    return UsageError(
+        "{opt} is {value}",
+        expected=message("a number" if kind is float else "a whole number"),
+        hint=f"{'attn' if context is None else context.command_path.rstrip()} --help",
+        opt=parameter.opts[0],
+        value=text,
+    )
+
+
 def redeclare(
     declared: Any,
     *,
@@ -167,8 +183,8 @@ def redeclare(
     common: bool = False,
 ) -> Any:
     """A declared option as one command means it: spelled, checked and completed the same, with a sentence, a group or
-    ends of its own, or where it changes other forms of the answer. common: every help page lists it, though other
-    commands' only `--help-all`."""
+    ends of its own, or where it changes other forms of the answer. common: it is not among the rare ones,
+    though it is in other commands."""
     own = copy(declared)
     own.rich_help_panel = panel or declared.rich_help_panel
     own.about = about or declared.about

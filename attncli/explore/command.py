@@ -167,4 +167,16 @@ def _saved_source(file: Path) -> Source:
     return SavedSource(file.name, document, lambda: record_of(document, file))
 
 
-explore_app = command_app(explore)
+explore_app = command_app(
+    explore,
+    essentials=(
+        "--model",
+        "--weights",
+        "--file",
+        "--layer",
+        "--head",
+        "--mask",
+        "--lang",
+        "--ascii",
+    ),
+)

@@ -6,7 +6,7 @@ HELP: dict[str, str] = {
     "Text": "文本", "Model": "模型", "Attention": "注意力", "Analysis": "分析", "Output": "输出", "Compute": "计算", "Corpus": "语料", "Running": "运行",
     "Install completion for the current shell.": "为当前 shell 安装补全。",
     "Show completion for the current shell, to copy it or customize the installation.": "显示当前 shell 的补全脚本，以便复制或自行安装。",
-    "Show this message and exit.": "显示这段说明并退出。", "One JSON document.": "一份 JSON 文档。", "float32, float64, bfloat16 or float16.": "float32、float64、bfloat16 或 float16。",
+    "Show this message and exit.": "显示这段说明并退出。", "-h shows one screen, --help everything.": "-h 显示一屏，--help 显示全部。", "{0} --help has all {1} options.": "{0} --help 列出全部 {1} 个选项。", "One JSON document.": "一份 JSON 文档。", "float32, float64, bfloat16 or float16.": "float32、float64、bfloat16 或 float16。",
     "default: {0}": "默认：{0}", "env: {0}": "环境变量：{0}", "env var: {0}": "环境变量：{0}", "above {0} to {1}": "大于 {0}，至多 {1}",
     "from {0} to {1}": "从 {0} 到 {1}", "by name": "按文件名", "what is free": "可用内存", "no": "无", "with several heads": "有几个头时",
     "the model's first choice": "模型的首选", "reversed": "倒序", "16, or a file's": "16，或文件的大小",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import declarations
+from attncli.cli import completion, declarations
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import (
@@ -130,7 +130,7 @@ class StatisticsOptions:
     ] = None
     head: Annotated[
         list[str] | None,
-        redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="HEAD", panel=MEASURE),
+        redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="H", panel=MEASURE),
     ] = None
     top: Annotated[
         int,
@@ -164,12 +164,8 @@ class RunningOptions:
     engine: Annotated[
         str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, about=RUN, metavar="NAME")
     ] = "here"
-    device: Annotated[str | None, redeclare(declarations.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = (
-        None
-    )
-    dtype: Annotated[
-        str, redeclare(declarations.DTYPE, help="float32, float64, bfloat16 or float16.", metavar="NAME")
-    ] = "float32"
+    device: Annotated[str | None, redeclare(declarations.DEVICE, common=True)] = None
+    dtype: Annotated[str, declarations.DTYPE] = "float32"
 
 
 def engine_of(options: RunningOptions, environment: Environment) -> Engine:
@@ -224,26 +220,36 @@ def start(
     corpus: CorpusOptions,
     measure: StatisticsOptions,
     running: RunningOptions,
-    model: Annotated[str, declarations.MODEL_ARGUMENT],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A folder, hub id or alias; none where --model names it.",
+            show_default=False,
+            metavar="NAME|DIR",
+            autocompletion=completion.offer(completion.models),
+        ),
+    ] = None,
     texts: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             help="Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard input.",
             metavar="CORPUS...",
             show_default=False,
         ),
-    ],
+    ] = None,
+    model_name: Annotated[str | None, declarations.CHECKPOINT] = None,
     out: Annotated[
-        Path,
+        Path | None,
         option(
-            "--out",
+            "--output",
             "-o",
+            "--out",
             help="Folder of the scan; the same command again goes on.",
             panel=OUTPUT,
             about=DELIVERY,
-            metavar="OUT",
+            metavar="DIR",
         ),
-    ],
+    ] = None,
 ) -> None:
     """What every head does over a corpus: means with intervals, labels, strongest examples, links.
 
@@ -251,6 +257,9 @@ def start(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "scan")
+    model, texts = _model_and_corpus([*([] if model is None else [model]), *(texts or [])], model_name)
+    if out is None:
+        raise UsageError(message("a scan is kept in a folder, and none is named"), expected="-o DIR", hint=_EXAMPLE)
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan import plan, report
     from attncli.scan import plan as plan_making
@@ -298,6 +307,26 @@ def start(
                 "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
             )
     _note_outcome(outcome)
+
+
+_EXAMPLE = "attn scan minilm sentences.txt -o scan"
+
+
+def _model_and_corpus(words: list[str], model: str | None) -> tuple[str, list[str]]:
+    """The model, which is the first word or `--model`, and the corpus, which is all other words. Raises UsageError."""
+    if model is None and words:
+        model, words = words[0], words[1:]
+    if model is None:
+        raise UsageError(
+            message("neither a model nor a corpus is named"), expected="attn scan MODEL CORPUS", hint=_EXAMPLE
+        )
+    if not words:
+        raise UsageError(
+            message("no corpus is named beside the model {model}", model=repr(model)),
+            expected=message("files or folders"),
+            hint=_EXAMPLE,
+        )
+    return model, words
 
 
 def _note_outcome(outcome: Outcome) -> None:
@@ -384,7 +413,7 @@ def show(
     output: ScanOutput,
     out: Folder,
     head: Annotated[
-        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="HEAD", about=DRAWING)
+        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H", about=DRAWING)
     ] = None,
     metric: Annotated[
         str | None,
@@ -491,7 +520,20 @@ class ScanGroup(CommandGroup):
         return "" if name == START else name, command, remaining
 
 
-scan_app = command_app(start, show, compare, verify)
+scan_app = command_app(
+    start,
+    show,
+    compare,
+    verify,
+    essentials={
+        "start": (
+            "--output", "--metric", "--format", "--sample", "--dedupe", "--find", "--effects", "--workers", "--part",
+            "--json",
+        ),
+        "show": ("--head", "--metric", "--top", "--show", "--brief", "--json", "--html"),
+        "compare": ("--top", "--full", "--brief", "--json"),
+    },
+)  # fmt: skip
 scan_app.info.cls = ScanGroup
 
 

@@ -40,7 +40,7 @@ def test_json_is_valid_and_screens_fit(question: tuple[str, ...], monkeypatch: p
 
 def test_measuring_puts_times_beside_what_was_computed(tmp_path: Path) -> None:
     path = tmp_path / "cost.svg"
-    answer = ask("cost", "-n", "64", "--d-model", "32", "--num-heads", "2", "--measure", "--json", "--svg", str(path))
+    answer = ask("cost", "-n", "64", "--d-model", "32", "--num-heads", "2", "--time", "--json", "--svg", str(path))
     validate(answer.json, "attn.cost/1")
     fused = {"fused"} if torch_is_installed() else set()  # it is torch's own
     assert {row["name"] for row in answer.json["measured"]} == {"full", "streamed", "causal", "window", "rnn"} | fused
@@ -65,7 +65,7 @@ def test_the_crossing_with_a_recurrent_network() -> None:
     [
         (("-n", "0"), 2), (("--num-heads", "7"), 2), (("--dtype", "int8"), 2), (("--mask", "nope"), 2), (("--rows",
         "0"), 2),
-        (("-n", "100000", "--measure"), 5), (("--model", "minilm", "--d-model", "8"), 2),
+        (("-n", "100000", "--time"), 5), (("--model", "minilm", "--d-model", "8"), 2),
     ],
 )  # fmt: skip
 def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:

@@ -17,9 +17,10 @@ from processes import attn, finish, start
 from attncli.cli import main
 from attncli.cli.app import COMMANDS, GROUPS, group_of
 from attncli.cli.environment import Environment
+from attncli.cli.help_page import TAIL, _translate
+from attncli.draw.safe import cells
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
-BORDERS = "╭│╰"
 
 
 def completed(*words: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -52,23 +53,79 @@ def test_every_command_is_in_a_group() -> None:
     assert {name: group_of(name) for name in COMMANDS if group_of(name) not in GROUPS} == {}
 
 
+PAGES = [path.removesuffix(" start").split() for path, _ in commands()]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("path", [*PAGES, ["models"], ["weights"]], ids=" ".join)
+def test_h_is_one_screen(path: list[str], lang: str) -> None:
+    """With the command above it and the prompt below, 24 lines of 80 cells; an example; ten options at most."""
+    answer = ask(*path, "-h", "--lang", lang)
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert len(lines) <= 22
+    assert all(cells(line) <= 80 for line in lines)
+    assert sum(line.startswith("  -") for line in lines) <= 10
+    assert f"attn {' '.join(path)}" in answer.out
+    if path not in (["models"], ["weights"]):
+        assert f"attn {' '.join(path)} --help" in lines[-1]
+
+
+def test_the_options_of_one_screen_are_options_of_the_command() -> None:
+    for path, command in commands():
+        spelled = {name for one in command.params for name in one.opts}
+        names = getattr(command, "essentials", ())
+        assert set(names) <= spelled, path
+        assert len(names) <= 10, path
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("page", [("--help",), ("run", "--help"), ("heads", "--help"), ("weights", "init", "--help")])
-def test_help_is_drawn_at_the_terminals_width(page: tuple[str, ...], width: int) -> None:
-    drawn = ask(*page, terminal=True, width=width).out
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", drawn)
-    assert "\x1b[" in drawn
-    assert all(border in plain for border in BORDERS)
-    assert max(map(len, plain.splitlines())) == width
-    assert ask(*page, terminal=True, width=width, NO_COLOR="1").out.count("\x1b[3") == 0
-    for elsewhere in (ask(*page), ask(*page, terminal=True, LANG="C"), ask(*page, terminal=True, TERM="dumb")):
-        assert not any(border in elsewhere.out for border in BORDERS)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("path", [["run"], ["ablate"], ["heads"], ["weights", "init"], []], ids=" ".join)
+def test_pages_wrap_at_the_terminals_width(path: list[str], lang: str, width: int) -> None:
+    out = ask(*path, "--help", width=width, ATTN_LANG=lang).out
+    assert max(map(cells, out.splitlines())) <= width
+    whole = "".join(out.split())  # every sentence is there to its end, wherever it is broken
+    for one in dict(commands())[" ".join(path)].params if path else ():
+        assert "".join(_translate(TAIL.sub("", one.help or ""), lang).split()) in whole, one.opts
 
 
-def test_what_help_says_in_brackets_is_drawn_as_it_stands() -> None:
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", ask("run", "--help", terminal=True, width=200).out)
-    for told in ("[default: 64]", "[1 to 1,000,000,000]", "reformer[:BUCKETS[,ROUNDS[,CHUNK]]]"):
-        assert told in plain
+def test_pages_obey_the_colour_that_is_asked_for() -> None:
+    for page in ("-h", "--help"):
+        assert "\x1b[" in ask("run", page, terminal=True).out
+        assert "\x1b[" in ask("run", page, "--color", "always").out
+        assert "\x1b[" in ask("run", "--colour=always", page).out
+        for quiet in (ask("run", page), ask("run", page, terminal=True, NO_COLOR="1")):
+            assert "\x1b[" not in quiet.out
+        for never in (("--color", "never"), ("--color=never",)):
+            assert "\x1b[" not in ask("run", page, *never, terminal=True).out
+        assert "\x1b[" not in ask("run", page, terminal=True, ATTN_COLOR="never").out
+        assert "\x1b[" not in ask("run", page, terminal=True, TERM="dumb").out
+    assert "\x1b[" in ask("--help", terminal=True).out
+    assert "\x1b[" not in ask("--help", terminal=True, ATTN_COLOR="never").out
+    colored = re.sub(r"\x1b\[[0-9;]*m", "", ask("run", "--help", terminal=True).out)
+    assert colored == ask("run", "--help").out
+    assert ask("run", "--help", LANG="C").out.isascii()
+
+
+def test_a_page_is_asked_for_anywhere_but_as_a_value() -> None:
+    assert ask("run", "a b", "--query", "b", "-h").out == ask("run", "-h").out
+    assert ask("run", "a -h", "--query", "-h", "--tokenizer", "whitespace", "--brief").code == 0
+    assert ask("run", "--", "-h").out != ask("run", "-h").out
+
+
+def test_what_help_says_in_brackets_stands_as_it_is() -> None:
+    page = ask("run", "--help", width=100).out
+    for said in ("[default: 64]", "reformer[:BUCKETS[,ROUNDS[,CHUNK]]]", "L5H11"):
+        assert said in page
+    assert "1,000,000,000]" not in page
+
+
+def test_what_is_looked_at_comes_first_where_heads_are_taken_away() -> None:
+    page = ask("ablate", "--help").out
+    section = page[page.index("What to look at:") : page.index("\nText:")]
+    for name in ("--layer", "--head", "--from", "--to", "--query", "--measure", "--target", "--every"):
+        assert f"  {name}" in section
 
 
 def test_groups_come_in_the_order_of_use() -> None:
@@ -80,29 +137,30 @@ def test_groups_come_in_the_order_of_use() -> None:
     assert places[0] < page.index("\n  --query") < places[1]
 
 
-def test_rare_options_are_listed_when_all_are_asked_for() -> None:
-    short, whole = ask("run", "--help").out, ask("run", "--help-all").out
-    assert "--max-output SIZE" not in short
-    assert "--max-output SIZE" in whole
-    assert "--help-all also lists" in short
-    assert "--help-all also lists" not in whole
-    assert len(whole) > len(short)
+def test_help_lists_every_option() -> None:
+    for path, command in commands():
+        page = ask(*path.removesuffix(" start").split(), "--help").out
+        for one in command.params:
+            assert one.param_type_name == "argument" or one.opts[0] in page, f"{path} {one.opts[0]}"
+    assert ask("run", "--help-all").out == ask("run", "--help").out  # as it was once called
+    assert "--svg" not in ask("run", "--help").out
 
 
-SEVERAL = {
-    **dict.fromkeys(("ablate", "cost", "explore", "find", "heads", "logits", "patch", "why"), 8), "explain multihead": 4
-}  # fmt: skip
+SEVERAL: dict[str, int | str] = {
+    **dict.fromkeys(("ablate", "cost", "explore", "find", "heads", "logits", "patch", "why"), 8),
+    "explain multihead": 4,
+    "learn": "the task's",
+}
 """Heads of seeded weights of the commands that have more than one of them."""
 
 
 def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
     for path, command in commands():
         name = path.removesuffix(" start")
-        page = " ".join(ask(*name.split(), "--help-all").out.split())
+        page = " ".join(ask(*name.split(), "--help").out.split())
         records = re.split(r" (?=-{1,2}[a-z])", page)
         twice = [told for told in records if told.count("[default:") > 1]
         assert not twice, f"{path}: {twice}"
-        assert "<" not in page, f"{path} names a type"
         told = {one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"}
         if "--num-heads" in told and name not in ("mask", "weights show", "weights convert", "weights init"):
             assert f"[default: {SEVERAL.get(name, 1)}]" in told["--num-heads"], path

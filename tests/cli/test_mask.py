@@ -33,8 +33,8 @@ def test_an_intersection_is_drawn_beside_its_parts() -> None:
         (), ("causal",),
         ("window:2,2|global:0", "padding:1", "-n", "9"), ("bigbird:2,1", "-n", "30"), ("lsh:4,2",), ("causal", "-n",
         "300"),
-        ("causal", "--bias", "alibi", "--head", "3"), ("none", "--bias", "t5"),
-        ("none", "--bias", "t5-decoder", "-n", "100"), ("padding:16",),
+        ("causal", "--score-bias", "alibi", "--head", "3"), ("none", "--score-bias", "t5"),
+        ("none", "--score-bias", "t5-decoder", "-n", "100"), ("padding:16",),
     ],
 )  # fmt: skip
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
@@ -63,7 +63,7 @@ def test_rows_that_see_nothing_are_told() -> None:
 
 
 def test_t5_without_a_model_shows_bucket_numbers() -> None:
-    found = ask("mask", "none", "--bias", "t5", "-n", "9", "--json").json["bias"]
+    found = ask("mask", "none", "--score-bias", "t5", "-n", "9", "--json").json["bias"]
     assert found["buckets"]
     assert {row["distance"]: row["value"] for row in found["by_distance"]} == {
         -8: 8,
@@ -81,10 +81,9 @@ def test_t5_without_a_model_shows_bucket_numbers() -> None:
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        (("causl",), 2), (("window:0",), 2), (("causal", "-n", "0"), 2), (("causal", "--bias", "rope"), 2), (("no.npy",
-        ), 3),
-        (("causal", "--bias", "alibi", "--head", "8"), 3), (("none", "-n", "1000000"), 5), (("causal", "--layer", "1"),
-        2),
+        (("causl",), 2), (("window:0",), 2), (("causal", "-n", "0"), 2), (("causal", "--score-bias", "rope"), 2),
+        (("no.npy",), 3), (("causal", "--score-bias", "alibi", "--head", "8"), 3), (("none", "-n", "1000000"), 5),
+        (("causal", "--layer", "1"), 2),
     ],
 )  # fmt: skip
 def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:

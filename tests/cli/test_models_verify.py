@@ -64,9 +64,9 @@ def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (("minilm", "x", "--ids", "1"), 2, "--ids"),
         (("minilm", "x", "--backend", "jax"), 2, "jax"),
         (("minlm",), 3, "minilm"),
-        (("minilm", "x", "--target", "y"), 4, "one side"),
+        (("minilm", "x", "--decoder-text", "y"), 4, "one side"),
         (("minilm", ""), 3, "no text"),
-        (("minilm", "-", "--target", "-"), 2, "standard input"),
+        (("minilm", "-", "--decoder-text", "-"), 2, "standard input"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], code: int, says: str) -> None:

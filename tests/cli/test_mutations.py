@@ -18,7 +18,7 @@ COMMANDS = {
     "heads": ("heads", "a b c a", "--num-heads", "2", "--labels", "--across", "rollout,similarity"),
     "find": ("find", "a b c", "--from", "c", "--to", "a"),
     "tokens": ("tokens", "a b"),
-    "mask": ("mask", "causal", "--bias", "alibi", "-n", "5"),
+    "mask": ("mask", "causal", "--score-bias", "alibi", "-n", "5"),
     "cost": ("cost", "-n", "50"),
     "cross": ("cross", "a b", "c d e"),
     "compare": ("compare", "a b c", "a b d"),

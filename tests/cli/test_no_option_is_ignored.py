@@ -179,13 +179,13 @@ def offered() -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (("run", "a b", "--batch"), "--lines"),
+        (("run", "a b", "--padded"), "--lines"),
         (("explain", "order", "a b", "--head=nan"), "no option --head"),
-        (("cost", "--show", "measured"), "--measure as well"),
+        (("cost", "--show", "measured"), "--time as well"),
         (("mask", "causal", "--show", "counts"), "two masks or more"),
-        (("mask", "causal", "--head", "1"), "--bias alibi"),
-        (("mask", "causal", "--bias", "t5", "--head", "0"), "--bias alibi"),
-        (("mask", "causal", "--num-heads", "4"), "--bias alibi"),
+        (("mask", "causal", "--head", "1"), "--score-bias alibi"),
+        (("mask", "causal", "--score-bias", "t5", "--head", "0"), "--score-bias alibi"),
+        (("mask", "causal", "--num-heads", "4"), "--score-bias alibi"),
         (("mask", "causal", "--seed", "4"), "bigbird and lsh"),
         (("mask", "--model", "minilm", "--head", "1"), "adds none"),
         (("run", "a b", "--json", "--color", "always"), "--color always"),

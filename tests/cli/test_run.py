@@ -60,7 +60,7 @@ def test_texts_by_line_give_what_each_gives_alone() -> None:
 def test_a_batch_gives_each_text_what_it_has_alone() -> None:
     lines = ["one two three", "four five"]
     asked = ("--num-heads", "4", "--head", "1,3", "--dtype", "float64")
-    together = ask("run", "--lines", "--batch", "--ndjson", *asked, stdin="\n".join(lines).encode()).out.splitlines()
+    together = ask("run", "--lines", "--padded", "--ndjson", *asked, stdin="\n".join(lines).encode()).out.splitlines()
     for line, text in zip(together, lines, strict=True):
         batched, alone = json.loads(line), ask("run", text, "--json", *asked).json
         assert batched["shapes"][0]["axes"][0] == "batch"
@@ -68,7 +68,7 @@ def test_a_batch_gives_each_text_what_it_has_alone() -> None:
             assert one["head"] == other["head"]
             assert np.allclose(one["weights"], other["weights"], atol=1e-12)
             assert np.allclose(one["output"], other["output"], atol=1e-12)
-    assert ask("run", "--lines", "--batch", "--max-memory", "1kB", stdin=b"one\ntwo\n").code == 5
+    assert ask("run", "--lines", "--padded", "--max-memory", "1kB", stdin=b"one\ntwo\n").code == 5
 
 
 def test_plain_rows_of_several_texts_say_which() -> None:

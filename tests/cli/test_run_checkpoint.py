@@ -134,7 +134,7 @@ def test_a_batch_says_what_it_was_computed_in(folder: str, monkeypatch: pytest.M
     )
 
     def told(*lines: str) -> list[str | None]:
-        given = ask("run", "--lines", "--batch", "--ndjson", "--model", folder, stdin="\n".join(lines).encode()).out
+        given = ask("run", "--lines", "--padded", "--ndjson", "--model", folder, stdin="\n".join(lines).encode()).out
         return [json.loads(line)["attention"].get("compute_dtype") for line in given.splitlines()]
 
     assert told("it saw", "it and") == ["float64"] * 2

@@ -21,19 +21,11 @@ from attncli.cli.options import DOCUMENT, DRAWING, OUTPUT, RUN, SCREEN, About, c
 from attncli.features.run import command as run_command
 
 DECLARES = {"option", "number", "Option", "Argument"}
-MEANS_TWO = {
-    "--batch": "all texts at once, or not; how many texts a step of training has",
-    "--by": "what stands for a head that is taken away; how a score is split",
-    "--head": "heads to show; the one head whose bias is drawn",
-    "--layer": "layers to show; the one layer of a file",
-    "--measure": "effects have several measures; a cost is timed or not",
-    "--rows": "query rows at a time; a table with a row for every text",
-    "--save": "a file of stages; a folder for a model",
-    "--seed": "of weights, where `random` is one, too; of anything else, a number",
-    "--target": "the token that is measured; the other text of an encoder-decoder",
-    "--temperature": "divides scores that are given; draws tokens, where 0 is allowed",
-}
-"""Spellings that are two options, of two types, in different commands."""
+MEANS_TWO = (
+    "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
+    "--batch", "--save", "--by",
+)  # fmt: skip
+"""Spellings that are declared twice, once for commands that take less of it: one head, a seed that is a number."""
 
 CALLS = [
     node

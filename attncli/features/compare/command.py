@@ -433,4 +433,18 @@ def _run_side(
     return document
 
 
-compare_app = command_app(compare)
+compare_app = command_app(
+    compare,
+    essentials=(
+        "--model",
+        "--layer",
+        "--head",
+        "--mask",
+        "--weights",
+        "--query",
+        "--top",
+        "--brief",
+        "--json",
+        "--figure",
+    ),
+)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
-    n: Annotated[int, number("-n", "--tokens", help="Length of the text.", panel=ATTENTION, about=RUN)] = 1000,
+    n: Annotated[int, declarations.TOKEN_COUNT] = 1000,
     d_model: Annotated[
         int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 512]")
     ] = None,
@@ -52,19 +52,20 @@ def cost(
     rounds: Annotated[int, number("--rounds", help="Rounds of hash attention.", panel=ATTENTION, about=RUN)] = 1,
     mask: Annotated[list[str] | None, declarations.MASK] = None,
     rows: Annotated[
-        int, number("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, about=RUN, rare=True)
+        int, number("--block-rows", help="Query rows at a time when streaming.", panel=COMPUTE, about=RUN, rare=True)
     ] = 128,
     dtype: Annotated[str, declarations.DTYPE] = "float32",
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     measure: Annotated[
-        bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE, about=RUN)
+        bool,
+        option("--time", "--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE, about=RUN),
     ] = False,
 ) -> None:
     """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.
 
     attn cost -n 1000
 
-    attn cost -n 2048 --num-heads 4 --measure
+    attn cost -n 2048 --num-heads 4 --time
 
     attn cost -n 512 --model minilm
     """
@@ -73,7 +74,7 @@ def cost(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cost")
     if not measure and view.show == frozenset({"measured"}):
-        raise UsageError("--show measured shows what was timed, and nothing was", expected="--measure as well")
+        raise UsageError("--show measured shows what was timed, and nothing was", expected="--time as well")
     loaded_model = (
         None
         if model is None
@@ -136,4 +137,17 @@ def _sizes(
     return Sizes(n, width, count, width // count, width // count, dtype, window, chunk, rounds, rows, more)
 
 
-cost_app = command_app(cost)
+cost_app = command_app(
+    cost,
+    essentials=(
+        "-n",
+        "--d-model",
+        "--num-heads",
+        "--window",
+        "--model",
+        "--time",
+        "--json",
+        "--brief",
+        "--figure",
+    ),
+)

@@ -226,7 +226,7 @@ def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence
     )
 
 
-# What attention and its relatives take on this machine, measured: `attn cost --measure`.
+# What attention and its relatives take on this machine, measured: `attn cost --time`.
 
 MOST_BYTES = 4 * 2**30
 """Dense scores with their copies may take this much."""

@@ -158,4 +158,17 @@ def _texts(environment: Environment, model: Model, query: str, key: str | Path, 
     return CrossTexts(sources[0], sources[1], model.decoder(keys).encode(sources[0]), keys)
 
 
-cross_app = command_app(cross)
+cross_app = command_app(
+    cross,
+    essentials=(
+        "--model",
+        "--weights",
+        "--layer",
+        "--head",
+        "--value-text",
+        "--brief",
+        "--json",
+        "--html",
+        "--figure",
+    ),
+)

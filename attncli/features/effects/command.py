@@ -18,7 +18,7 @@ from attncli.cli.options import (
     MODEL,
     OUTPUT,
     RUN,
-    TEXT,
+    SUBJECT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
 
 VERSUS = option(
-    "--versus", help="Take this token's logit away from the target's.", panel=TEXT, about=RUN, metavar="TOK"
+    "--versus", help="Take this token's logit away from the target's.", panel=SUBJECT, about=RUN, metavar="TOK"
 )
 QUERY = redeclare(
     declarations.QUERY,
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
-    panel=TEXT,
+    panel=SUBJECT,
 )
 
 
@@ -72,7 +72,7 @@ class MeasureOptions:
         option(
             "--measure",
             help="vector, logprob, kl; several with commas. [default: vector]",
-            panel=TEXT,
+            panel=SUBJECT,
             about=RUN,
             metavar="NAMES",
             complete=completion.several("vector", "logprob", "kl"),
@@ -81,7 +81,7 @@ class MeasureOptions:
     query: Annotated[str | None, QUERY] = None
     target: Annotated[str | None, declarations.TARGET] = None
     every: Annotated[
-        bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=TEXT, about=RUN)
+        bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=SUBJECT, about=RUN)
     ] = False
 
 
@@ -334,7 +334,21 @@ def _reference(environment: Environment, removal: RemovalOptions) -> str | Itera
     return (line.text for line in lines)
 
 
-ablate_app = command_app(ablate)
+ablate_app = command_app(
+    ablate,
+    essentials=(
+        "--query",
+        "--model",
+        "--head",
+        "--from",
+        "--to",
+        "--by",
+        "--measure",
+        "--target",
+        "--brief",
+        "--json",
+    ),
+)
 
 
 # `attn logits`: what each part of a model adds to a token's logit.
@@ -386,7 +400,21 @@ def logits(
     write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
-logits_app = command_app(logits)
+logits_app = command_app(
+    logits,
+    essentials=(
+        "--query",
+        "--target",
+        "--versus",
+        "--model",
+        "--source",
+        "--full",
+        "--top",
+        "--brief",
+        "--json",
+        "--figure",
+    ),
+)
 
 
 # `attn patch`: which heads carry the difference between two texts.
@@ -418,7 +446,9 @@ def patch(
     query: Annotated[str | None, QUERY] = None,
     at: Annotated[
         list[str] | None,
-        option("--at", help="Tokens that get the clean text's. [default: all]", panel=TEXT, about=RUN, metavar="TOK"),
+        option(
+            "--at", help="Tokens that get the clean text's. [default: all]", panel=SUBJECT, about=RUN, metavar="TOK"
+        ),
     ] = None,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
 ) -> None:
@@ -457,4 +487,18 @@ def patch(
     write_with_figure([document], output, environment, view)
 
 
-patch_app = command_app(patch)
+patch_app = command_app(
+    patch,
+    essentials=(
+        "--query",
+        "--target",
+        "--versus",
+        "--model",
+        "--at",
+        "--layer",
+        "--head",
+        "--brief",
+        "--json",
+        "--figure",
+    ),
+)

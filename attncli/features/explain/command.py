@@ -384,8 +384,7 @@ def softmax(
         float,
         number(
             "--temperature",
-            "-t",
-            help="Divides the scores first.",
+            help="Divides the scores before the softmax.",
             panel=MODEL,
             about=RUN,
             metavar="T",
@@ -413,9 +412,10 @@ def softmax(
 def scaling(
     ctx: typer.Context,
     output: SmallOutput,
-    d_k: Annotated[int, redeclare(declarations.D_K, help="Width of the queries and keys.")] = 64,
+    d_k: Annotated[int, redeclare(declarations.D_K, help="Width of a query and key.")] = 64,
     d_model: Annotated[
-        int | None, redeclare(declarations.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do.")
+        int | None,
+        redeclare(declarations.D_MODEL, help="Width of the token vectors: scales by 1/√d_model, as some tutorials do."),
     ] = None,
     samples: Annotated[
         int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, about=RUN, least=2)
@@ -636,6 +636,10 @@ def _topic_like(word: str) -> str | None:
 
 class TextCommand(GroupedCommand):
     """The command without a topic: its usage has no name of its own."""
+
+    essentials = (
+        "--query", "--model", "--layer", "--head", "--mask", "--weights", "--residual", "--step", "--brief", "--json",
+    )  # fmt: skip
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         formatter.write_usage(ctx.command_path.rstrip(), " ".join(self.collect_usage_pieces(ctx)))

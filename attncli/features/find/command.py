@@ -148,4 +148,18 @@ def _write_page(
     write_page(page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET))
 
 
-find_app = command_app(find)
+find_app = command_app(
+    find,
+    essentials=(
+        "--from",
+        "--to",
+        "--model",
+        "--effect",
+        "--layer",
+        "--head",
+        "--top",
+        "--brief",
+        "--json",
+        "--html",
+    ),
+)

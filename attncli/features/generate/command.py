@@ -50,7 +50,7 @@ class GenerateOptions:
         float | None,
         number(
             "--temperature",
-            help="With --generate: draw tokens; 0 takes the likeliest. [default: 0]",
+            help="With --generate: divides the logits before a token is drawn; 0 takes the likeliest. [default: 0]",
             panel=MODEL,
             about=RUN,
             metavar="T",

@@ -93,7 +93,14 @@ def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lin
     yield Lines(tuple(rows))
 
 
-guide_app = command_app(guide)
+guide_app = command_app(
+    guide,
+    essentials=(
+        "--markdown",
+        "--lang",
+        "--color",
+    ),
+)
 
 
 # The screen of bare `attn guide`: the pages by name.

@@ -92,7 +92,12 @@ class HeadsOptions:
     ] = False
     labels: Annotated[
         bool,
-        option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS, about=RUN),
+        option(
+            "--labels/--no-labels",
+            help="Name what heads do; runs random repeats for induction.",
+            panel=ANALYSIS,
+            about=RUN,
+        ),
     ] = False
     across: Annotated[
         str | None,
@@ -257,4 +262,18 @@ def _repeats(model: Model, comparison: HeadsRequest) -> RepeatScores | None:
     return repeat_scores(model, comparison.layers)
 
 
-heads_app = command_app(heads)
+heads_app = command_app(
+    heads,
+    essentials=(
+        "--model",
+        "--layer",
+        "--head",
+        "--metric",
+        "--sort",
+        "--labels",
+        "--exclude",
+        "--brief",
+        "--json",
+        "--figure",
+    ),
+)

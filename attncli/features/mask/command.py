@@ -18,7 +18,6 @@ from attncli.cli.options import (
     ModelOptions,
     OutputOptions,
     command_app,
-    number,
     option,
     redeclare,
     without,
@@ -50,18 +49,12 @@ def mask(
     ] = None,
     n: Annotated[
         int | None,
-        number(
-            "-n",
-            "--positions",
-            help="Number of queries and keys. [default: 16, or a file's]",
-            panel=ATTENTION,
-            about=RUN,
-        ),
+        redeclare(declarations.TOKEN_COUNT, help="Tokens: queries and keys. [default: 16, or a file's]"),
     ] = None,
     bias: Annotated[
         str | None,
         option(
-            "--bias",
+            "--score-bias",
             help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.",
             panel=ATTENTION,
             about=RUN,
@@ -74,7 +67,7 @@ def mask(
     ] = declarations.EIGHT,
     head: Annotated[int, declarations.ONE_HEAD] = 0,
     seed: Annotated[
-        int, redeclare(declarations.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION)
+        int, redeclare(declarations.SEED_NUMBER, help="Seed of the random parts of bigbird and lsh.", panel=ATTENTION)
     ] = 0,
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     layer: Annotated[list[str] | None, declarations.LAYER] = None,
@@ -85,7 +78,7 @@ def mask(
 
     attn mask "window:2,2|global:0"
 
-    attn mask causal --bias alibi --head 3
+    attn mask causal --score-bias alibi --head 3
     """
     from attncli.features.mask.compute import BIASES, check_n, gallery_document, mask_document
 
@@ -93,9 +86,9 @@ def mask(
     view = validate_options(output, environment, "mask")
     if bias is not None and (bias not in BIASES or model is not None):
         what = (
-            f"--bias is {bias!r}"
+            f"--score-bias is {bias!r}"
             if bias not in BIASES
-            else message("--bias does not go with --model, which brings its own")
+            else message("--score-bias does not go with --model, which brings its own")
         )
         raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
     if layer is not None and model is None:
@@ -134,10 +127,10 @@ def _refuse_unheeded(
     slopes = bias is not None and bias.startswith("alibi")
     if "head" in environment.explicit_options and not slopes and model is None:
         raise UsageError(
-            "--head is about a bias that differs by head", expected="--bias alibi, or --model NAME, as well"
+            "--head is about a bias that differs by head", expected="--score-bias alibi, or --model NAME, as well"
         )
     if "num_heads" in environment.explicit_options and not slopes:
-        raise UsageError("--num-heads is about ALiBi's slopes", expected="--bias alibi as well")
+        raise UsageError("--num-heads is about ALiBi's slopes", expected="--score-bias alibi as well")
     depends_on_seed = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
     if "seed" in environment.explicit_options and specs and not any(depends_on_seed):
         raise UsageError("--seed is about bigbird and lsh, and none is asked for", expected="one of them as well")
@@ -164,4 +157,16 @@ def _positions(masks: list[Mask]) -> int:
     return next(iter(sizes), POSITIONS)
 
 
-mask_app = command_app(mask)
+mask_app = command_app(
+    mask,
+    essentials=(
+        "-n",
+        "--score-bias",
+        "--head",
+        "--figure",
+        "--json",
+        "--brief",
+        "--full",
+        "--seed",
+    ),
+)

@@ -28,7 +28,7 @@ T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 12
 class Bias(Struct, frozen=True, eq=False):
     """A score bias by distance. values: of j − i for j − i = −reach … reach, [2·reach + 1].
 
-    name: as `--bias` spells it. slope: ALiBi's m of this head, None for others. buckets: whether
+    name: as `--score-bias` spells it. slope: ALiBi's m of this head, None for others. buckets: whether
     the values are T5's bucket numbers, not what is learned for them.
     """
 
@@ -79,7 +79,7 @@ def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
 
 
 def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
-    """The bias that `--bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance 128).
+    """The bias that `--score-bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance 128).
 
     Raises InputError for a head that does not exist.
     """

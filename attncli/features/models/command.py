@@ -98,8 +98,8 @@ def verify(
     target: Annotated[
         str | None,
         option(
-            "--target",
-            help="An encoder-decoder's other text. [default: the text]",
+            "--decoder-text",
+            help="Encoder-decoders: the text that the decoder reads. [default: the text]",
             panel=TEXT,
             about=RUN,
             metavar="TEXT",

@@ -71,7 +71,13 @@ def run(
     ] = None,
     batch: Annotated[
         bool,
-        option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT, about=RUN),
+        option(
+            "--padded",
+            "--batch",
+            help="With --lines: pad all texts together and run them at once.",
+            panel=TEXT,
+            about=RUN,
+        ),
     ] = False,
     words: Annotated[bool, declarations.WORDS] = False,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
@@ -99,7 +105,7 @@ def run(
     files = {"--save": save, "--html": page.html}
     view = validate_options(output, environment, "run", files=files)
     if batch and not text.lines:
-        raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
+        raise UsageError("--padded pads several texts together, and there is one", expected="--lines as well")
     every = wants_all_stages(stages, output)
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
@@ -170,7 +176,7 @@ def _together(
     layers, heads = layers_and_heads(model, which)
     longest = max(map(len, tokens))
     needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).memory * len(texts)
-    request.refuse_memory(needed_bytes, compute, "fewer or shorter texts, or no --batch")
+    request.refuse_memory(needed_bytes, compute, "fewer or shorter texts, or no --padded")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
 
 
@@ -255,4 +261,18 @@ def _document(
     return document if tables else runs.without_tables(document)
 
 
-run_app = command_app(run)
+run_app = command_app(
+    run,
+    essentials=(
+        "--query",
+        "--model",
+        "--layer",
+        "--head",
+        "--mask",
+        "--weights",
+        "--brief",
+        "--json",
+        "--html",
+        "--figure",
+    ),
+)

@@ -22,6 +22,7 @@ from attncli.cli.options import (
     meaning,
     number,
     option,
+    redeclare,
 )
 from attncli.cli.output import (
     PAGE_BUDGET,
@@ -53,7 +54,9 @@ def tensors(
         ),
     ],
     layer: Annotated[int | None, declarations.ONE_LAYER] = None,
-    head: Annotated[list[str] | None, declarations.HEAD] = None,
+    head: Annotated[
+        list[str] | None, redeclare(declarations.HEAD, help="Heads to show, counted from 0: 5, 0,3 or 2-5.")
+    ] = None,
     mask: Annotated[list[str] | None, declarations.MASK] = None,
     scale: Annotated[str | None, declarations.SCALE] = None,
     softcap: Annotated[float | None, declarations.SOFTCAP] = None,
@@ -142,4 +145,17 @@ def tensors(
     write_documents([document], output, environment, view)
 
 
-tensors_app = command_app(tensors)
+tensors_app = command_app(
+    tensors,
+    essentials=(
+        "--layer",
+        "--head",
+        "--mask",
+        "--scale",
+        "--key-lengths",
+        "--offset",
+        "--brief",
+        "--json",
+        "--figure",
+    ),
+)

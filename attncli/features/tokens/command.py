@@ -60,4 +60,15 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
     return tokenizer_named(name)
 
 
-tokens_app = command_app(tokens)
+tokens_app = command_app(
+    tokens,
+    essentials=(
+        "--model",
+        "--tokenizer",
+        "--file",
+        "--lines",
+        "--json",
+        "--plain",
+        "--full",
+    ),
+)
