@@ -16,13 +16,15 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the hub holds. files: content by model and path. gated: models that want a token, "secret".
+    """What the hub holds. files: content by model and path; by `name@revision` for revisions that differ. gated: models
+    that want a token, "secret". commits: those of revisions that are not all one.
 
     ranges: whether parts of files can be asked for. asked: files whose content was sent. sent: how many bytes of them.
     """
 
     files: dict[str, dict[str, bytes]]
     revisions: tuple[str, ...] = ("main", "v1", COMMIT)
+    commits: dict[str, str] = field(default_factory=dict)
     gated: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     ranges: bool = True
@@ -51,20 +53,23 @@ def serving(hub: Hub) -> Iterator[Hub]:
             path = unquote(self.path).split("?")[0].strip("/")
             name, _, rest = path.partition("/resolve/")
             revision, _, file = rest.partition("/")
+            named = next((key for key, commit in hub.commits.items() if commit == revision), revision)
+            own = f"{name}@{named}" if f"{name}@{named}" in hub.files else name
+            self.commit = hub.commits.get(named, COMMIT)
             if with_body and rest:
                 hub.asked.append(file)
             if name in hub.broken:
                 self._fail(500, "")
-            elif name not in hub.files:
+            elif own not in hub.files:
                 self._fail(404, "RepoNotFound")
             elif name in hub.gated and self.headers.get("authorization") != "Bearer secret":
                 self._fail(403, "GatedRepo")
-            elif revision not in hub.revisions:
+            elif named not in hub.revisions:
                 self._fail(404, "RevisionNotFound")
-            elif file not in hub.files[name]:
+            elif file not in hub.files[own]:
                 self._fail(404, "EntryNotFound")
             else:
-                self._content(hub.files[name][file], with_body)
+                self._content(hub.files[own][file], with_body)
 
         def _content(self, content: bytes, with_body: bool) -> None:
             part = content
@@ -87,7 +92,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
             self._end(b"", 0)
 
         def _end(self, body: bytes, length: int) -> None:
-            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("X-Repo-Commit", self.commit)
             self.send_header("Content-Length", str(length))
             self.end_headers()
             self.wfile.write(body)

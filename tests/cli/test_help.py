@@ -162,7 +162,7 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         twice = [told for told in records if told.count("[default:") > 1]
         assert not twice, f"{path}: {twice}"
         told = {one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"}
-        if "--num-heads" in told and name not in ("mask", "weights show", "weights convert", "weights init"):
+        if "--num-heads" in told and name not in ("learn", "mask", "weights show", "weights convert", "weights init"):
             assert f"[default: {SEVERAL.get(name, 1)}]" in told["--num-heads"], path
         if "--show" in told and name != "view":
             assert re.search(r"--show PARTS [^\[]*\[", page), f"{path} does not say what --show takes"

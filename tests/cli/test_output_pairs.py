@@ -58,13 +58,15 @@ LONG: dict[str, tuple[str, ...]] = {
     "logits": ("logits", "the cat sat", "--model", "{t}/gpt2"),
     "view": ("view", "{t}/run.json"),
     "models list": ("models", "list"),
+    "learn": ("learn", "order", "--steps", "3"),
+    "series": ("series", "{t}/gpt2", "{t}/again", "--text", "a b c d", "--fresh"),
 }
 """Those whose answers take longer."""
 VALUES = {
     "csv": "{t}/out/a.csv", "output": "{t}/out/a.txt", "svg": "{t}/out/a.svg", "html": "{t}/out/a.html",
     "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
     "color": "always", "lang": "zh", "scale_colors": "log", "max_output": "1GB", "stages": "all", "show_as": "heads",
-    "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
+    "snapshots": "2", "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
 }  # fmt: skip
 """A value for each option that takes one."""
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}
@@ -94,7 +96,7 @@ class Result(NamedTuple):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command lines name: a small checkpoint, a scan by it, and a saved run."""
     made = tmp_path_factory.mktemp("pairs")
-    small_gpt2(made / "gpt2")
+    shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
     (made / "texts").write_text("the cat sat\na dog\n" * 3)
     with inside():
         assert ask("scan", str(made / "gpt2"), str(made / "texts"), "--out", str(made / "scan")).code == 0
@@ -108,7 +110,12 @@ def result(folder: Path, *line: str) -> Result:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     answer = ask(*(part.replace("{t}", str(folder)) for part in line))
-    return Result(answer.code, answer.out, answer.err, {path.name: path.read_bytes() for path in out.iterdir()})
+    return Result(
+        answer.code,
+        answer.out,
+        answer.err,
+        {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()},
+    )
 
 
 @cache

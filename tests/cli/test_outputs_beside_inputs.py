@@ -25,6 +25,8 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "explain metric": ("entropy",),
     "cross": ("a b", "c d"),
     "patch": ("a b", "a c"),
+    "learn": ("text", "{t}/other.txt"),
+    "series": ("{t}/other", "--text", "a b"),
     "compare": ("a b", "a c"),
     "tensors": ("{t}/other.npz",),
     "view": ("{t}/other.json",),

@@ -441,8 +441,10 @@ def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
     series = [(safe(name), points) for name, points in curve_points(document)]
     if not series:
         raise InputError(
-            message("the checkpoints have no steps in their names, so there is no axis to draw them on"),
-            expected=message("names such as step512"),
+            message(
+                "the metrics {names} are no shares, so there is no curve to draw", names=", ".join(document.metrics)
+            ),
+            expected=message("such as --metric previous,induction"),
         )
     draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("score"), lang))
 

@@ -139,7 +139,10 @@ def learn(
     attn learn sentence "今天 我 的 计划 是 买菜" --query 计划 --target 买菜
     """  # fmt: skip
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "learn", files={"--html": html})
+    new_folder = (
+        None if save is not None and save.is_dir() else save
+    )  # a folder that is there is no other output's file
+    view = validate_options(output, environment, "learn", files={"--html": html, "--save": new_folder})
     if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
         raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
     if task is None:

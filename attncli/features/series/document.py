@@ -96,11 +96,16 @@ def summary(row: SeriesCheckpoint, metric: str) -> float | None:
 
 
 def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, float]]]]:
-    """By the name of each metric that is a share, its number at each step, from 1 on."""
+    """By the name of each metric that is a share, its number at each step, from 1 on; at each place in the series where
+    not every checkpoint has a step."""
     series = []
+    has_steps = all(row.step is not None for row in document.checkpoints)
     for metric in document.metrics:
-        values = [(row.step, summary(row, metric)) for row in document.checkpoints]
-        points = [(float(max(step, 1)), value) for step, value in values if step is not None and value is not None]
-        if metric not in ("entropy", "distance") and len(points) > 1:
+        points = []
+        for place, row in enumerate(document.checkpoints):
+            value = summary(row, metric)
+            if value is not None:
+                points.append((float(max(row.step or 0, 1)) if has_steps else place + 1.0, value))
+        if metric not in ("entropy", "distance") and points:
             series.append((metric, points))
     return series

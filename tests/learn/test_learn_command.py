@@ -1,0 +1,408 @@
+"""`attn learn` as it is typed: what it answers, what it keeps, and what transformers makes of that; what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from asking import ask
+from hooked_transformers import mixing, projections
+from jsonschema import Draft202012Validator
+
+import attncli
+from attncli.documents import SCHEMAS
+
+STEPS = "200"
+SENTENCE = ("sentence", "the cat sat on the mat", "--query", "sat", "--target", "cat")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A model that has learned induction, in a folder, and the document of its training."""
+    folder = tmp_path_factory.mktemp("learned") / "model"
+    answer = ask("learn", "induction", "--steps", STEPS, "--save", str(folder), "--snapshots", "4", "--json")
+    assert answer.code == 0, answer.err
+    return folder, answer.json
+
+
+def opened(folder: Path) -> Any:
+    """The checkpoint as transformers opens it, in float64."""
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    encoder = json.loads((folder / "config.json").read_text())["architectures"] == ["BertModel"]
+    kind = AutoModel if encoder else AutoModelForCausalLM
+    model, info = kind.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+    lost = [key for name in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in info[name]]
+    assert all(key.startswith("pooler.") for key in lost), lost  # of an encoder, after its last layer
+    return model.double().eval()
+
+
+def in_transformers(folder: Path, text: str) -> tuple[Any, np.ndarray, list[np.ndarray]]:
+    """transformers' model, its ids of a text, and the weights of each layer."""
+    from transformers import AutoTokenizer
+
+    model, ids = opened(folder), AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        output = model(input_ids=ids, output_attentions=True)
+    return model, ids, [layer[0].numpy() for layer in output.attentions]
+
+
+def test_the_document_says_what_formed(kept) -> None:
+    _, document = kept
+    Draft202012Validator(SCHEMAS["attn.learn/1"]).validate(document)
+    assert document["learned"]
+    assert document["formed"]
+    assert document["loss"] < 0.05 < 2.7 < document["chance"]
+    assert [point["step"] for point in document["curve"]][:6] == [0, 1, 2, 4, 5, 8]
+    best = {row["score"]: row for row in document["runs"][0]["best"]}
+    assert best["previous"]["layer"] == 0
+    assert best["induction"]["layer"] == 1
+    assert best["induction"]["value"] > 0.8
+    for head in document["heads"]:
+        for score in head["scores"].values():
+            assert len(score["values"]) == len(document["curve"])
+            assert score["first"] == score["values"][0]
+            assert score["last"] == score["values"][-1]
+
+
+def predictable(ids: list[int]) -> list[int]:
+    """Places of a text from whose symbol on it repeats itself, by loops: what comes after them is known."""
+    return [place for place, symbol in enumerate(ids[:-1]) if symbol in ids[:place]]
+
+
+def test_transformers_opens_it_with_the_same_attention_and_loss(kept) -> None:
+    folder, document = kept
+    text = document["example"]["text"]
+    model, ids, weights = in_transformers(folder, text)
+    shown = np.asarray(document["maps"][-1]["weights"])
+    for layer, expected in enumerate(weights):
+        assert np.abs(shown[layer] - expected).max() < 1e-6
+    for trace in attncli.load(folder).trace(text):
+        assert np.abs(np.asarray(trace.stages["weights"]) - weights[trace.layer]).max() < 1e-6
+    with torch.no_grad():
+        log_p = torch.log_softmax(model(input_ids=ids).logits[0], -1).numpy()
+    row = ids[0].tolist()
+    loss = -np.mean([log_p[place, row[place + 1]] for place in predictable(row)])
+    assert loss < 0.05
+
+
+def test_taking_the_previous_token_head_away_raises_the_loss_tenfold(kept) -> None:
+    """As the command says, and as hooks in transformers find on the texts that it measured on."""
+    from attncli.features.learn.tasks import task_class
+
+    folder, document = kept
+    ablation = document["ablation"]
+    previous = next(row for row in document["runs"][0]["best"] if row["score"] == "previous")
+    without = next(row["loss"] for row in ablation["heads"]
+                   if (row["layer"], row["head"]) == (previous["layer"], previous["head"]))  # fmt: skip
+    assert without > 10 * ablation["loss"]
+    model = opened(folder)
+    batch = task_class("induction")().draw(0, "test", 64)
+    ids = torch.tensor(batch.ids)
+    places = projections(model, lambda: model(input_ids=ids[:1]))
+
+    def taken(mixed: np.ndarray) -> np.ndarray:
+        mixed[previous["head"]] = 0
+        return mixed
+
+    def mean_loss(*, cut: bool) -> float:
+        found = []
+        for text, targets in zip(ids, batch.targets, strict=True):
+            with torch.no_grad():
+                if cut:
+                    with mixing(places[previous["layer"], "self"], taken, 2):
+                        scores = model(input_ids=text[None]).logits[0]
+                else:
+                    scores = model(input_ids=text[None]).logits[0]
+            log_p = torch.log_softmax(scores, -1).numpy()
+            found += [-log_p[place, said] for place, said in enumerate(targets) if said >= 0]
+        return float(np.mean(found))
+
+    assert mean_loss(cut=False) == pytest.approx(ablation["loss"], rel=1e-3)
+    assert mean_loss(cut=True) == pytest.approx(without, rel=1e-3)
+
+
+def test_snapshots_are_checkpoints_of_their_steps(kept) -> None:
+    folder, document = kept
+    assert document["saved"] == str(folder)
+    assert [Path(path).name for path in document["snapshots"]] == ["step-0", "step-6", "step-34", "step-200"]
+    first, last = (Path(document["snapshots"][place]) for place in (0, -1))
+    assert (last / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    text = document["example"]["text"]
+    before = np.stack([np.asarray(trace.stages["weights"]) for trace in attncli.load(first).trace(text)])
+    assert np.abs(before - np.asarray(document["maps"][0]["weights"])).max() < 1e-6
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["model"]  # nothing is left beside it
+
+
+LAYOUTS = [
+    ("--position", "rope"), ("--position", "alibi"), ("--mask", "window:3"), ("--scale", "none"),
+]  # fmt: skip
+MORE_LAYOUTS = [
+    ("--position", "sinusoidal", "--mlp"), ("--position", "none", "--scale", "2.5"), ("--position", "rope", "--mlp"),
+    ("--position", "alibi", "--scale", "none"), ("--mask", "window:40,40", "--num-heads", "4"),
+    ("--mask", "window:3", "--scale", "sqrt-dmodel"), ("--layers", "3", "--d-model", "24", "--num-heads", "3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options", [*LAYOUTS, *(pytest.param(each, marks=pytest.mark.thorough) for each in MORE_LAYOUTS)], ids=" ".join
+)
+def test_every_layout_that_is_saved_is_what_was_trained(options: tuple[str, ...], tmp_path: Path) -> None:
+    answer = ask("learn", "previous", "--steps", "12", *options, "--save", str(tmp_path / "m"), "--json")
+    if "window:40,40" in options:  # no window of a family looks both ways
+        assert answer.code == 2, answer
+        assert not (tmp_path / "m").exists()
+        return
+    document = answer.json
+    _, _, weights = in_transformers(tmp_path / "m", document["example"]["text"])
+    shown = np.asarray(document["maps"][-1]["weights"])
+    assert max(np.abs(shown[layer] - expected).max() for layer, expected in enumerate(weights)) < 1e-6
+    for trace in attncli.load(tmp_path / "m").trace(document["example"]["text"]):
+        assert np.abs(np.asarray(trace.stages["weights"]) - weights[trace.layer]).max() < 1e-6
+
+
+def test_a_sentence_is_an_encoder_without_its_head(tmp_path: Path) -> None:
+    answer = ask("learn", *SENTENCE, "--save", str(tmp_path / "m"), "--json")
+    document = answer.json
+    assert document["learned"]
+    _, ids, weights = in_transformers(tmp_path / "m", "the cat sat on the mat")
+    assert ids.shape == (1, 6)
+    assert np.abs(np.asarray(document["maps"][-1]["weights"])[0] - weights[0]).max() < 1e-6
+
+
+def test_seeds_may_solve_it_while_looking_elsewhere() -> None:
+    words = ("sentence", "今天 我 的 计划 是 买菜", "--query", "计划", "--target", "买菜")
+    document = ask("learn", *words, "--seeds", "5", "--json").json
+    assert all(run["learned"] for run in document["runs"])
+    looks = [run["best"][0]["value"] for run in document["runs"]]
+    assert max(looks) > 0.9
+    assert min(looks) < 0.1
+
+
+def test_without_positions_the_order_is_not_known() -> None:
+    learned, blind = (
+        ask("learn", "order", "--steps", "120", "--position", name, "--json").json for name in ("learned", "none")
+    )
+    assert learned["learned"]
+    assert blind["loss"] > 0.95 * blind["chance"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("position", ["sinusoidal", "rope"])
+def test_other_positions_know_the_order(position: str) -> None:
+    assert ask("learn", "order", "--position", position, "--json").json["learned"]
+
+
+@pytest.mark.thorough
+def test_the_circuit_forms_in_four_of_five_seeds() -> None:
+    """At the default settings, with the bands of the scores; other instruction sets round otherwise."""
+    document = ask("learn", "induction", "--seeds", "5", "--json").json
+    good = [run for run in document["runs"] if run["learned"] and run["formed"]]
+    assert len(good) >= 4
+    for run in good:
+        best = {row["score"]: row["value"] for row in run["best"]}
+        assert 0.28 < best["previous"] < 0.6
+        assert 0.85 < best["induction"] <= 1
+
+
+@pytest.mark.thorough
+def test_one_layer_has_no_circuit() -> None:
+    document = ask("learn", "induction", "--layers", "1", "--json").json
+    assert not document["learned"]
+    assert document["loss"] > 1
+
+
+@pytest.mark.thorough
+def test_scores_that_are_not_scaled_learn_worse() -> None:
+    """What a missing √d_k does: of five seeds fewer look values up in the same number of steps."""
+    scaled, bare = (
+        ask("learn", "lookup", "--scale", scale, "--seeds", "5", "--json").json["runs"] for scale in ("sqrt-dk", "none")
+    )
+    assert sum(run["learned"] for run in scaled) >= 4
+    assert sum(run["learned"] for run in bare) < sum(run["learned"] for run in scaled)
+
+
+def test_the_screen_the_page_and_the_figure(tmp_path: Path) -> None:
+    options = (
+        "learn",
+        "order",
+        "--steps",
+        "40",
+        "--html",
+        str(tmp_path / "p.html"),
+        "--figure",
+        str(tmp_path / "f.svg"),
+    )
+    answer = ask(*options, width=60)
+    assert answer.code == 0, answer.err
+    assert max(map(len, answer.out.splitlines())) <= 60
+    page = (tmp_path / "p.html").read_text()
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    assert (tmp_path / "f.svg").read_text().startswith("<svg")
+    chinese = ask("learn", "order", "--steps", "40", "--lang", "zh")
+    assert "随机" in chinese.out
+    plain = ask("learn", "order", "--steps", "40", "--plain").out.splitlines()
+    assert plain[0].split("\t")[:2] == ["step", "loss"]
+    assert len({line.count("\t") for line in plain}) == 1
+
+
+def test_a_saved_document_is_shown_again(tmp_path: Path) -> None:
+    whole = ask("learn", "order", "--steps", "20", "--json").out
+    (tmp_path / "d.json").write_text(whole)
+    again = ask("view", str(tmp_path / "d.json"))
+    assert again.code == 0, again.err
+    assert again.out == ask("learn", "order", "--steps", "20").out
+
+
+def test_without_a_task_it_lists_them() -> None:
+    answer = ask("learn")
+    assert answer.code == 0
+    assert all(name in answer.out for name in ("induction", "lookup", "order", "previous", "sentence", "text"))
+    Draft202012Validator(SCHEMAS["attn.tasks/1"]).validate(ask("learn", "--json").json)
+
+
+REFUSED = {
+    "a task that is none": (("inductoin",), 2, "attn learn induction"),
+    "a sentence without its words": (("sentence", "the cat sat"), 2, "--query"),
+    "a word that is not there": (("sentence", "the cat sat", "--query", "sat", "--target", "dog"), 3, "dog"),
+    "one word twice": (("sentence", "the cat sat", "--query", "sat", "--target", "sat"), 3, "same word"),
+    "a sentence of one word": (("sentence", "今天我的计划是买菜", "--query", "计划", "--target", "买菜"), 3, "blanks"),
+    "sizes that do not divide": (("previous", "--d-model", "30", "--num-heads", "4"), 2, "--num-heads"),
+    "an odd rope": (("previous", "--d-model", "9", "--num-heads", "3", "--position", "rope"), 2, "even d_k"),
+    "positions that are none": (("previous", "--position", "roap"), 2, "sinusoidal"),
+    "a scale that is none": (("previous", "--scale", "big"), 2, "sqrt-dk"),
+    "a text for a task of its own": (("previous", "hello"), 2, "its own texts"),
+    "a text without its file": (("text",), 2, "FILE"),
+    "a file that is not there": (("text", "nowhere.txt"), 3, "nowhere.txt"),
+    "words for another task": (("previous", "--query", "a"), 2, "sentence"),
+    "force without a folder": (("previous", "--force"), 2, "--save"),
+    "snapshots without a folder": (("previous", "--snapshots", "3"), 2, "--save"),
+    "a page that is none": (("previous", "--html", "p.txt"), 2, ".html"),
+    "no steps": (("previous", "--steps", "0"), 2, "--steps"),
+    "a rate of nothing": (("previous", "--learning-rate", "0"), 2, "--learning-rate"),
+    "too large": (("previous", "--d-model", "1024", "--layers", "24", "--batch", "4096"), 5, "--batch"),
+    "a mask that no format has": (("previous", "--mask", "dilated:4,2", "--save", "new"), 2, "--mask causal"),
+    "a loss that is no number": (("previous", "--learning-rate", "1e8", "--steps", "40"), 1, "--learning-rate"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, code, said = REFUSED[name]
+    answer = ask("learn", *arguments)
+    assert answer.code == code, answer
+    assert answer.out == ""
+    assert answer.err.startswith("error: ")
+    assert said in answer.err, answer.err
+    assert answer.err.count("\n") <= 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_shorter_than_its_window_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("too short")
+    answer = ask("learn", "text", str(tmp_path / "short.txt"))
+    assert answer.code == 3
+    assert "9 characters" in answer.err
+
+
+def test_a_text_is_learned_against_counting(tmp_path: Path) -> None:
+    (tmp_path / "verse.txt").write_text("the cat sat on the mat. " * 60)
+    document = ask("learn", "text", str(tmp_path / "verse.txt"), "--steps", "60", "--json").json
+    assert [row["name"] for row in document["references"]] == ["counting characters", "counting pairs of characters"]
+    assert document["learned"]
+    assert document["loss"] < document["references"][-1]["loss"]
+    hostile = tmp_path / "hostile.txt"
+    hostile.write_text("\x1b[31mred \u202e\x07 <script> " * 20)
+    assert "\x1b" not in ask("learn", "text", str(hostile), "--steps", "2").out
+
+
+def test_a_folder_that_exists_is_refused_unless_forced(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("precious")
+    answer = ask("learn", "previous", "--steps", "2", "--save", str(folder))
+    assert (answer.code, "--force" in answer.err) == (2, True), answer
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+    assert ask("learn", "previous", "--steps", "2", "--save", str(folder), "--force").code == 0
+    assert (folder / "mine.txt").read_text() == "precious"
+    assert (folder / "model.safetensors").exists()
+    assert ask("learn", "previous", "--steps", "2", "--save", str(folder / "mine.txt"), "--force").code == 2
+
+
+def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    answer = ask("learn", "previous", "--steps", "2", "--save", str(tmp_path / "file" / "m"))
+    assert answer.code in (1, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:
+    """Run `attn learn` at a terminal of its own, press keys after some seconds; its exit code and what it wrote."""
+    import pty
+
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "30", "LANG": "C.UTF-8"}
+        os.execv(sys.executable, [sys.executable, "-m", "attncli", "learn", *arguments])
+    written, begun, pressed = b"", time.monotonic(), False
+    try:
+        while time.monotonic() - begun < 60:
+            if select.select([terminal], [], [], 0.1)[0]:
+                try:
+                    piece = os.read(terminal, 65536)
+                except OSError:  # Linux tells the end of a terminal so
+                    break
+                if not piece:
+                    break
+                written += piece
+            if not pressed and b"step" in written and time.monotonic() - begun > after:
+                os.write(terminal, keys)
+                pressed = True
+    finally:
+        os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode("utf-8", "replace")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="a terminal of one's own is POSIX's")
+def test_at_a_terminal_it_is_watched_and_q_keeps_what_there_is(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    code, written = play(b"q", 0.5, "induction", "--steps", "100000", "--save", str(folder))
+    assert code == 0, written[-2000:]
+    assert "q stops and keeps what there is" in written
+    assert "\x1b[?25h" in written  # the cursor is back
+    assert "It was stopped before" in written or "It is saved" in written
+    assert (folder / "model.safetensors").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="a terminal of one's own is POSIX's")
+def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    code, written = play(b"\x03", 0.5, "induction", "--steps", "100000", "--save", str(folder))
+    assert code == 130
+    assert "a loss of" in written
+    assert "Traceback" not in written
+    assert not folder.exists()
+
+
+@pytest.mark.thorough
+def test_a_training_imports_nothing_heavy() -> None:
+    """It starts as fast as any small run: no torch, no transformers, no tokenizers."""
+    from processes import finish
+
+    program = (
+        "import sys; from attncli.__main__ import main; sys.argv = ['attn', 'learn', 'previous', '--steps', '2', '-q'];"
+        "main(); print({'torch', 'transformers', 'tokenizers', 'huggingface_hub'} & set(sys.modules))"
+    )
+    done = finish([sys.executable, "-c", program])
+    assert done.stdout.splitlines()[-1] == "set()", done

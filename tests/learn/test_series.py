@@ -1,0 +1,222 @@
+"""`attn series`: the checkpoints of one model, in folders and as revisions of a hub, measured once each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from hub_server import Hub, serving
+from jsonschema import Draft202012Validator
+
+import attncli
+from attncli.documents import SCHEMAS
+from attncli.features.series import compute
+from attncli.features.series.compute import checkpoint_names, step_of
+from attncli.measure.labels import repeat_scores
+
+TEXT = "f p e h a n c f p e h a n c f p"
+
+
+@pytest.fixture(scope="module")
+def snapshots(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Checkpoints of one training; the last is there twice."""
+    folder = tmp_path_factory.mktemp("series") / "m"
+    answer = ask("learn", "induction", "--steps", "140", "--save", str(folder), "--snapshots", "4", "--json")
+    assert answer.code == 0, answer.err
+    shutil.copytree(folder / "step-140", folder / "step-141")
+    return [Path(path) for path in answer.json["snapshots"]] + [folder / "step-141"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def asked(paths: list[Path], *options: str, **variables: str) -> Any:
+    answer = ask("series", *map(str, paths), "--text", TEXT, *options, "--json", **variables)
+    assert answer.code == 0, answer.err
+    return answer.json
+
+
+def test_what_a_name_says() -> None:
+    assert step_of("EleutherAI/pythia-160m@step512") == 512
+    assert step_of("my-model/step-64/") == 64
+    assert step_of("owner/model-7b@main") is None
+    assert checkpoint_names(["a@step1,step2", "b"]) == ("a@step1", "a@step2", "b")
+
+
+def test_numbers_are_those_of_heads_and_of_random_repeats(snapshots, cache) -> None:
+    document = asked(snapshots, **cache)
+    Draft202012Validator(SCHEMAS["attn.series/1"]).validate(document)
+    assert [row["step"] for row in document["checkpoints"]] == [0, 5, 27, 140, 141]
+    row = document["checkpoints"][3]
+    heads = ask("heads", "--model", str(snapshots[3]), TEXT, "--metric", "previous,sink,entropy", "--json").json[
+        "heads"
+    ]
+    repeats = repeat_scores(attncli.load(snapshots[3]), range(2))
+    for mine, theirs in zip(row["heads"], heads, strict=True):
+        for name in ("previous", "sink", "entropy"):
+            assert mine["metrics"][name] == pytest.approx(theirs["metrics"][name]["value"], abs=1e-6)
+        scores = repeats[mine["layer"], mine["head"]]
+        assert mine["metrics"]["induction"] == pytest.approx(scores["repeats_induction"], abs=1e-6)
+    assert any("induction" in head["labels"] for head in row["heads"])
+    model = attncli.load(snapshots[3])
+    (last,) = model.trace(TEXT, layers=[1], keep=())
+    scores = np.asarray(model.logits(last.after), np.float64)
+    ids = [token.id for token in model.encode(TEXT)]
+    loss = [-(scores[at][ids[at + 1]] - np.log(np.exp(scores[at]).sum())) for at in range(len(ids) - 1)]
+    assert row["loss"] == pytest.approx(np.mean(loss), abs=1e-5)
+
+
+def test_the_same_weights_are_named(snapshots, cache) -> None:
+    document = asked(snapshots, **cache)
+    assert [row["same_as"] for row in document["checkpoints"]] == [None] * 4 + [str(snapshots[3])]
+    assert len({row["digest"] for row in document["checkpoints"]}) == 4
+    told = ask("series", *map(str, snapshots), "--text", TEXT, "--brief", **cache).out
+    assert "byte for byte" in " ".join(told.split())
+
+
+def test_labels_change_where_they_do(snapshots, cache) -> None:
+    document = asked(snapshots, **cache)
+    rows = {row["name"]: {(head["layer"], head["head"]): head["labels"] for head in row["heads"]}
+            for row in document["checkpoints"]}  # fmt: skip
+    assert document["changes"]
+    for change in document["changes"]:
+        place = change["layer"], change["head"]
+        assert (change["label"] in rows[change["after"]][place]) == change["earned"]
+        assert (change["label"] in rows[change["before"]][place]) != change["earned"]
+
+
+def test_what_was_measured_is_not_measured_again(snapshots, cache, monkeypatch) -> None:
+    loaded = []
+    load = compute.load
+    monkeypatch.setattr(compute, "load", lambda name, **how: loaded.append(name) or load(name, **how))
+    first = asked(snapshots[:3], **cache)
+    assert len(loaded) == 3
+    again = ask("series", *map(str, snapshots), "--text", TEXT, "--json", **cache)
+    assert len(loaded) == 4  # the last two are one
+    assert "measured before" in again.err
+    assert again.json["checkpoints"][:3] == first["checkpoints"]
+    asked(snapshots[:2], "--fresh", **cache)
+    assert len(loaded) == 6
+    ask("series", *map(str, snapshots[:2]), "--text", "a b a b", "--json", **cache)
+    assert len(loaded) == 8
+
+
+def test_interrupted_it_goes_on_where_it_was(snapshots, cache, monkeypatch) -> None:
+    measure, count = compute._measure, []
+
+    def stopping(*arguments: Any) -> Any:
+        if len(count) == 2:
+            raise KeyboardInterrupt
+        count.append(1)
+        return measure(*arguments)
+
+    monkeypatch.setattr(compute, "_measure", stopping)
+    assert ask("series", *map(str, snapshots), "--text", TEXT, **cache).code == 130
+    monkeypatch.setattr(compute, "_measure", lambda *arguments: count.append(1) or measure(*arguments))
+    asked(snapshots[:4], **cache)
+    assert len(count) == 4
+
+
+def test_one_checkpoint_is_in_memory_at_a_time(snapshots, cache, monkeypatch) -> None:
+    import gc
+    import weakref
+
+    models: list[Any] = []
+    load = compute.load
+
+    class Watched:
+        """What goes with a model."""
+
+    def watched(name: str, **how: Any) -> Any:
+        gc.collect()
+        assert not any(reference() for reference in models), "an earlier one is still there"
+        model = load(name, **how)
+        mark = Watched()
+        model.store.mark = mark
+        models.append(weakref.ref(mark))
+        return model
+
+    monkeypatch.setattr(compute, "load", watched)
+    asked(snapshots[:3], **cache)
+    assert len(models) == 3
+
+
+def test_several_texts_are_means(snapshots, cache, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text(f"{TEXT}\na b c a b c a b\n")
+    both = ask("series", *map(str, snapshots[:2]), "--corpus", str(tmp_path / "corpus.txt"), "--json", **cache).json
+    assert both["texts"] == 2
+    single = [ask("series", *map(str, snapshots[:2]), "--text", text, "--json", **cache).json
+              for text in (TEXT, "a b c a b c a b")]  # fmt: skip
+    for place in range(4):
+        found = [document["checkpoints"][0]["heads"][place]["metrics"]["previous"] for document in (both, *single)]
+        assert found[0] == pytest.approx(np.mean(found[1:]))
+
+
+@pytest.fixture
+def hub(snapshots) -> Iterator[Hub]:
+    names = ("step0", "step27", "step140")
+    folders = dict(zip(names, (snapshots[0], snapshots[2], snapshots[3]), strict=True))
+    files = {f"owner/small@{name}": {path.name: path.read_bytes() for path in folder.iterdir()}
+             for name, folder in folders.items()}  # fmt: skip
+    commits = {name: f"{place + 1:040x}" for place, name in enumerate(names)}
+    with serving(Hub({"owner/small": {}, **files}, revisions=names, commits=commits)) as served:
+        yield served
+
+
+def test_revisions_of_a_hub(hub, cache, tmp_path: Path) -> None:
+    variables = {**cache, "HF_ENDPOINT": hub.endpoint, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+    answer = ask("series", "owner/small@step140,step0,step27", "--text", TEXT, "--json", **variables)
+    assert answer.code == 0, answer.err
+    names = [f"owner/small@{name}" for name in ("step0", "step27", "step140")]
+    assert [row["name"] for row in answer.json["checkpoints"]] == names
+    assert len({row["digest"] for row in answer.json["checkpoints"]}) == 3
+    sent = hub.sent
+    again = ask("series", "owner/small@step140,step0,step27", "--text", TEXT, "--json", **variables)
+    assert again.json == answer.json
+    assert hub.sent == sent
+    missing = ask("series", "owner/small@step0,step9", "--text", TEXT, **variables)
+    assert missing.code == 3
+    assert "step9" in missing.err
+
+
+def test_screen_page_and_figure(snapshots, cache, tmp_path: Path) -> None:
+    outputs = ("--html", str(tmp_path / "p.html"), "--figure", str(tmp_path / "f.svg"))
+    answer = ask("series", *map(str, snapshots), "--text", TEXT, *outputs, width=70, **cache)
+    assert answer.code == 0, answer.err
+    assert max(map(len, answer.out.splitlines())) <= 70
+    assert "step-140" in (tmp_path / "p.html").read_text()
+    assert "induction" in (tmp_path / "f.svg").read_text()
+    assert "检查点" in ask("series", *map(str, snapshots), "--text", TEXT, "--lang", "zh", **cache).out
+    plain = ask("series", *map(str, snapshots), "--text", TEXT, "--plain", **cache).out.splitlines()
+    assert len(plain) == 1 + 5 * 4
+    saved = tmp_path / "d.json"
+    saved.write_text(ask("series", *map(str, snapshots), "--text", TEXT, "--json", **cache).out)
+    again = ask("view", str(saved))
+    assert again.out == ask("series", *map(str, snapshots), "--text", TEXT, **cache).out
+
+
+def test_what_is_refused(snapshots, cache, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert ask("learn", "previous", "--steps", "1", "--save", str(other), "-q").code == 0
+    first = str(snapshots[0])
+    for arguments, code, said in (
+        ((first,), 2, "two checkpoints"),
+        ((first, first), 2, "twice"),
+        ((first, str(tmp_path / "nowhere")), 3, "nowhere"),
+        ((first, str(other)), 3, "other heads"),
+        ((first, str(snapshots[1]), "--metric", "no-such"), 2, "no-such"),
+        ((first, str(snapshots[1]), "--corpus", str(tmp_path / "none.txt")), 3, "none.txt"),
+        ((first, str(snapshots[1]), "--html", "p.txt"), 2, ".html"),
+    ):
+        text = () if "--corpus" in arguments else ("--text", TEXT)
+        answer = ask("series", *arguments, *text, **cache)
+        assert answer.code == code, answer
+        assert said in answer.err
+        assert answer.out == ""
