@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import show_help, whole_page
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import languages, listing, message
 
 COMMANDS = {
     "run": message("Run attention on a text: tables, shape trace, strongest links."),
@@ -130,9 +130,12 @@ def _language(ctx: Any) -> str:
 def _check_language(ctx: Any, args: list[str]) -> None:
     """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
     language = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
-    if language not in ("en", "zh"):
+    if language not in languages():
         raise UsageError(
-            "{value} is {language}", expected="en, zh", value="--lang" if args else "ATTN_LANG", language=repr(language)
+            "{value} is {language}",
+            expected=listing(languages()),
+            value="--lang" if args else "ATTN_LANG",
+            language=repr(language),
         )
 
 

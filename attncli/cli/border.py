@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.cli.environment import Environment
 from attncli.errors import AttnError, ExitCode, LimitError, UsageError
-from attncli.language import message
+from attncli.language import languages, message
 
 if TYPE_CHECKING:
     from typer.exceptions import TyperException
@@ -77,7 +77,7 @@ def _language(arguments: Sequence[str], environment: Environment) -> str:
             language = arguments[place + 1]
         elif argument.startswith("--lang="):
             language = argument.removeprefix("--lang=")
-    return "zh" if language == "zh" and not environment.wants_ascii() else "en"
+    return language if language in languages() and not environment.wants_ascii() else "en"
 
 
 def _as_ours(error: Exception) -> AttnError:

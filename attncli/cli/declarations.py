@@ -28,6 +28,7 @@ from attncli.cli.option import (
     option,
     redeclare,
 )
+from attncli.language import languages
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -303,7 +304,7 @@ COLOR = option(
 )
 ASCII = option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT, about=DRAWING)
 LANG = option(
-    "--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, about=DELIVERY, values=("en", "zh")
+    "--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, about=DELIVERY, values=languages()
 )
 SCALE_COLORS = option(
     "--scale-colors",

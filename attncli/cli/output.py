@@ -18,7 +18,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.options import DELIVERY, OUTPUT, OutputOptions, option
 from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
-from attncli.language import message
+from attncli.language import choice, languages, message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
@@ -77,12 +77,12 @@ def validate_options(
         style_of(options.figure_style)
     parse_size(options.max_output, "--max-output")
     parts = _parts_to_show(options, PARTS_OF.get(screen, ()))
-    if options.lang == "zh" and options.ascii:
-        raise UsageError("--lang zh cannot be written with --ascii", expected="one or the other")
-    if environment.variables.get("ATTN_LANG", "") not in ("", "en", "zh"):
+    if options.lang not in (None, "en") and options.ascii:
+        raise UsageError("--lang {lang} cannot be written with --ascii", expected="one or the other", lang=options.lang)
+    if environment.variables.get("ATTN_LANG", "") not in ("", *languages()):
         raise UsageError(
             "{option} is {value}",
-            expected="en or zh",
+            expected=choice(languages()),
             option="ATTN_LANG",
             value=repr(environment.variables["ATTN_LANG"]),
         )

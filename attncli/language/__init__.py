@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -138,24 +139,25 @@ def _joined(texts: list[str], separator: str, last: str) -> str:
     return last.join([separator.join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
 
+FOLDERS = [Path(__file__).parent]
+"""Where catalogues lie; a test adds one of its own."""
+
+
 def languages() -> tuple[str, ...]:
     """English, and every language that has a catalogue."""
-    from pathlib import Path
-
-    return ("en", *sorted(path.stem for path in Path(__file__).parent.glob("*.mo")))
+    return ("en", *sorted(path.stem for folder in FOLDERS for path in folder.glob("*.mo")))
 
 
 @cache
 def catalogue_of(lang: str) -> NullTranslations:
     """The catalogue of a language; for English, and one that has none, that which leaves all as it is."""
     from gettext import GNUTranslations, NullTranslations
-    from pathlib import Path
 
-    path = Path(__file__).with_name(f"{lang}.mo")
-    if lang == "en" or not path.exists():
-        return NullTranslations()
-    with path.open("rb") as file:
-        return GNUTranslations(file)
+    for path in [] if lang == "en" else [folder / f"{lang}.mo" for folder in FOLDERS]:
+        if path.exists():
+            with path.open("rb") as file:
+                return GNUTranslations(file)
+    return NullTranslations()
 
 
 def translate(text: str, lang: str) -> str:
@@ -182,7 +184,7 @@ def _place(value: object, lang: str) -> object:
 
 SEPARATORS = (
     contextual("between", ", "), contextual("between", "; "), contextual("between", " · "),
-    contextual("between", " or "), contextual("between", ", or "), contextual("between", " and "),
+    contextual("between", "; and "), contextual("between", "; or "), contextual("between", " or "), contextual("between", ", or "), contextual("between", " and "),
 )  # fmt: skip
 """What `listing` and `choice` put between texts."""
 

@@ -130,7 +130,7 @@ def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     heights, widths = (np.diff([*range(0, size, counts.block), size]) for size in (queries, keys))
     return MaskPart(
         spec=spec_text(mask),
-        words=MaskWords(en=describe_mask(mask), zh=describe_mask(mask, lang="zh")),
+        words=MaskWords(en=describe_mask(mask), zh=describe_mask(mask).spoken("zh")),
         everything=shows_all(mask),
         pairs=pairs,
         share=pairs / (queries * keys),

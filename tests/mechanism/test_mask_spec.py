@@ -134,7 +134,7 @@ def test_words_state_what_the_numbers_count():
     assert "2 keys before and 5 keys after" in describe_mask(Window(2, 5))
     assert "its own included" in describe_mask(Streaming(4, 16))
     assert "j ≤ i" in describe_mask(Causal())
-    assert "连同自身共 3 个" in describe_mask(Window(2, 0), lang="zh")
+    assert "连同自身共 3 个" in describe_mask(Window(2, 0)).spoken("zh")
     assert describe_mask(AllOf((Causal(), Padding(2)))) == f"{describe_mask(Causal())}; and {describe_mask(Padding(2))}"
     assert describe_mask(AnyOf((Causal(), Padding(2)))) == f"{describe_mask(Causal())}; or {describe_mask(Padding(2))}"
     assert describe_mask(SameBucket(None, None, Hashed(4, 2))) == describe_mask(Hashed(4, 2))
@@ -143,7 +143,7 @@ def test_words_state_what_the_numbers_count():
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_mask_has_words_of_its_own(lang):
     masks = [mask for mask, _ in pairs(13)] + [Hashed(4), Hashed(4, 3)]
-    texts = [describe_mask(mask, lang=lang) for mask in masks]
+    texts = [describe_mask(mask).spoken(lang) for mask in masks]
     assert all(text and "\n" not in text for text in texts)
     alike = [text for text in set(texts) if texts.count(text) > 1]
     assert len(alike) <= 3, alike  # everywhere and causal as open windows; two files of one name

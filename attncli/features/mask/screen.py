@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.draw.heatmap import Map, heatmap, side_by_side
-from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import safe, spell
 from attncli.draw.shaded_matrix import matrix
@@ -78,7 +78,7 @@ def _title(document: MaskDocument, view: View) -> Lines:
 
 
 def _meaning(part: MaskPart, view: View) -> str:
-    return str(part.words.zh if view.lang == "zh" and not view.ascii else part.words.en)
+    return part.words.zh if view.lang == "zh" and not view.ascii else localize(part.words.en, view)
 
 
 def _shares(part: MaskPart) -> np.ndarray[Any, Any]:

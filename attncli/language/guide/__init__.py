@@ -16,8 +16,9 @@ FOLDER = Path(__file__).parent
 
 
 def page(name: str, lang: str) -> str:
-    """The Markdown of one of `PAGES` in a language."""
-    return (FOLDER / lang / f"{name}.md").read_text("utf-8")
+    """The Markdown of one of `PAGES` in a language; in English where it is not translated."""
+    path = FOLDER / lang / f"{name}.md"
+    return (path if path.exists() else FOLDER / "en" / path.name).read_text("utf-8")
 
 
 def titles(lang: str) -> dict[str, str]:

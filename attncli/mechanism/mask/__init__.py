@@ -11,14 +11,13 @@ from difflib import get_close_matches
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import Message, message
 from attncli.mechanism.mask.kind import (
     AllOf,
     AnyOf,
     Causal,
     Dilated,
     Everywhere,
-    Lang,
     Mask,
     Pairs,
     Spelling,
@@ -118,6 +117,6 @@ def spec_text(mask: Mask) -> str:
     return mask.spec()
 
 
-def describe_mask(mask: Mask, *, lang: Lang = "en") -> str:
+def describe_mask(mask: Mask) -> Message:
     """The mask in one sentence, with what its numbers count."""
-    return mask.english() if lang == "en" else mask.chinese()
+    return mask.describe()

@@ -18,7 +18,7 @@ from msgspec import Struct, StructMeta
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import Message, listing, message, plural
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -90,12 +90,8 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         """As `read` would have it; or, where no SPEC can write it, named, to be read by people."""
 
     @abstractmethod
-    def english(self) -> str:
+    def describe(self) -> Message:
         """One sentence with what the numbers count."""
-
-    @abstractmethod
-    def chinese(self) -> str:
-        """The same in Chinese."""
 
     @abstractmethod
     def sees(self, pairs: Pairs) -> Array:
@@ -137,14 +133,6 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
                 part.check_size(queries, keys)
 
 
-Lang = Literal["en", "zh"]
-
-
-def many(count: int, noun: str) -> str:
-    """The count with its noun: "1 key", "2 keys"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def triangle(n: int) -> int:
     """1 + 2 + … + n."""
     return n * (n + 1) // 2
@@ -164,11 +152,8 @@ class Everywhere(Mask, frozen=True):
     def spec(self) -> str:
         return "none"
 
-    def english(self) -> str:
+    def describe(self) -> Message:
         return message("every query sees every key")
-
-    def chinese(self) -> str:
-        return "每个查询都能看到所有键"
 
     def sees(self, pairs: Pairs) -> Array:
         return pairs.all
@@ -192,11 +177,8 @@ class Causal(Mask, frozen=True):
     def spec(self) -> str:
         return "causal"
 
-    def english(self) -> str:
+    def describe(self) -> Message:
         return message("a query sees itself and the keys before it (j ≤ i)")
-
-    def chinese(self) -> str:
-        return "查询只能看到自身和之前的键（j ≤ i）"
 
     def sees(self, pairs: Pairs) -> Array:
         return pairs.j <= pairs.i
@@ -243,48 +225,51 @@ class Window(Mask, frozen=True):
             case left, right:
                 return f"window:{'all' if left is None else left},{'all' if right is None else right}"
 
-    def english(self) -> str:
-        match self.left, self.right:
-            case None, None:
-                return Everywhere().english()
-            case None, 0:
-                return Causal().english()
-            case 0, 0:
-                return message("a query sees only itself (j = i)")
-            case int(left), 0:
-                before = message("the key") if left == 1 else f"the {left} keys"
-                key_range = message("{number} keys, its own included (i − {left} ≤ j ≤ i)", number=left + 1, left=left)
-                return message(
-                    "a query sees itself and {before} before it: {key_range}", before=before, key_range=key_range
-                )
-            case left, right:
-                before, after = (message("all keys") if side is None else many(side, "key") for side in (left, right))
-                low, high = "" if left is None else f"i − {left} ≤ ", "" if right is None else f" ≤ i + {right}"
-                if left == 0:
-                    return message("a query sees itself and {after} after it (i ≤ j{high})", after=after, high=high)
-                return message(
-                    "a query sees itself, {before} before and {after} after it ({low}j{high})",
-                    before=before,
-                    after=after,
-                    low=low,
-                    high=high,
-                )
-
-    def chinese(self) -> str:
-        match self.left, self.right:
-            case None, None:
-                return Everywhere().chinese()
-            case None, 0:
-                return Causal().chinese()
-            case 0, 0:
-                return "查询只能看到自身（j = i）"
-            case int(left), 0:
-                return f"查询能看到自身和之前的 {left} 个键，连同自身共 {left + 1} 个（i − {left} ≤ j ≤ i）"
-            case left, right:
-                before, after = ("所有键" if side is None else f" {side} 个键" for side in (left, right))
-                if left == 0:
-                    return f"查询能看到自身和之后的{after}"
-                return f"查询能看到自身、之前的{before}和之后的{after}"
+    def describe(self) -> Message:
+        left, right = self.left, self.right
+        if left is None and right is None:
+            return Everywhere().describe()
+        if left is None and right == 0:
+            return Causal().describe()
+        if left == right == 0:
+            return message("a query sees only itself (j = i)")
+        if left is not None and right == 0:
+            return plural(
+                "a query sees itself and the key before it: {number} keys, its own included (i − {count} ≤ j ≤ i)",
+                "a query sees itself and the {count} keys before it: {number} keys, its own included "
+                "(i − {count} ≤ j ≤ i)",
+                count=left,
+                number=left + 1,
+            )
+        if left == 0 and right is None:
+            return message("a query sees itself and all keys after it (i ≤ j)")
+        if left == 0 and right is not None:
+            return plural(
+                "a query sees itself and {count} key after it (i ≤ j ≤ i + {count})",
+                "a query sees itself and {count} keys after it (i ≤ j ≤ i + {count})",
+                count=right,
+            )
+        if left is None and right is not None:
+            return plural(
+                "a query sees itself, all keys before and {count} key after it (j ≤ i + {count})",
+                "a query sees itself, all keys before and {count} keys after it (j ≤ i + {count})",
+                count=right,
+            )
+        if left is not None and right is None:
+            return plural(
+                "a query sees itself, {count} key before and all keys after it (i − {count} ≤ j)",
+                "a query sees itself, {count} keys before and all keys after it (i − {count} ≤ j)",
+                count=left,
+            )
+        assert left is not None
+        assert right is not None
+        return message(
+            "a query sees itself, {before} before and {after} after it (i − {left} ≤ j ≤ i + {right})",
+            before=plural("{count} key", "{count} keys", count=left),
+            after=plural("{count} key", "{count} keys", count=right),
+            left=left,
+            right=right,
+        )
 
     def sees(self, pairs: Pairs) -> Array:
         near = pairs.all if self.left is None else pairs.j >= pairs.i - self.left
@@ -313,15 +298,12 @@ class Dilated(Mask, frozen=True):
     def spec(self) -> str:
         return f"dilated:{self.size},{self.step}"
 
-    def english(self) -> str:
+    def describe(self) -> Message:
         return message(
             "a query sees itself and the keys less than {size} before it whose distance is divisible by {step}",
             size=self.size,
             step=self.step,
         )
-
-    def chinese(self) -> str:
-        return f"查询能看到自身，以及之前距离小于 {self.size} 且能被 {self.step} 整除的键"
 
     def sees(self, pairs: Pairs) -> Array:
         i, j = pairs.i, pairs.j
@@ -370,11 +352,8 @@ class AllOf(Mask, frozen=True):
     def spec(self) -> str:
         return " & ".join(part.spec() for part in self.parts)
 
-    def english(self) -> str:
-        return "; and ".join(part.english() for part in self.parts)
-
-    def chinese(self) -> str:
-        return "；并且".join(part.chinese() for part in self.parts)
+    def describe(self) -> Message:
+        return listing([part.describe() for part in self.parts], "; and ")
 
     def sees(self, pairs: Pairs) -> Array:
         return reduce(and_, (part.sees(pairs) for part in self.parts))
@@ -417,11 +396,8 @@ class AnyOf(Mask, frozen=True):
     def spec(self) -> str:
         return "|".join(part.spec() for part in self.parts)
 
-    def english(self) -> str:
-        return "; or ".join(part.english() for part in self.parts)
-
-    def chinese(self) -> str:
-        return "；或者".join(part.chinese() for part in self.parts)
+    def describe(self) -> Message:
+        return listing([part.describe() for part in self.parts], "; or ")
 
     def sees(self, pairs: Pairs) -> Array:
         return reduce(or_, (part.sees(pairs) for part in self.parts))

@@ -12,8 +12,8 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import integers, normal
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.language import message
-from attncli.mechanism.mask.kind import Causal, Ints, Mask, Pairs, Reach, Spelling, band, everywhere, many, triangle
+from attncli.language import Message, listing, message, plural
+from attncli.mechanism.mask.kind import Causal, Ints, Mask, Pairs, Reach, Spelling, band, everywhere, triangle
 
 
 @final
@@ -31,17 +31,13 @@ class Global(Mask, frozen=True):
     def spec(self) -> str:
         return "global:" + ",".join(map(str, self.tokens))
 
-    def english(self) -> str:
-        single = len(self.tokens) == 1
-        subject = f"position {self.tokens[0]} sees" if single else f"positions {', '.join(map(str, self.tokens))} see"
-        return message(
-            "{subject} every key and {value} seen by every query; nothing else is visible",
-            subject=subject,
-            value="is" if single else "are",
+    def describe(self) -> Message:
+        return plural(
+            "position {positions} sees every key and is seen by every query; nothing else is visible",
+            "positions {positions} see every key and are seen by every query; nothing else is visible",
+            count=len(self.tokens),
+            positions=listing(self.tokens),
         )
-
-    def chinese(self) -> str:
-        return f"位置 {'、'.join(map(str, self.tokens))} 能看到所有键，也被所有查询看到；其余不可见"
 
     def sees(self, pairs: Pairs) -> Array:
         return self._among(pairs.i) | self._among(pairs.j)
@@ -70,24 +66,14 @@ class Prefix(Mask, frozen=True):
     def spec(self) -> str:
         return f"prefix:{self.length}"
 
-    def english(self) -> str:
+    def describe(self) -> Message:
         if self.length == 0:
-            return Causal().english()
-        first = (
-            message("the first key is")
-            if self.length == 1
-            else message("the first {length} keys are", length=self.length)
+            return Causal().describe()
+        return plural(
+            "the first key is seen by all; the others only from their own position on (j < {count} or j ≤ i)",
+            "the first {count} keys are seen by all; the others only from their own position on (j < {count} or j ≤ i)",
+            count=self.length,
         )
-        return message(
-            "{first} seen by all; the others only from their own position on (j < {length} or j ≤ i)",
-            first=first,
-            length=self.length,
-        )
-
-    def chinese(self) -> str:
-        if self.length == 0:
-            return Causal().chinese()
-        return f"前 {self.length} 个键对所有查询可见，其余的键只从自身位置起可见（j < {self.length} 或 j ≤ i）"
 
     def sees(self, pairs: Pairs) -> Array:
         return (pairs.j < self.length) | (pairs.j <= pairs.i)
@@ -114,13 +100,12 @@ class Chunk(Mask, frozen=True):
     def spec(self) -> str:
         return f"chunk:{self.size}"
 
-    def english(self) -> str:
-        return message(
-            "a query sees itself and the keys before it in its own chunk of {size}", size=many(self.size, "position")
+    def describe(self) -> Message:
+        return plural(
+            "a query sees itself and the keys before it in its own chunk of {count} position",
+            "a query sees itself and the keys before it in its own chunk of {count} positions",
+            count=self.size,
         )
-
-    def chinese(self) -> str:
-        return f"查询能看到自身，以及同一块（每块 {self.size} 个位置）中之前的键"
 
     def sees(self, pairs: Pairs) -> Array:
         return (pairs.j <= pairs.i) & (pairs.j // self.size == pairs.i // self.size)
@@ -147,11 +132,12 @@ class Blocks(Mask, frozen=True):
     def spec(self) -> str:
         return f"block:{self.size}"
 
-    def english(self) -> str:
-        return message("a query sees its own block of {size}, both ways", size=many(self.size, "position"))
-
-    def chinese(self) -> str:
-        return f"查询能看到自身所在的块（每块 {self.size} 个位置），前后都可见"
+    def describe(self) -> Message:
+        return plural(
+            "a query sees its own block of {count} position, both ways",
+            "a query sees its own block of {count} positions, both ways",
+            count=self.size,
+        )
 
     def sees(self, pairs: Pairs) -> Array:
         return pairs.j // self.size == pairs.i // self.size
@@ -179,13 +165,12 @@ class Documents(Mask, frozen=True):
     def spec(self) -> str:
         return f"documents:{len(set(self.ids))}"
 
-    def english(self) -> str:
-        return message(
-            "a query sees its own document ({ids} packed together)", ids=many(len(set(self.ids)), "document")
+    def describe(self) -> Message:
+        return plural(
+            "a query sees its own document ({count} document packed together)",
+            "a query sees its own document ({count} documents packed together)",
+            count=len(set(self.ids)),
         )
-
-    def chinese(self) -> str:
-        return f"查询只能看到自身所属的文档（共 {len(set(self.ids))} 个文档拼在一起）"
 
     def sees(self, pairs: Pairs) -> Array:
         id_of = pairs.backend.array(np.asarray(self.ids, np.int64))
@@ -219,14 +204,14 @@ class Padding(Mask, frozen=True):
     def spec(self) -> str:
         return f"padding:{self.count}"
 
-    def english(self) -> str:
+    def describe(self) -> Message:
         if self.count == 0:
             return message("no key is padding")
-        last = message("the last key is") if self.count == 1 else message("the last {count} keys are", count=self.count)
-        return message("{last} padding and hidden from every query", last=last)
-
-    def chinese(self) -> str:
-        return f"最后 {self.count} 个键是填充，对所有查询都遮住"
+        return plural(
+            "the last key is padding and hidden from every query",
+            "the last {count} keys are padding and hidden from every query",
+            count=self.count,
+        )
 
     def sees(self, pairs: Pairs) -> Array:
         return (pairs.j < pairs.keys - self.count) & pairs.all
@@ -261,24 +246,17 @@ class Streaming(Mask, frozen=True):
     def spec(self) -> str:
         return f"sinks:{self.sinks},{self.recent}"
 
-    def english(self) -> str:
-        first = (
-            ""
-            if self.sinks == 0
-            else message(
-                "the first {value} and ",
-                value=message("key") if self.sinks == 1 else message("{sinks} keys", sinks=self.sinks),
-            )
+    def describe(self) -> Message:
+        recent = self.recent
+        last = message("its own key") if recent == 1 else message("the last {recent}, its own included", recent=recent)
+        if self.sinks == 0:
+            return message("a query sees {last}; never a later one", last=last)
+        return plural(
+            "a query sees the first key and {last}; never a later one",
+            "a query sees the first {count} keys and {last}; never a later one",
+            count=self.sinks,
+            last=last,
         )
-        last = (
-            message("its own key")
-            if self.recent == 1
-            else message("the last {recent}, its own included", recent=self.recent)
-        )
-        return message("a query sees {first}{last}; never a later one", first=first, last=last)
-
-    def chinese(self) -> str:
-        return f"查询能看到最前 {self.sinks} 个键和最近 {self.recent} 个键（含自身），看不到之后的键"
 
     def sees(self, pairs: Pairs) -> Array:
         i, j = pairs.i, pairs.j
@@ -329,25 +307,22 @@ class BigBird(Mask, frozen=True):
         text = f"bigbird:{self.size},{self.random},{self.seed}"
         return text if self.longest is None else f"{text} beyond {self.longest}"
 
-    def english(self) -> str:
-        others = many(self.random, message("seeded random block"))
-        far_blocks = (
-            message(", the first, the last and {others}", others=others)
-            if self.random
-            else message(", the first and the last")
-        )
-        return message(
-            "blocks of {size}: a query's block sees itself, its neighbours{far_blocks}; everything "
-            "up to {whole} tokens",
+    def describe(self) -> Message:
+        if self.random == 0:
+            return message(
+                "blocks of {size}: a query's block sees itself, its neighbours, the first and the last; everything "
+                "up to {whole} tokens",
+                size=self.size,
+                whole=self._whole,
+            )
+        return plural(
+            "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and {count} seeded "
+            "random block; everything up to {whole} tokens",
+            "blocks of {size}: a query's block sees itself, its neighbours, the first, the last and {count} seeded "
+            "random blocks; everything up to {whole} tokens",
+            count=self.random,
             size=self.size,
-            far_blocks=far_blocks,
             whole=self._whole,
-        )
-
-    def chinese(self) -> str:
-        return (
-            f"每块 {self.size} 个位置：查询所在的块能看到自身、相邻的块、首块、末块和 {self.random} 个"
-            f"由种子抽取的随机块；不超过 {self._whole} 个词元时全部可见"
         )
 
     @property
@@ -429,20 +404,13 @@ class Hashed(Mask, frozen=True):
     def spec(self) -> str:
         return f"lsh:{self.buckets},{self.rounds}"
 
-    def english(self) -> str:
-        times = (
-            message("in the one round")
-            if self.rounds == 1
-            else message("in any of {rounds} rounds", rounds=self.rounds)
-        )
-        return message(
-            "a query sees the keys that hash into its own of {buckets} buckets {times}",
+    def describe(self) -> Message:
+        return plural(
+            "a query sees the keys that hash into its own of {buckets} buckets in the one round",
+            "a query sees the keys that hash into its own of {buckets} buckets in any of {count} rounds",
+            count=self.rounds,
             buckets=self.buckets,
-            times=times,
         )
-
-    def chinese(self) -> str:
-        return f"查询能看到在 {self.rounds} 轮哈希的任一轮中与自身落入同一个桶（共 {self.buckets} 个）的键"
 
     def sees(self, pairs: Pairs) -> Array:
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
@@ -477,11 +445,8 @@ class SameBucket(Mask, frozen=True, eq=False):
     def spec(self) -> str:
         return self.source.spec()
 
-    def english(self) -> str:
-        return self.source.english()
-
-    def chinese(self) -> str:
-        return self.source.chinese()
+    def describe(self) -> Message:
+        return self.source.describe()
 
     def sees(self, pairs: Pairs) -> Array:
         # [head, round, rows, 1] against [head, round, 1, columns], any round
@@ -514,11 +479,8 @@ class MatrixMask(Mask, frozen=True, eq=False):
     def spec(self) -> str:
         return f"file {self.name}"
 
-    def english(self) -> str:
+    def describe(self) -> Message:
         return message("as the file {name} says (0 or false = hidden)", name=self.name)
-
-    def chinese(self) -> str:
-        return f"按文件 {self.name} 所定（0 或 false = 遮住）"
 
     def sees(self, pairs: Pairs) -> Array:
         values = pairs.backend.array(self.values)
