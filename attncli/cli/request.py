@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +17,14 @@ from attncli.language import message
 if TYPE_CHECKING:
     import numpy as np
 
-    from attncli.features.run.compute import RunCost, RunRequest
+    from attncli.features.run.compute import RunRequest
     from attncli.inputs.token import Text, Token
     from attncli.mechanism.mask import Mask
-    from attncli.models.estimate import Free
+    from attncli.models.estimate import CostEstimate, MemoryBudget
     from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
-    from attncli.mechanism.spec import Spec
+    from attncli.mechanism.spec import HeadSelection, Spec
 
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
@@ -295,26 +294,28 @@ def refuse_run(
     """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time, None for all."""
     from attncli.features.run.compute import cost
 
-    refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).memory, compute, hint)
+    refuse_memory(cost(model, count, run_request, is_saved=False, rows=rows).peak, compute, hint)
 
 
-def refuse_cost(environment: Environment, compute: ComputeOptions, hint: str, expected: RunCost, count: int) -> None:
+def refuse_cost(
+    environment: Environment, compute: ComputeOptions, hint: str, expected: CostEstimate, count: int
+) -> None:
     """Refuse a run that takes too much memory, and say before it starts where it takes long. hint: what takes less.
     expected: what it will take; count: tokens of the text."""
     from attncli.cli.progress import foretell_work
 
-    refuse_memory(expected.memory, compute, hint)
-    foretell_work(environment, count, expected.estimate.seconds, "a shorter text, --layer or --head")
+    refuse_memory(expected.peak, compute, hint)
+    foretell_work(environment, count, expected.seconds, "a shorter text, --layer or --head")
 
 
-def memory_limit(compute: ComputeOptions) -> Free:
+def memory_limit(compute: ComputeOptions) -> MemoryBudget:
     """What the command may take of memory: `--max-memory`, or what is free."""
     from attncli.cli.output import parse_size
-    from attncli.models.estimate import Free, free_memory
+    from attncli.models.estimate import MemoryBudget, free_memory
 
     if compute.max_memory is None:
         return free_memory()
-    return Free(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
+    return MemoryBudget(parse_size(compute.max_memory, "--max-memory"), "--max-memory")
 
 
 def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None:
@@ -335,30 +336,32 @@ def refuse_memory(needed_bytes: int, compute: ComputeOptions, hint: str) -> None
 
 # The layers and heads that `--layer` and `--head` name.
 
-HEAD_PAIR = re.compile(r"[Ll](\d+)[Hh](\d+)")
+
+def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> HeadSelection:
+    """Which layers and heads `--layer` and `--head` name; `--head L5H11,L5H3` names both at once.
+
+    Args:
+        spec: The model's.
+        options: Those of the model.
+        most: Whether a head need only be in the attention that has the most; else each layer must have it.
+
+    Raises:
+        UsageError: For what is no number, range or name of a head, and where both options name layers.
+        InputError: For a layer or head that is not there.
+    """
+    from attncli.features.effects.places import most_heads
+    from attncli.mechanism.spec import HeadSelection
+
+    words = comma_parts(options.head)
+    if any(part[:1] in ("L", "l") for part in words):
+        return HeadSelection(pairs=head_pairs(spec, words, options.layer))
+    count = most_heads(spec) if most else min(block.attention.heads for block in spec.blocks)
+    return HeadSelection(numbers(options.layer, "layer", len(spec.blocks)), numbers(options.head, "head", count))
 
 
 def layers_and_heads(model: Model, options: ModelOptions) -> tuple[Selection, Selection]:
-    """Which layers, and which heads of each of them; `--head L5H11,L5H3` names both at once.
-
-    Raises UsageError for what is neither, or for pairs that are not the same heads in each of their layers; InputError
-    for a layer or head that is not there.
-    """
-    blocks = model.spec.blocks
-    words = comma_parts(options.head)
-    if are_head_pairs(words):
-        places = head_pairs(model.spec, words, options.layer)
-        layers, heads = sorted({layer for layer, _ in places}), sorted({head for _, head in places})
-        if len(layers) * len(heads) != len(set(places)):
-            raise UsageError(
-                "--head {words} names other heads in each layer",
-                expected="the same heads in every layer named here; attn ablate and attn patch take any",
-                hint=f"--head {words[0]}",
-                words=",".join(words),
-            )
-        return layers, heads
-    layers_named = numbers(options.layer, "layer", len(blocks))
-    return layers_named, numbers(options.head, "head", min(block.attention.heads for block in blocks))
+    """Which layers, and which heads of each of them. Raises as `head_selection`, and for heads that differ by layer."""
+    return head_selection(model.spec, options, most=False).layers_and_heads()
 
 
 def comma_parts(values: Sequence[str] | None) -> list[str]:
@@ -366,26 +369,22 @@ def comma_parts(values: Sequence[str] | None) -> list[str]:
     return [part.strip() for part in ",".join(values or ()).split(",")]
 
 
-def are_head_pairs(words: Sequence[str]) -> bool:
-    """Whether heads are named with their layers, such as L5H11."""
-    return any(part[:1] in ("L", "l") for part in words)
-
-
 def head_pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Layer and head of each name, such as L5H11. Raises as `layers_and_heads`."""
+    """Layer and head of each name, such as L5H11. Raises as `head_selection`."""
     from attncli.features.effects.places import heads_of
+    from attncli.mechanism.spec import parse_head
 
     if layers:
         raise UsageError("--head names layers, and so does --layer", expected="one or the other")
     places = []
     for part in words:
-        pair = HEAD_PAIR.fullmatch(part)
+        pair = parse_head(part)
         if pair is None:
             raise UsageError(
                 "--head {part} is no layer and head", expected="each with its layer: L5H11,L3H1", part=repr(part)
             )
-        layer = _single_number(numbers([pair[1]], "layer", len(spec.blocks)))
-        places.append((layer, _single_number(numbers([pair[2]], "head", heads_of(spec.blocks[layer])))))
+        layer = _single_number(numbers([str(pair[0])], "layer", len(spec.blocks)))
+        places.append((layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer])))))
     return places
 
 

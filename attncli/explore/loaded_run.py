@@ -104,11 +104,10 @@ class LiveSource:
         from attncli.features.effects.ablation import Removal, ablate_document
         from attncli.features.effects.changes import CutLink
         from attncli.features.effects.measures import MeasureRequest
-        from attncli.features.effects.places import HeadSelection, everything
+        from attncli.mechanism.spec import HeadSelection
         from attncli.models.estimate import free_memory
 
-        spec = self.model.spec
-        heads = everything(spec) if place is None else HeadSelection((place[0],), (place[1],))
+        heads = HeadSelection() if place is None else HeadSelection((place[0],), (place[1],))
         cut_link = None if link is None else CutLink(self.pieces(link[0]), self.pieces(link[1]))
         removal = Removal(heads, link=cut_link, baseline="top" if place is None else "all")
         request = MeasureRequest(("vector",), self.pieces(query), len(self.tokens) - 1)

@@ -7,12 +7,13 @@ the depth. Which tensor plays which role is the business of `models/families`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from attncli.arrays.backend import EVERY, Selection
+from attncli.arrays.backend import EVERY, Selection, is_selected
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.reformer import Reformer
@@ -369,6 +370,51 @@ class Head(Struct, frozen=True):
     softcap: float | None = None
     projection: bool = False
     offsets: bool = False
+
+
+HEAD_ADDRESS = re.compile(r"[Ll](\d{1,6})[Hh](\d{1,6})")
+
+
+def parse_head(text: str) -> tuple[int, int] | None:
+    """The layer and the head of a name such as `L5H11`; None for what is no such name."""
+    match = HEAD_ADDRESS.fullmatch(text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+class HeadSelection(Struct, frozen=True):
+    """Which heads of which layers: these heads in each of these layers, or heads that are named with their layer.
+
+    layers, heads: their numbers. pairs: each a layer and a head; where there are any, they count alone.
+    """
+
+    layers: Selection = EVERY
+    heads: Selection = EVERY
+    pairs: Collection[tuple[int, int]] = ()
+
+    def has(self, layer: int, head: int) -> bool:
+        """Whether it is one of them."""
+        if self.pairs:
+            return (layer, head) in self.pairs
+        return is_selected(self.layers, layer) and is_selected(self.heads, head)
+
+    def layers_and_heads(self) -> tuple[Selection, Selection]:
+        """The layers, and the heads of each of them.
+
+        Raises:
+            UsageError: The heads that are named are not the same ones in each of their layers.
+        """
+        if not self.pairs:
+            return self.layers, self.heads
+        layers, heads = sorted({layer for layer, _ in self.pairs}), sorted({head for _, head in self.pairs})
+        if len(layers) * len(heads) != len(set(self.pairs)):
+            words = [f"L{layer}H{head}" for layer, head in self.pairs]
+            raise UsageError(
+                "--head {words} names other heads in each layer",
+                expected="the same heads in every layer named here; attn ablate and attn patch take any",
+                hint=f"--head {words[0]}",
+                words=",".join(words),
+            )
+        return layers, heads
 
 
 class Spec(Struct, frozen=True):

@@ -55,7 +55,8 @@ class CostEstimate(Struct, frozen=True):
 
     tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that comes again counted
     again though its vector is read once. multiply_adds: of matrix products.
-    memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by `RULE`.
+    memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by `RULE`. numbers: in
+    the document that comes of it. branches: runs from some layer on, where effects are measured.
     """
 
     tokens: int
@@ -64,6 +65,8 @@ class CostEstimate(Struct, frozen=True):
     multiply_adds: int
     memory: Mapping[str, int]
     seconds: float
+    numbers: int = 0
+    branches: int = 0
 
     @property
     def peak(self) -> int:
@@ -252,22 +255,26 @@ UNLIMITED = 2**60
 """Control groups without a limit say "max" or a number near 2**63; nothing real is above this."""
 
 
-class Free(Struct, frozen=True):
+class MemoryBudget(Struct, frozen=True):
     """Memory that may still be used. bytes: how much. source: what sets the limit, in words."""
 
     bytes: int
     source: str
 
 
-def free_memory(root: Path = Path("/")) -> Free:
+def free_memory(root: Path = Path("/")) -> MemoryBudget:
     """The smallest of: what the system has available without swapping, what the control group allows, RLIMIT_AS and
     RLIMIT_DATA.
 
     root: where /proc and /sys are, for tests.
     """
-    limits = [Free(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))]
+    limits = [
+        MemoryBudget(max(free.bytes, 0), free.source) for free in (*_system(root), *_groups(root), *_limits(root))
+    ]
     return min(
-        limits, key=lambda free: free.bytes, default=Free(UNKNOWN, message("an assumption: this system does not say"))
+        limits,
+        key=lambda free: free.bytes,
+        default=MemoryBudget(UNKNOWN, message("an assumption: this system does not say")),
     )
 
 
@@ -286,13 +293,13 @@ def peak_memory(root: Path = Path("/")) -> int | None:
     return usage if sys.platform == "darwin" else usage * 1024
 
 
-def _system(root: Path) -> Iterator[Free]:
+def _system(root: Path) -> Iterator[MemoryBudget]:
     available = _table(root / "proc/meminfo").get("MemAvailable")
     if available is not None:
-        yield Free(available, message("memory available on this machine"))
+        yield MemoryBudget(available, message("memory available on this machine"))
 
 
-def _groups(root: Path) -> Iterator[Free]:
+def _groups(root: Path) -> Iterator[MemoryBudget]:
     """The process's control groups and those above them, version 2 and 1."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -318,10 +325,10 @@ def _groups(root: Path) -> Iterator[Free]:
             if allowance is not None and usage is not None and allowance < UNLIMITED:
                 # cached file pages count as used, but give way
                 reclaimable = _table(group / "memory.stat", unit=1).get("inactive_file", 0)
-                yield Free(allowance - usage + reclaimable, message("the memory limit of this control group"))
+                yield MemoryBudget(allowance - usage + reclaimable, message("the memory limit of this control group"))
 
 
-def _limits(root: Path) -> Iterator[Free]:
+def _limits(root: Path) -> Iterator[MemoryBudget]:
     try:
         import resource
     except ImportError:  # not a Unix
@@ -333,7 +340,7 @@ def _limits(root: Path) -> Iterator[Free]:
     ):
         allowance, _ = resource.getrlimit(getattr(resource, name))
         if allowance != resource.RLIM_INFINITY and status_key in status:
-            yield Free(allowance - status[status_key], words)
+            yield MemoryBudget(allowance - status[status_key], words)
 
 
 def _status(root: Path) -> dict[str, int]:

@@ -26,6 +26,7 @@ from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Floats, Ints
+from attncli.mechanism.spec import parse_head
 
 EXPECTED = message('such as "from=it to=animal weight>=0.3 head=L5H11"')
 
@@ -94,10 +95,10 @@ def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
     """Heads such as `L5H11,L3H1`. Raises UsageError."""
     heads = []
     for piece in filter(None, text.split(",")):
-        match = re.fullmatch(r"L(\d{1,6})H(\d{1,6})", piece)
-        if match is None:
+        head = parse_head(piece)
+        if head is None:
             raise UsageError("{piece} is no head", expected="such as L5H11 or L5H11,L3H1", piece=repr(piece))
-        heads.append((int(match[1]), int(match[2])))
+        heads.append(head)
     return tuple(heads)
 
 

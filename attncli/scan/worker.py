@@ -18,8 +18,8 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.changes import By, ByMean, ByZero, ablate_heads
 from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import HeadSelection, measured_at, places
-from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
+from attncli.features.effects.places import measured_at, places
+from attncli.features.effects.sweep import SweepPlan, SweepText, plan_branches, sweep
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.word_groups import merged_words
 from attncli.language import message
@@ -31,7 +31,7 @@ from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import Norm, Place, Spec
+from attncli.mechanism.spec import HeadSelection, Norm, Place, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
@@ -275,14 +275,14 @@ class AblationEffects:
         way, *heads = way_and_heads
         self._by, self._model = WAYS[way], replace(model, store=store)
         pairs = sorted({pair for head_text in heads for pair in parse_heads(head_text)})
-        self.places = places(model.spec, HeadSelection((), (), pairs))
+        self.places = places(model.spec, HeadSelection(pairs=pairs))
 
     def of(self, tokens: Sequence[Token]) -> Floats:
         """The effect of each place, [place]; NaN where a vector has no direction."""
         text = SweepText(self._model, tokens, self._model.backend)
         spec, count = self._model.spec, len(tokens)
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
-        space = memory_budget(spec, count, len(self.places), text.backend.dtype, None)
+        space = plan_branches(spec, count, len(self.places), text.backend.dtype, None)
         cosines = sweep(text, SweepPlan(self.places, ablate_heads(text, self._by)), request, space).readings["cosine"][
             :, 0
         ]

@@ -45,7 +45,7 @@ def took(model: Model, text: str, wanted: RunRequest, *, saved: bool = False) ->
         if model.identity.source == "seeded"
         else model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28] * 61)
     )
-    expected = cost(model, len(tokens), wanted, is_saved=saved).memory
+    expected = cost(model, len(tokens), wanted, is_saved=saved).peak
     stored = SavedStages(model.backend)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()

@@ -14,7 +14,7 @@ from attncli.cli.border import run_guarded
 from attncli.cli.environment import Environment
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import HeadSelection
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.load import load
 
 

@@ -414,7 +414,7 @@ def _run_side(
     layers, heads = layers_and_heads(loaded_model, side.model)
     run_request = RunRequest(layers=layers, heads=heads, top=output.top)
     expected = cost(loaded_model, len(tokens), run_request, is_saved=False)
-    request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
+    request.refuse_memory(expected.peak, side.compute, "a shorter text, --layer or --head")
     refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
     if records is None:
         return run_document(loaded_model, side.text, tokens, run_request)

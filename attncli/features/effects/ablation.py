@@ -50,14 +50,14 @@ from attncli.features.effects.document import (
     readings_of,
 )
 from attncli.features.effects.measures import MeasureRequest, target_token
-from attncli.features.effects.places import HeadAddress, HeadSelection, attentions, places
+from attncli.features.effects.places import HeadAddress, attentions, places
 from attncli.features.effects.sweep import (
-    MemoryBudget,
+    BranchPlan,
     Numbers,
     SweepPlan,
     SweepText,
     least,
-    memory_budget,
+    plan_branches,
     sweep,
     sweep_work,
 )
@@ -65,6 +65,7 @@ from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import message
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import seconds_of
 from attncli.models.model import Model
@@ -154,7 +155,7 @@ def remove(
     # of the whole work: a random change takes as long as taking the head away
     first = 1.0 if rounds == 1 else len(places_found) / (len(places_found) + compared * DRAWS)
     swept = sweep(
-        text, plan, request, _memory_budget(text, len(plan.places), request, memory),
+        text, plan, request, _plan_branches(text, len(plan.places), request, memory),
         on_trace=looking.on_trace, on_progress=lambda share: progress(share * first),
     )  # fmt: skip
     assert swept.together is not None
@@ -178,8 +179,8 @@ def remove(
     )
 
 
-def _memory_budget(text: SweepText, branches: int, request: MeasureRequest, memory: int | None) -> MemoryBudget:
-    return memory_budget(text.model.spec, text.count, branches, text.backend.dtype, memory, predicts=request.predicts)
+def _plan_branches(text: SweepText, branches: int, request: MeasureRequest, memory: int | None) -> BranchPlan:
+    return plan_branches(text.model.spec, text.count, branches, text.backend.dtype, memory, predicts=request.predicts)
 
 
 def rank_effects(effects: Sequence[Effect]) -> list[int]:
@@ -252,7 +253,7 @@ def _random_effects(
     in_order = sorted(rows, key=plan.places.index)
     drawing = replace(plan, places=in_order, variants=variants, many=DRAWS)
     readings = sweep(
-        text, drawing, request, _memory_budget(text, len(rows) * DRAWS, request, memory), on_progress=progress
+        text, drawing, request, _plan_branches(text, len(rows) * DRAWS, request, memory), on_progress=progress
     ).readings
     return {
         place: {name: float(column[index].mean()) for name, column in readings.items()}

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import InputError
-from attncli.features.effects.places import HeadSelection, attentions
+from attncli.features.effects.places import attentions
 from attncli.features.effects.sweep import Change, Joint, Numbers, SweepText
 from attncli.inputs.token import Token
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Intervention, Interventions, Kind, KnockOut, Replace, Weights, Zero
+from attncli.mechanism.spec import HeadSelection
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.run import run_layers
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from attncli.arrays.backend import numbers_of
 from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
@@ -47,10 +46,8 @@ from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
-    from attncli.features.effects.places import HeadSelection
-    from attncli.features.effects.sweep import SweepCost
     from attncli.inputs.token import Text
-    from attncli.mechanism.spec import Spec
+    from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
 VERSUS = option(
@@ -106,26 +103,11 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     return tuple(dict.fromkeys(chosen_measures))
 
 
-def choose_heads(spec: Spec, model: ModelOptions) -> HeadSelection:
-    """The heads that `--layer` and `--head` name, all without them; `--head L5H11,L3H1` names each with its layer.
-
-    Raises UsageError for what is neither, InputError for a head that is not there.
-    """
-    from attncli.features.effects.places import HeadSelection, most_heads
-
-    words = request.comma_parts(model.head)
-    if request.are_head_pairs(words):
-        return HeadSelection((), (), request.head_pairs(spec, words, model.layer))
-    layers = request.numbers(model.layer, "layer", len(spec.blocks))
-    heads = request.numbers(model.head, "head", most_heads(spec))
-    return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
-
-
 PATIENCE = 3.0
 """Seconds above which it is said before it starts what a measurement will take."""
 
 
-def foretell(environment: Environment, expected: SweepCost, count: int) -> None:
+def foretell(environment: Environment, expected: CostEstimate, count: int) -> None:
     """Say what a measurement will take, where that is long. count: tokens of the text."""
     if expected.seconds > PATIENCE:
         from attncli.draw.numbers import size_words
@@ -136,7 +118,7 @@ def foretell(environment: Environment, expected: SweepCost, count: int) -> None:
                 branches=expected.branches,
                 count=count,
                 seconds=expected.seconds,
-                bytes=size_words(expected.bytes),
+                bytes=size_words(expected.peak),
             )
         )
 
@@ -246,7 +228,7 @@ def ablate(
                         by=removed_by,
                         link=link,
                         cross=removal.cross,
-                        heads=choose_heads(loaded_model.spec, model),
+                        heads=request.head_selection(loaded_model.spec, model),
                         together=removal.together,
                         measures=names,
                         query=measure_options.query,
@@ -478,7 +460,7 @@ def patch(
             query=query,
             at=at,
             unknown=unknown,
-            heads=choose_heads(loaded_model.spec, model),
+            heads=request.head_selection(loaded_model.spec, model),
             memory=request.memory_limit(compute).bytes,
             note=environment.note,
             on_cost=partial(foretell, environment),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.arrays.backend import EVERY, Selection
 from attncli.errors import UsageError
 from attncli.features.cross.compute import states
 from attncli.features.effects.ablation import (
@@ -21,12 +21,12 @@ from attncli.features.effects.document import AblateDocument, LogitsDocument, Me
 from attncli.features.effects.logit_parts import logits_document
 from attncli.features.effects.measures import MeasureRequest, target_id
 from attncli.features.effects.patching import PatchRequest, patch_document
-from attncli.features.effects.places import HeadSelection, most_heads, places
-from attncli.features.effects.sweep import SweepCost, foretell, least
+from attncli.features.effects.places import most_heads, places
+from attncli.features.effects.sweep import foretell, least
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
-from attncli.mechanism.spec import Spec
-from attncli.models.estimate import free_memory
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
 
 Which = Selection | HeadSelection
@@ -54,7 +54,7 @@ def ablate(
     memory: int | None = None,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
-    on_cost: Callable[[SweepCost, int], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> AblateDocument:
     """Take heads away one at a time, and all at once, or cut a link; what changes at the end of the model.
@@ -97,7 +97,7 @@ def ablate(
     position = None if query is None else _span(tokens, query, note, unknown=unknown)
     usual = None if cut_link is None else cut_link.queries
     request = MeasureRequest.of(model, tokens, measures, query=position, usual=usual, target=target, every=every)
-    selection = _select_heads(model.spec, layers, heads)
+    selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
     how_removed = by if not isinstance(by, str) else removal(model, by, reference)
     if not together:
         compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": top}[baseline]
@@ -168,7 +168,7 @@ def patch(
     heads: Which = EVERY,
     memory: int | None = None,
     note: Callable[[str], None] = ignore,
-    on_cost: Callable[[SweepCost, int], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> PatchDocument:
     """Which heads carry the difference between two texts: each one's part of `clean` put into `corrupt`.
@@ -203,7 +203,7 @@ def patch(
     patching = PatchRequest.of(
         model,
         clean_tokens,
-        _select_heads(model.spec, layers, heads),
+        heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads),
         positions=[place for name in at or () for place in _span(clean_tokens, name, note, unknown=unknown)],
         query=None if query is None else _span(clean_tokens, query, note, unknown=unknown),
         target=target,
@@ -260,12 +260,6 @@ def _cut_link(
     return CutLink(queries, _span(source, link[1], note, unknown=unknown), "cross")
 
 
-def _select_heads(spec: Spec, layers: Selection, heads: Which) -> HeadSelection:
-    if isinstance(heads, HeadSelection):
-        return heads
-    return HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
-
-
 def _span(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
     return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
 
@@ -275,7 +269,7 @@ def _foretell(
     count: int,
     heads: HeadSelection,
     memory: int | None,
-    on_cost: Callable[[SweepCost, int], None],
+    on_cost: Callable[[CostEstimate, int], None],
     *,
     predicts: bool,
     compared: int = 0,

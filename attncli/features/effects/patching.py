@@ -25,12 +25,13 @@ from attncli.features.effects.measures import (
     target_id,
     target_token,
 )
-from attncli.features.effects.places import HeadAddress, HeadSelection, measured_at, places
-from attncli.features.effects.sweep import SweepPlan, SweepText, memory_budget, sweep
+from attncli.features.effects.places import HeadAddress, measured_at, places
+from attncli.features.effects.sweep import SweepPlan, SweepText, plan_branches, sweep
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import message
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 from attncli.models.run import finish
 
@@ -160,7 +161,7 @@ def patch(
     first = request.rows(text.count).start
     goal = float(request.reader(model, text.backend, last[request.rows(text.count)], first).baseline["m"][0])
     plan = SweepPlan(head_places, put_values(text, mixed, patching.positions), start=min(patching.positions))
-    space = memory_budget(model.spec, text.count, len(head_places), text.backend.dtype, memory, predicts=predicts)
+    space = plan_branches(model.spec, text.count, len(head_places), text.backend.dtype, memory, predicts=predicts)
     swept = sweep(text, plan, request, space, on_progress=progress)
     corrupt_value = float(swept.reader.baseline["m"][0])
     if not abs(goal - corrupt_value) >= LEAST:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from attncli.arrays.backend import numbers_of
 from attncli.errors import InputError
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Kind
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.spec import Attention, Block, HeadSelection, Spec
 from attncli.models.run import check
 
 READ = 2
@@ -23,23 +24,6 @@ class HeadAddress(Struct, frozen=True):
     layer: int
     kind: Kind
     head: int
-
-
-class HeadSelection(Struct, frozen=True):
-    """Which heads. layers, heads: their numbers; pairs: (layer, head) besides, where some are named together."""
-
-    layers: Collection[int]
-    heads: Collection[int]
-    pairs: Collection[tuple[int, int]] = ()
-
-    def has(self, layer: int, head: int) -> bool:
-        """Whether it is one of them."""
-        return (layer, head) in self.pairs if self.pairs else layer in self.layers and head in self.heads
-
-
-def everything(spec: Spec) -> HeadSelection:
-    """All heads of all layers."""
-    return HeadSelection(range(len(spec.blocks)), range(most_heads(spec)))
 
 
 def most_heads(spec: Spec) -> int:
@@ -59,7 +43,7 @@ def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
 
 def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
     """The heads chosen, by layer, self before cross, by number. Raises InputError where there are none."""
-    check("layer", sorted(set(selection.layers)), len(spec.blocks))
+    check("layer", sorted(set(numbers_of(selection.layers, len(spec.blocks)))), len(spec.blocks))
     addresses = [
         HeadAddress(layer, kind, head)
         for layer, block in enumerate(spec.blocks)

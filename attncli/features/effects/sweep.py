@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from attncli.arrays.backend import SCORE_ITEM, Array, Backend
 from attncli.features.effects.measures import LOGITS_AT_ONCE, Reader, Readings, SweepReading, refuse_overflow
@@ -21,7 +22,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.context import Context, Interventions, Kind, Weights
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.estimate import ComputeWork, estimate, seconds_of, work_of
+from attncli.models.estimate import ComputeWork, CostEstimate, estimate, seconds_of, work_of
 from attncli.models.model import Model
 from attncli.models.run import Leaving, Trunk, grow
 
@@ -37,7 +38,7 @@ SHARE = 0.5
 """How much of the memory given is for the vectors of branches that wait; the rest is for those that run."""
 
 
-class MemoryBudget(Struct, frozen=True):
+class BranchPlan(Struct, frozen=True):
     """How branches fit. at_once: how many run together. waiting: how many may have left and wait for the next layer.
     bytes: what the sweep takes at the peak, besides the program itself."""
 
@@ -52,9 +53,9 @@ class MemoryBudget(Struct, frozen=True):
             yield list(places[start : start + size])
 
 
-def memory_budget(
+def plan_branches(
     spec: Spec, count: int, branches: int, dtype: str, memory: int | None, *, predicts: bool = False
-) -> MemoryBudget:
+) -> BranchPlan:
     """The room that `branches` branches of a text of `count` tokens have in `memory` bytes, None for any amount.
 
     predicts: whether next tokens are measured, which takes the output head and a portion of logits. At least one branch
@@ -66,24 +67,16 @@ def memory_budget(
     base = _base(spec, count, dtype) + (_head(spec, dtype) if predicts else 0)
     most_at_once = max(min(-(-ROWS_AT_ONCE // count), branches), 1)
     if memory is None:
-        return MemoryBudget(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
+        return BranchPlan(most_at_once, max(branches, 1), base + most_at_once * running + branches * branch_bytes)
     free = max(memory - base, 0)
     at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
     waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
-    return MemoryBudget(at_once, waiting, base + at_once * running + waiting * branch_bytes)
+    return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
 
 
 def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
-    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `memory_budget`."""
-    return memory_budget(spec, count, 1, dtype, 0, predicts=predicts).bytes
-
-
-class SweepCost(Struct, frozen=True):
-    """What measuring effects will take: how many branches, rough seconds, bytes at the peak besides the program."""
-
-    branches: int
-    seconds: float
-    bytes: int
+    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `plan_branches`."""
+    return plan_branches(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
 
 def foretell(
@@ -95,18 +88,24 @@ def foretell(
     *,
     predicts: bool = False,
     draws: int = 0,
-) -> SweepCost:
+) -> CostEstimate:
     """What a sweep over these places takes for a text of `count` tokens in `memory` bytes.
 
-    predicts: as of `memory_budget`.
+    predicts: as of `plan_branches`.
     draws: how many random changes follow, for the heads that are compared with them: which those are is not known yet,
     so that they count as evenly spread over the places.
     """
-    seconds = seconds_of(sweep_work(spec, count, places, 1), dtype)
-    if draws:
-        seconds += seconds_of(sweep_work(spec, count, places, 1), dtype) * draws / len(places)
+    work = sweep_work(spec, count, places, 1)
+    seconds = seconds_of(work, dtype) * (1 + draws / len(places))
     widest = max(len(places), draws)
-    return SweepCost(len(places), seconds, memory_budget(spec, count, widest, dtype, memory, predicts=predicts).bytes)
+    sweep_bytes = plan_branches(spec, count, widest, dtype, memory, predicts=predicts).bytes
+    return replace(
+        estimate(spec, count, dtype=dtype),
+        multiply_adds=work.products,
+        memory={"branches": sweep_bytes},
+        seconds=seconds,
+        branches=len(places),
+    )
 
 
 def running_bytes(spec: Spec, count: int, dtype: str) -> int:
@@ -227,7 +226,7 @@ def sweep(
     text: SweepText,
     plan: SweepPlan,
     reading: SweepReading,
-    budget: MemoryBudget,
+    budget: BranchPlan,
     *,
     on_trace: Callable[[LayerTrace], None] = lambda trace: None,
     on_progress: Callable[[float], None] = lambda share: None,

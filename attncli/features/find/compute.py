@@ -16,14 +16,14 @@ from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.changes import CutLink
 from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import HeadSelection, everything
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
-from attncli.features.run.compute import RunCost, RunRequest, cost
+from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.measure.row_stream import share
 from attncli.mechanism.attend import RowBlock
-from attncli.models.estimate import free_memory
+from attncli.mechanism.spec import HeadSelection
+from attncli.models.estimate import CostEstimate, free_memory
 from attncli.models.model import Model
 from attncli.models.run import rows_for
 
@@ -91,7 +91,7 @@ def find(
     memory: int | None = None,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
-    on_cost: Callable[[RunCost, int], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
     recording: Recording | None = None,
 ) -> FindDocument:
@@ -245,11 +245,7 @@ def _with_effects(
     cutting: CutOptions,
 ) -> tuple[list[FoundHead], float | None]:
     """The heads with what cutting the link in each alone changes, and what cutting it in all of them does."""
-    every = everything(model.spec)
-    selection = HeadSelection(
-        every.layers if request.layers is EVERY else request.layers,
-        every.heads if request.heads is EVERY else request.heads,
-    )
+    selection = HeadSelection(request.layers, request.heads)
     link = CutLink(tuple(ends[0]), tuple(ends[1]))
     removal = remove(
         model, tokens, Removal(selection, link=link, baseline="none"),

@@ -46,10 +46,10 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
-    from attncli.features.run.compute import RunCost
     from attncli.inputs.token import Text
     from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import Recording
+    from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
 
@@ -154,15 +154,15 @@ def heads(
 
     from attncli.features.heads.compute import heads as compute_heads
 
-    def on_cost(expected: RunCost, count: int) -> None:
+    def on_cost(expected: CostEstimate, count: int) -> None:
         hint = message("a shorter text, --layer L, --head H or --show metrics")
-        request.refuse_memory(expected.memory, compute, hint)
+        request.refuse_memory(expected.peak, compute, hint)
         if output.json or output.ndjson:
             from attncli.draw.encoding import NUMBER_BYTES
 
             size = expected.numbers // 2 * NUMBER_BYTES[loaded_model.backend.dtype]
             refuse_over(size, output, "--layer L, --head H or --show metrics")
-        foretell_work(environment, count, expected.estimate.seconds, "a shorter text, --layer or --head")
+        foretell_work(environment, count, expected.seconds, "a shorter text, --layer or --head")
 
     def documents() -> Iterator[HeadsDocument]:
         for source_text in request.texts(environment, text, single=single):

@@ -24,7 +24,7 @@ from attncli.features.heads.document import (
     MovedMetrics,
     Order,
 )
-from attncli.features.run.compute import RunCost, RunRequest, cost
+from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
@@ -33,6 +33,7 @@ from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, Toke
 from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.run import LONG, rows_for
 
@@ -153,7 +154,7 @@ def heads(
     top: int | None = None,
     tokens: Sequence[Token] | None = None,
     repeats: RepeatScores | None = None,
-    on_cost: Callable[[RunCost, int], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
 ) -> HeadsDocument:
@@ -206,7 +207,7 @@ def heads(
     document = heads_document(
         model, text, tokens, request, repeats=repeats, rows=rows, progress=progress, recording=recording
     )
-    document = replace(document, resources=resources(model, before, expected.memory))
+    document = replace(document, resources=resources(model, before, expected.peak))
     if top is not None and top < len(document.heads):
         document = replace(document, heads_in_all=len(document.heads), heads=document.heads[:top])
     return document

@@ -203,7 +203,7 @@ def _estimate(
         compute_dtype=compute_dtype(spec, count, dtype),
         rows=rows,
         stored_sizes=stored_sizes(checkpoint.names(), binding),
-    ).estimate
+    )
 
 
 list_.__name__ = "list"

@@ -47,10 +47,11 @@ from attncli.features.generate.command import GenerateOptions
 from attncli.language import message
 
 if TYPE_CHECKING:
-    from attncli.features.run.compute import BatchTraces, RunCost
+    from attncli.features.run.compute import BatchTraces
     from attncli.features.run.document import RunDocument
     from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording
+    from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
 
@@ -175,7 +176,7 @@ def _together(
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = layers_and_heads(model, which)
     longest = max(map(len, tokens))
-    needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).memory * len(texts)
+    needed_bytes = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True).peak * len(texts)
     request.refuse_memory(needed_bytes, compute, "fewer or shorter texts, or no --padded")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
 
@@ -221,14 +222,14 @@ def _document(
         one_layer = len(model.spec.blocks) == 1 or bool(which.layer or which.head)
         tables = tables and one_layer and (short or run_options.query is not None)
 
-    def on_cost(expected: RunCost, count: int) -> None:
+    def on_cost(expected: CostEstimate, count: int) -> None:
         hint = message("a shorter text, --layer L, --head H, --query TOK or --show links")
-        request.refuse_memory(expected.memory, compute, hint)
+        request.refuse_memory(expected.peak, compute, hint)
         if machine:
             from attncli.draw.encoding import NUMBER_BYTES
 
             refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
-        foretell_work(environment, count, expected.estimate.seconds, "a shorter text, --layer or --head")
+        foretell_work(environment, count, expected.seconds, "a shorter text, --layer or --head")
 
     stage_tensors = runs.SavedStages(model.backend) if run_options.save is not None else None
     with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:

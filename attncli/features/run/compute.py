@@ -59,19 +59,7 @@ class RunRequest(Struct, frozen=True):
     span: tuple[int, int] | None = None
 
 
-class RunCost(Struct, frozen=True):
-    """What a run will take, estimated before it starts. numbers: how many there are in the document."""
-
-    estimate: CostEstimate
-    numbers: int
-
-    @property
-    def memory(self) -> int:
-        """Bytes at the peak, besides the program itself."""
-        return self.estimate.peak
-
-
-def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> RunCost:
+def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> CostEstimate:
     """The cost of running `count` tokens; see `cost_of`."""
     return cost_of(
         model.spec,
@@ -94,7 +82,7 @@ def cost_of(
     is_saved: bool = False,
     rows: int | None = None,
     stored_sizes: StoredSizes | None = None,
-) -> RunCost:
+) -> CostEstimate:
     """The cost of running `count` tokens through a model of this Spec. dtype: of its results. compute_dtype: what it
     computes in.
 
@@ -127,7 +115,7 @@ def cost_of(
     if not whole:
         score_bytes += most * item * rounds
     parts = {message("scores that are kept"): score_bytes if rows is None else 0, "answer": answer_numbers * item}
-    return RunCost(replace(running, memory={**running.memory, **parts}), numbers)
+    return replace(running, memory={**running.memory, **parts}, numbers=numbers)
 
 
 def _squares(attention: Attention) -> int:
@@ -173,7 +161,7 @@ def run(
     whole: bool = False,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
-    on_cost: Callable[[RunCost, int], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
     on_trace: Callable[[LayerTrace], None] | None = None,
     progress: Callable[[float], None] | None = None,
     batch: BatchTraces | None = None,
@@ -231,7 +219,7 @@ def run(
         batch=batch,
         recording=recording,
     )
-    document = replace(document, resources=resources(model, before, expected.memory))
+    document = replace(document, resources=resources(model, before, expected.peak))
     return with_projections(document, model) if projections else document
 
 

@@ -26,7 +26,6 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
-from attncli.features.effects.command import choose_heads
 from attncli.language import choice, message
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def _document(
     why_request = WhyRequest(
         _pieces(environment, tokens, link.start, unknown=link.unknown),
         _pieces(environment, looked_at, link.end, unknown=link.unknown),
-        choose_heads(model.spec, which),
+        request.head_selection(model.spec, which),
         "cross" if link.cross else "self",
         () if link.than is None else _pieces(environment, looked_at, link.than, unknown=link.unknown),
         split,

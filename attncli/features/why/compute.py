@@ -13,7 +13,7 @@ from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
 from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
-from attncli.features.effects.places import HeadSelection, attentions, places
+from attncli.features.effects.places import attentions, places
 from attncli.features.effects.sweep import SweepText
 from attncli.features.why.document import (
     RowKey,
@@ -31,7 +31,7 @@ from attncli.language import message
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Kind
 from attncli.mechanism.projection import frequencies
-from attncli.mechanism.spec import Rope, Spec
+from attncli.mechanism.spec import HeadSelection, Rope, Spec
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
 from attncli.models.residual_stream import most_parts

@@ -23,7 +23,7 @@ import attncli
 from attncli.features.effects.ablation import Removal, RemovalResult, choose_backend, remove
 from attncli.features.effects.changes import By, ByMean, ByResample, ByZero, CutLink, mixed_of
 from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import everything
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 from attncli.models.verify import running
 
@@ -151,7 +151,7 @@ def removed(model: Model, way: str, at: tuple[int, ...] = AT) -> RemovalResult:
     by: By = {"zero": ByZero, "mean": ByMean}.get(way, ByZero)()
     if way == "resample":
         by = ByResample(mixed_of(choose_backend(model, others, []))[0], others)
-    removal = Removal(everything(model.spec), by, LINK if way == "cut" else None, baseline="none")
+    removal = Removal(HeadSelection(), by, LINK if way == "cut" else None, baseline="none")
     return remove(model, tokens, removal, MeasureRequest(("vector",), at, len(IDS) - 1))
 
 
@@ -219,5 +219,5 @@ def test_negative_controls(folder_of: Callable, expected: Callable) -> None:
         assert worst(found, others, "zero") > 1e-6
     assert worst(found, known, "zero", (5,)) > 1e-6
     tokens = model.tokenizer.ids_to_tokens(IDS)
-    removal = Removal(everything(model.spec), link=CutLink((6,), (3,)), baseline="none")
+    removal = Removal(HeadSelection(), link=CutLink((6,), (3,)), baseline="none")
     assert worst(remove(model, tokens, removal, MeasureRequest(("vector",), AT, 9)), known, "cut") > 1e-6

@@ -13,9 +13,9 @@ import attncli
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.changes import ByMean, ByZero, CutLink
 from attncli.features.effects.measures import MeasureRequest, vector_change
-from attncli.features.effects.places import HeadSelection, everything
 from attncli.mechanism.context import KnockOut, Replace, Zero
 from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.one_layer import Settings, seeded_model, spec_of
 
 TEXT = "eabcda"
@@ -25,7 +25,7 @@ def removed(library: str = "numpy", **told: object) -> RemovalResult:
     own = induction_model(library)
     tokens = own.tokenizer.encode(TEXT)
     asked = MeasureRequest(("logprob", "kl", "vector"), (5,), 5)
-    return remove(own, tokens, Removal(everything(own.spec), **{"baseline": "none", **told}), asked)
+    return remove(own, tokens, Removal(HeadSelection(), **{"baseline": "none", **told}), asked)
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -73,7 +73,7 @@ def test_a_hidden_link_changes_nothing_at_all() -> None:
     found = remove(
         own,
         tokens,
-        Removal(everything(own.spec), link=CutLink((2,), (4,)), baseline="none"),
+        Removal(HeadSelection(), link=CutLink((2,), (4,)), baseline="none"),
         replace(ASKED, positions=(2,)),
     )
     assert {(effect.readings["cosine"], effect.readings["norm"]) for effect in found.effects} == {(0.0, 0.0)}
@@ -91,7 +91,7 @@ def test_a_head_that_writes_nothing_changes_nothing_at_all() -> None:
     own = seeded()
     own.store.weights["o.weight"][:, 5:10] = 0.0
     tokens = own.encode("one two three four five")
-    found = remove(own, tokens, Removal(everything(own.spec), baseline="none"), ASKED)
+    found = remove(own, tokens, Removal(HeadSelection(), baseline="none"), ASKED)
     assert [effect.readings["cosine"] == 0.0 for effect in found.effects] == [False, True, False, False]
     assert found.effects[1].readings["norm"] == 0.0
 
@@ -162,9 +162,9 @@ def seeded_without():
 def test_named_streams_give_the_same_baseline() -> None:
     own = seeded()
     tokens = own.encode("one two three four five")
-    run = partial(remove, own, tokens, Removal(everything(own.spec), baseline="all"), ASKED)
+    run = partial(remove, own, tokens, Removal(HeadSelection(), baseline="all"), ASKED)
     assert [effect.random for effect in run().effects] == [effect.random for effect in run().effects]
-    top = remove(own, tokens, Removal(everything(own.spec), top=2), ASKED).effects
+    top = remove(own, tokens, Removal(HeadSelection(), top=2), ASKED).effects
     assert sum(effect.random is not None for effect in top) == 2
     shown = sorted(top, key=lambda effect: -effect.readings["cosine"])[:2]
     assert all(effect.random is not None for effect in shown)
@@ -173,7 +173,7 @@ def test_named_streams_give_the_same_baseline() -> None:
 def test_a_zero_vector_has_no_angle() -> None:
     own = seeded_without()
     own.store.weights["o.weight"][:] = 0.0
-    found = remove(own, own.encode("one two three four five"), Removal(everything(own.spec), baseline="none"), ASKED)
+    found = remove(own, own.encode("one two three four five"), Removal(HeadSelection(), baseline="none"), ASKED)
     assert all(np.isnan(list(effect.readings.values())).all() for effect in found.effects)
 
 
@@ -181,7 +181,7 @@ def test_negative_control() -> None:
     """The comparison with the oracle fails when the code takes away something else."""
     tokens = (own := attncli.load("minilm", dtype="float64")).encode("it was tired")
     zero, mean = (
-        remove(own, tokens, Removal(everything(own.spec), by, baseline="none"), MeasureRequest(("vector",), (1,), 1))
+        remove(own, tokens, Removal(HeadSelection(), by, baseline="none"), MeasureRequest(("vector",), (1,), 1))
         for by in (ByZero(), ByMean())
     )
     pairs = zip(zero.effects, mean.effects, strict=True)

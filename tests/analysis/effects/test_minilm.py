@@ -13,8 +13,9 @@ import attncli.models.aliases
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.changes import ByZero, CutLink
 from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import HeadAddress, HeadSelection, everything
+from attncli.features.effects.places import HeadAddress
 from attncli.inputs.token import SAMPLE
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 
 IT, ANIMAL, STREET = 10, 2, 8
@@ -30,7 +31,7 @@ def removed(link: CutLink | None, library: str = "numpy", dtype: str = "float64"
     own = model(library, dtype)
     tokens = own.encode(SAMPLE)
     assert [tokens[place].text for place in (IT, ANIMAL, STREET)] == ["it", "animal", "street"]
-    removal = Removal(everything(own.spec), ByZero(), link, baseline="none")
+    removal = Removal(HeadSelection(), ByZero(), link, baseline="none")
     return remove(own, tokens, removal, MeasureRequest(("vector",), (IT,), len(tokens) - 1))
 
 
@@ -63,12 +64,12 @@ def test_where_heads_look_comes_along() -> None:
 
 def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
-    from attncli.features.effects.sweep import least, memory_budget
+    from attncli.features.effects.sweep import least, plan_branches
 
     own, heads = model(), range(3, 12, 4)
     small = least(own.spec, 15, "float64")
-    assert memory_budget(own.spec, 15, 18, "float64", small).at_once == 1
-    assert len(list(memory_budget(own.spec, 15, 18, "float64", small).groups(list(range(18)), 1))) > 2
+    assert plan_branches(own.spec, 15, 18, "float64", small).at_once == 1
+    assert len(list(plan_branches(own.spec, 15, 18, "float64", small).groups(list(range(18)), 1))) > 2
     removal = Removal(HeadSelection(range(6), heads), ByZero(), baseline="none")
     asked, tokens = MeasureRequest(("vector",), (IT,), 14), own.encode(SAMPLE)
     whole, little = cosines(removed(None)), cosines(remove(own, tokens, removal, asked, memory=small))

@@ -14,7 +14,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.patching import PatchRequest, patch
-from attncli.features.effects.places import everything
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.verify import running
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5)
@@ -27,7 +27,7 @@ def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path
     folder = make(CASES["bert"], tmp_path)
     model = attncli.load(folder, backend=library, dtype="float64")
     clean, corrupt = (model.tokenizer.ids_to_tokens(ids) for ids in (CLEAN, CORRUPT))
-    found = patch(model, clean, corrupt, PatchRequest(everything(model.spec), at, (6,), "cosine"))
+    found = patch(model, clean, corrupt, PatchRequest(HeadSelection(), at, (6,), "cosine"))
     with running(folder, both=False) as theirs:
         outs, seen = projections(theirs, lambda: last_vectors(theirs, CLEAN)), {}
 
@@ -65,7 +65,7 @@ def test_only_the_induction_heads_carry_the_difference(measured: str) -> None:
     """In the corrupt text another letter follows the first a."""
     own = induction_model()
     clean, corrupt = own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacbda")
-    patching = PatchRequest(everything(own.spec), tuple(range(6)), (5,), measured, target=1, versus=2)
+    patching = PatchRequest(HeadSelection(), tuple(range(6)), (5,), measured, target=1, versus=2)
     found = patch(own, clean, corrupt, patching)
     for place, share in found.recovered_shares:
         # the previous-token head writes the same letter in both: only what is read after it differs
@@ -76,7 +76,7 @@ def test_only_the_induction_heads_carry_the_difference(measured: str) -> None:
 
 def test_refusals() -> None:
     own = induction_model()
-    patching = PatchRequest(everything(own.spec), (0, 1), (5,), "logit difference", target=1, versus=2)
+    patching = PatchRequest(HeadSelection(), (0, 1), (5,), "logit difference", target=1, versus=2)
     with pytest.raises(InputError, match=r"6 tokens.*5"):
         patch(own, own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacda"), patching)
     with pytest.raises(InputError, match="same"):
@@ -86,4 +86,4 @@ def test_refusals() -> None:
 def test_a_difference_needs_a_target() -> None:
     model = induction_model()
     with pytest.raises(UsageError, match="versus is taken from a target"):
-        PatchRequest.of(model, [], everything(model.spec), positions=(), query=None, target=None, versus="b")
+        PatchRequest.of(model, [], HeadSelection(), positions=(), query=None, target=None, versus="b")

@@ -14,9 +14,9 @@ from attncli.errors import LimitError
 from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.measures import MeasureRequest
-from attncli.features.effects.places import everything
 from attncli.features.effects.sweep import least
 from attncli.mechanism.context import Zero
+from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5)
@@ -38,7 +38,7 @@ def log_probabilities(model: Model, layer: int | None, head: int) -> np.ndarray:
 
 
 def removed(model: Model, asked: MeasureRequest, memory: int | None = None) -> RemovalResult:
-    removal = Removal(everything(model.spec), baseline="none")
+    removal = Removal(HeadSelection(), baseline="none")
     return remove(model, model.tokenizer.ids_to_tokens(IDS), removal, asked, memory=memory)
 
 
