@@ -3,7 +3,7 @@
     attncli.attention(q, k, v, causal=True)     every stage of one attention, NumPy or torch
     attncli.load("minilm"), attncli.load(seed=0)    a model; `model.trace(text)` yields its layers
     from attncli.metrics import entropy, measure    numbers per head
-    attncli.ablate(model, text), logits, patch    which heads matter
+    attncli.run(model, text), heads, find, ablate, logits, patch    what the commands show, as documents
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
     language    sentences and their catalogues in other languages; guide/ holds the pages of the guide
@@ -34,21 +34,34 @@ if TYPE_CHECKING:
     from attncli.features.effects.compute import ablate as ablate
     from attncli.features.effects.compute import logits as logits
     from attncli.features.effects.compute import patch as patch
+    from attncli.features.find.compute import find as find
+    from attncli.features.heads.compute import heads as heads
+    from attncli.features.run.compute import run as run
     from attncli.mechanism.attention import attention as attention
+    from attncli.mechanism.context import KnockOut as KnockOut
+    from attncli.mechanism.context import Replace as Replace
+    from attncli.mechanism.context import Zero as Zero
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
 
 __version__ = "0.1.0"
 __all__ = [
-    "AttentionTrace", "AttnError", "Spec", "__version__", "ablate", "attention", "load", "logits", "metrics", "patch",
+    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention", "find",
+    "heads", "load", "logits", "metrics", "patch", "run",
 ]  # fmt: skip
 
 _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
     "Spec": "attncli.mechanism.spec",
     "AttnError": "attncli.errors",
+    "KnockOut": "attncli.mechanism.context",
+    "Replace": "attncli.mechanism.context",
+    "Zero": "attncli.mechanism.context",
     "attention": "attncli.mechanism.attention",
+    "find": "attncli.features.find.compute",
+    "heads": "attncli.features.heads.compute",
+    "run": "attncli.features.run.compute",
     "load": "attncli.models.load",
     "ablate": "attncli.features.effects.compute",
     "logits": "attncli.features.effects.compute",

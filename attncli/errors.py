@@ -42,6 +42,9 @@ class AttnError(Exception):
         self.where = where
         self.expected = expected if isinstance(expected, Message) else Message(expected, values)
         self.hint = hint
+        for label, text in (("where", self.where), ("expected", self.expected), ("try", self.hint)):
+            if text:  # what a traceback shows below the first line
+                self.add_note(f"{label}: {text}")
 
 
 class UsageError(AttnError):

@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import attncli
 from attncli.metrics import entropy, measure
@@ -61,3 +62,19 @@ def test_results_are_not_compared_number_by_number():
     assert attncli.attention(q, q, q) != attncli.attention(q, q, q)
     model = attncli.load(seed=0)
     assert next(model.trace("a b")) != next(model.trace("a b"))
+
+
+def test_errors_carry_what_helps_as_notes():
+    with pytest.raises(attncli.AttnError) as caught:
+        attncli.load("minilm", seed=3)
+    error = caught.value
+    assert f"expected: {error.expected}" in error.__notes__
+    with pytest.raises(attncli.AttnError) as caught:
+        attncli.load("no/such folder")
+    assert {f"where: {caught.value.where}", f"expected: {caught.value.expected}"} <= set(caught.value.__notes__)
+    assert not any(note.partition(": ")[2] == "" for note in caught.value.__notes__)
+
+
+def test_help_shows_no_variable_of_the_process(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "a-secret-of-mine")
+    assert "a-secret-of-mine" not in pydoc.plain(pydoc.render_doc(attncli.load))

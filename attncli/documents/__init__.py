@@ -395,17 +395,10 @@ EmptyRows = Annotated[list[EmptyRow], describe("Queries that see nothing: their 
 
 
 class Resources(Part, frozen=True, kw_only=True):
-    """What the run took."""
+    """What the run takes, as far as it is the same each time; `--verbose` says what was measured."""
 
     bytes_read: Annotated[Count, describe("Bytes of weights read for this text; 0 for weights already in memory.")]
     memory_estimate: Annotated[Count, describe("Bytes this run was expected to take at its peak, besides the program.")]
-    peak_memory: (
-        Annotated[
-            Count | None,
-            describe("The most bytes the process held; of checkpoints only, null where the system is silent."),
-        ]
-        | UnsetType
-    ) = UNSET
 
 
 Tokens = Annotated[list[TokenRow], axes("token", meaning="The tokens in order.")]

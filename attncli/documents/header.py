@@ -28,7 +28,6 @@ from attncli.mechanism.spec import (
     Rope,
 )
 from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, order_stages, shapes_of
-from attncli.models.estimate import peak_memory
 from attncli.models.model import Model
 
 
@@ -105,14 +104,10 @@ def resources(model: Model, before: int, estimate: int) -> Resources:
     """What a run took, as documents tell it. before: bytes of weights read before the text ran; estimate: of its
     memory, in bytes.
 
-    What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
-    other weights are the same bytes each time.
+    What a process took is measured and differs from run to run, so it stands in no document: the same input gives the
+    same bytes.
     """
-    return Resources(
-        bytes_read=model.store.bytes_read() - before,
-        memory_estimate=estimate,
-        peak_memory=peak_memory() if model.identity.source == "checkpoint" else UNSET,
-    )
+    return Resources(bytes_read=model.store.bytes_read() - before, memory_estimate=estimate)
 
 
 def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:

@@ -299,13 +299,14 @@ class ModelLocation(Struct, frozen=True):
     tensors: Mapping[str, TensorInfo] | None = None
 
 
-def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> ModelLocation:
+def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
     """The folder of a model.
 
     name: a folder, or a hub id `owner/name[@revision]`. A folder of that name comes first. A model that is in the
     local cache is taken from there without asking the hub; else it is downloaded, unless HF_HUB_OFFLINE is set.
     Raises InputError, UnsupportedError as `download.download`.
     """
+    variables = os.environ if variables is None else variables
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
     if exists and folder.is_dir():

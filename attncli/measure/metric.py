@@ -97,7 +97,7 @@ class Metric(Struct, frozen=True):
         results = measure(
             weights,
             visible,
-            metrics=(self.name,),
+            metrics=(self,),
             queries=queries,
             tokens=tokens,
             special=special,
@@ -371,16 +371,17 @@ class Measured(Struct, frozen=True, eq=False):
 class Tally:
     """Adds up metrics over blocks of query rows of `heads` heads; memory does not grow with the text.
 
-    metrics: names out of `METRICS`. about: what is known of the keys' tokens. Metrics that
-    need what is not known give NaN over 0 rows. Raises UsageError for an unknown name.
+    metrics: names out of `METRICS`, or metrics themselves, a caller's own too. about: what is known of the keys'
+    tokens. Metrics that need what is not known give NaN over 0 rows. Raises UsageError for an unknown name, and for two
+    metrics of one name.
     """
 
-    def __init__(self, heads: int, metrics: Sequence[str], about: TokenFacts) -> None:
-        self._metrics = [metric_of(name) for name in metrics]
+    def __init__(self, heads: int, metrics: Sequence[str | Metric], about: TokenFacts) -> None:
+        self._metrics = metrics_of(metrics)
         self.about = about
-        self._sums = np.zeros((2, len(metrics), heads))
-        self._norms = np.zeros((2, len(metrics), heads))
-        self._rows = np.zeros((len(metrics), heads), np.int64)
+        self._sums = np.zeros((2, len(self._metrics), heads))
+        self._norms = np.zeros((2, len(self._metrics), heads))
+        self._rows = np.zeros((len(self._metrics), heads), np.int64)
         self._even: tuple[Sight, Floats, Floats] | None = None  # the baseline of the rows last added
 
     def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
@@ -437,8 +438,20 @@ def _sum(values: Floats, used_rows: Bools) -> Floats:
     return (values if used_rows.all() else np.where(used_rows, values, 0.0)).sum(-1)
 
 
-def metric_of(name: str) -> Metric:
-    """The metric of that name. Raises UsageError, with the nearest name."""
+def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
+    """The metrics, those of the same name once. Raises UsageError for an unknown name, and for two different metrics of
+    one name: results go by it."""
+    by_name: dict[str, Metric] = {}
+    for metric in map(metric_of, metrics):
+        if by_name.setdefault(metric.name, metric) is not metric:
+            raise UsageError("two metrics are called {name}", expected="a name for each", name=repr(metric.name))
+    return list(by_name.values())
+
+
+def metric_of(name: str | Metric) -> Metric:
+    """The metric of that name, or itself. Raises UsageError, with the nearest name."""
+    if isinstance(name, Metric):
+        return name
     if name in OFFSETS:
         return OFFSETS[name]
     if name not in METRICS:
@@ -479,7 +492,7 @@ def measure(
     weights: Array | ArrayLike,
     visible: Array | ArrayLike | None = None,
     *,
-    metrics: Sequence[str] = DEFAULT,
+    metrics: Sequence[str | Metric] = DEFAULT,
     queries: Array | ArrayLike | None = None,
     tokens: Sequence[Hashable] | None = None,
     special: Sequence[bool] | Bools | None = None,
@@ -489,8 +502,8 @@ def measure(
 ) -> dict[str, Measured]:
     """Metrics of weights [..., query, key], NumPy or torch; each value has the leading axes.
 
-    visible: booleans that broadcast to the weights, True where the query sees the key; None
-    for everywhere. queries: booleans [..., query], False for padded queries, which are left
+    metrics: names, or metrics, a caller's own too. visible: booleans that broadcast to the weights, True where the
+    query sees the key; None for everywhere. queries: booleans [..., query], False for padded queries, which are left
     out as empty rows are. tokens: one id or name per key, for the token patterns. special, punctuation:
     booleans [key]. offset: position of query 0. aligned: False where queries are another text
     than keys (cross-attention), which has no distances.

@@ -107,7 +107,7 @@ ALIASES: Mapping[str, Alias] = {
 """Every alias by name, encoders first."""
 
 
-def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> ModelLocation:
+def locate(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
     """Where the model `name` is: a folder, an alias (any case), or a hub id; the last two perhaps with `@revision`.
 
     A folder that holds a config.json comes before an alias of the same name. An alias is taken from its installed
@@ -115,6 +115,7 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
     whatever the source.
     Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another digest.
     """
+    variables = os.environ if variables is None else variables
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
@@ -144,9 +145,10 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
     return location
 
 
-def local_folder(name: str, variables: Mapping[str, str] = os.environ) -> Path | None:
+def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path | None:
     """The folder on this machine that an alias or a hub id is read from, its package's or in the hub's cache; None
     where there is none. Nothing is fetched, nothing checked."""
+    variables = os.environ if variables is None else variables
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
     if alias is not None and alias.package is not None and not separator and (folder := package_folder(alias.package)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -307,7 +306,7 @@ def load(
     ignore: Collection[str] = (),
     note: Callable[[str], None] | None = lambda message: None,
     watch: Watch | None = None,
-    variables: Mapping[str, str] = os.environ,
+    variables: Mapping[str, str] | None = None,
 ) -> Model:
     """A model ready to run.
 
@@ -316,7 +315,7 @@ def load(
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
     ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
     too. watch: told each file that is fetched and the share of it that is there, in place of progress bars.
-    variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up.
+    variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up; None for the process's.
 
     Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
     damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
@@ -370,7 +369,7 @@ def load_tokenizer(
     *,
     note: Callable[[str], None] | None = lambda message: None,
     watch: Watch | None = None,
-    variables: Mapping[str, str] = os.environ,
+    variables: Mapping[str, str] | None = None,
 ) -> Tokenizer:
     """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as
     `load`."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import attncli
 from attncli.errors import InputError, UsageError
-from attncli.measure.metric import DEFAULT, METRICS, measure
+from attncli.measure.metric import DEFAULT, METRICS, Metric, PerRow, measure
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))
@@ -179,3 +179,30 @@ def test_declarations_are_whole() -> None:
         assert metric.formula
         assert metric.source
         assert metric.says
+
+
+def own_metric(name: str = "twice") -> Metric:
+    """A metric of a caller's own: twice the largest weight of a row."""
+    return Metric(
+        name, "mean 2 max_j A", 0, 2, "", "sure, twice", "rows that see a key", "this test",
+        lambda rows: PerRow(2 * rows.peak, ~rows.sight.empty), aligned=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["twice", "entropy"])
+def test_a_callers_own_metric_is_measured_whatever_its_name(name: str) -> None:
+    weights = np.array([[[1.0, 0.0], [0.25, 0.75]]])
+    own = own_metric(name)
+    assert own(weights).tolist() == [1.75]
+    assert measure(weights, metrics=(own,))[name].value.tolist() == [1.75]
+    assert measure(weights, metrics=(own, "confidence"))["confidence"].value.tolist() == [0.875]
+    document = attncli.heads(attncli.load(seed=0), "the cat sat", metrics=(own,), sort=own)
+    [head] = document.heads
+    assert set(head.metrics) == {name}
+    [layer] = attncli.load(seed=0).trace("the cat sat")
+    assert head.metrics[name].value == pytest.approx(own(layer.stages["weights"])[0])
+
+
+def test_two_metrics_of_one_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="two metrics are called 'entropy'"):
+        measure(np.eye(2)[None], metrics=("entropy", own_metric("entropy")))

@@ -526,3 +526,12 @@ def test_family_names_stay_in_the_families():
         for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert node.value not in families, f"{name_of(path)}:{node.lineno} names the family {node.value!r}"
+
+
+def test_no_default_holds_the_variables_of_the_process():
+    """`help()` prints defaults, and variables hold tokens."""
+    for path in SOURCES:
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                for default in (*node.args.defaults, *node.args.kw_defaults):
+                    assert default is None or "environ" not in ast.unparse(default), f"{name_of(path)}:{node.lineno}"

@@ -28,7 +28,7 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
-from attncli.measure.metric import DEFAULT, Measured, Tally, metric_of
+from attncli.measure.metric import DEFAULT, Measured, Metric, Tally, metric_of
 from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, TokenPairs, exclusion, is_punctuation
 from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
 from attncli.mechanism.attend import RowBlock
@@ -54,7 +54,7 @@ class HeadsRequest(Struct, frozen=True):
 
     layers: Selection = EVERY
     heads: Selection = EVERY
-    metrics: Sequence[str] = DEFAULT
+    metrics: Sequence[str | Metric] = DEFAULT
     maps: bool = True
     all_links: bool = False
     exclude: Sequence[str] = ()
@@ -63,7 +63,7 @@ class HeadsRequest(Struct, frozen=True):
     moved: bool = False
     labels: bool = False
     across: frozenset[str] = frozenset()
-    sort: str | None = None
+    sort: str | Metric | None = None
     rising: bool = False
 
     @property
@@ -106,7 +106,9 @@ class _LayerTally:
     def parts(self, request: HeadsRequest, repeats: RepeatScores | None) -> list[HeadMetrics]:
         """One part of the document for each head."""
         results = self.tally.result()
-        metric_results = {name: results[name] for name in request.metrics}
+        metric_results = {
+            name: results[name] for name in dict.fromkeys(metric_of(metric).name for metric in request.metrics)
+        }
         rows_found = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
             earned_labels = []
@@ -114,7 +116,7 @@ class _LayerTally:
                 earned_labels = labels_of(
                     results, head=place, repeats=None if repeats is None else repeats[self.layer, head]
                 )
-            by = request.sort
+            by = None if request.sort is None else metric_of(request.sort).name
             rows_found.append(
                 HeadMetrics(
                     layer=self.layer,
@@ -140,7 +142,7 @@ def heads(
     *,
     layers: Selection = EVERY,
     heads: Selection = EVERY,
-    metrics: Sequence[str] = DEFAULT,
+    metrics: Sequence[str | Metric] = DEFAULT,
     maps: bool = True,
     all_links: bool = False,
     exclude: Sequence[str] = (),
@@ -149,7 +151,7 @@ def heads(
     moved: bool = False,
     labels: bool = False,
     across: Iterable[str] = (),
-    sort: str | None = None,
+    sort: str | Metric | None = None,
     rising: bool = False,
     top: int | None = None,
     tokens: Sequence[Token] | None = None,
@@ -165,7 +167,7 @@ def heads(
         text: What runs.
         layers: Which layers.
         heads: Which heads of each.
-        metrics: Names of metrics, see `attncli.metrics`.
+        metrics: Names of metrics, see `attncli.metrics`; or metrics themselves, your own too.
         maps: Whether the document holds each head's weights; of a long text they are pooled.
         all_links: Whether strongest links may be those that say little: special tokens, self.
         exclude: Keys to leave out: "first", "special", "self", "neighbours", "punctuation".
@@ -308,7 +310,7 @@ def heads_document(
         warnings=warnings,
         links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
         excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
-        sort=UNSET if request.sort is None else Order(metric=request.sort, rising=request.rising),
+        sort=UNSET if request.sort is None else Order(metric=metric_of(request.sort).name, rising=request.rising),
     )
     return document if across is None else across.add_parts(document, model, list(layers), request.heads)
 

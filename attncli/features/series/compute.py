@@ -100,7 +100,7 @@ def step_of(name: str) -> int | None:
 def series_document(
     request: SeriesRequest,
     *,
-    variables: Mapping[str, str] = os.environ,
+    variables: Mapping[str, str] | None = None,
     note: Callable[[str], None] | None = None,
     progress: Callable[[float], None] = lambda share: None,
     remember: bool = True,
@@ -109,7 +109,7 @@ def series_document(
 
     Args:
         request: What is measured.
-        variables: Where the caches are looked up.
+        variables: Where the caches are looked up; None for the process's.
         note: Told what is fetched, and what was measured before.
         progress: Told the share that is done.
         remember: Whether what was measured is kept in the user's cache folder, and taken from there.
@@ -127,6 +127,7 @@ def series_document(
     tokens: list[str] = []
     layers = 0
     known: dict[str, str] = {}
+    variables = os.environ if variables is None else variables
     memory = own_cache_folder(variables) / "series"
     again = 0
     for place, name in enumerate(names):
