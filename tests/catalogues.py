@@ -10,12 +10,14 @@ sentences seldom touch the same lines. The `.mo` beside it is what the program r
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from itertools import product
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
@@ -45,6 +47,21 @@ ARGUMENTS: dict[str, tuple[int | str, ...]] = {
     **dict.fromkeys(("read_object", "open_regular", "read_regular"), ("what",)),
 }  # fmt: skip
 """Functions and declarations whose arguments, by place or name, are sentences where they are literals."""
+
+WORDS = (
+    "alias", "all", "at", "attention", "axes", "batch", "biases", "bytes", "checkpoint", "concat", "conf", "copying",
+    "dim", "dist", "embeddings", "folder", "given", "global", "head", "heads", "here", "id", "index", "kept", "key",
+    "keys", "kv", "layer", "learned", "links", "log probability", "logit difference", "max", "measure", "min", "name",
+    "nats", "neighbours", "new", "no ending", "a file without an ending", "norm", "notes", "nothing", "other pair",
+    "prev", "previous", "prob", "query → key", "rank", "reverse", "revision", "reversed", "no", "runs", "seeded",
+    "self", "shape", "sink", "size", "span", "special", "std", "step", "strength", "tensor", "text", "through",
+    "token", "type", "v_dim", "values", "half", "adjacent", "vectors", "learned positions", "sinusoidal positions",
+    "halves positions", "timescales positions", "vocabulary", "width", "words", "yes", "answer", "row scale",
+    "log scale", "signed scale", "feed-forward", "prompt", "parameters", "head dims", "aliases",
+    "No such file or directory", "Permission denied", "Is a directory", "Not a directory", "No space left on device",
+    "File exists",
+)  # fmt: skip
+"""Words that reach the screen as data: names of columns, parts, stages, axes; and what systems say of files."""
 
 
 def literals(
@@ -106,12 +123,42 @@ class PlainCatalog(Catalog):
         """What a file says of itself is not read: it is derived from the language."""
 
 
+def help_sentences() -> Iterator[str]:
+    """What help pages say: every paragraph of a command, every option's sentence and what stands in brackets behind
+    it, every group. Paragraphs that are commands to type stay as they are."""
+    from attncli.cli import app, help_page
+
+    def walk(command: Any, path: str) -> Iterator[str]:
+        for text in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
+            if not text.startswith("attn "):
+                yield re.sub(r"\s+", " ", text).strip()
+        context = command.make_context(path, [], resilient_parsing=True)
+        for parameter in command.get_params(context):
+            yield getattr(parameter, "rich_help_panel", None) or ""
+            text = getattr(parameter, "help", None) or ""
+            yield help_page.TAIL.sub("", text)
+            behind = help_page.TAIL.search(text)
+            for bracket in help_page.BRACKETS.findall(behind[0]) if behind else ():
+                value = bracket.strip()[1:-1].removeprefix("default: ").removeprefix("env: ")
+                if " " in value and not help_page.RANGE.fullmatch(value):
+                    yield value
+        for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+            yield from walk(command.get_command(context, name), f"{path} {name}")
+
+    yield from walk(app.command(), "attn")
+    yield from (*app.COMMANDS.values(), *map(app.group_of, app.COMMANDS), app.ABOUT, app.MORE, app.TRY)
+    yield from ("Arguments", "Options", "Commands", "required", "-h shows one screen, --help everything.")
+
+
 def sentences() -> Catalog:
     """Every sentence of the source, without a translation."""
     template = Catalog()
     found = extract_from_dir(PACKAGE, method_map=[("**.py", literals)], keywords=KEYWORDS)
     for _, _, text, _, context in found:
         template.add(text, context=context)
+    for text in (*WORDS, *help_sentences()):
+        if re.search(r"[^\W\d_]{2}", text):
+            template.add(text)
     return template
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     import numpy as np
@@ -268,7 +268,7 @@ def backend_of(*arrays: Array) -> Backend:
 
         devices = {str(getattr(array, "device", "")) for array in arrays}
         if len(devices) > 1:
-            raise UsageError("arrays on different devices: {devices}", devices=", ".join(sorted(devices)))
+            raise UsageError("arrays on different devices: {devices}", devices=listing(sorted(devices)))
         return TorchBackend(str(arrays[0].dtype).removeprefix("torch."), devices.pop())
     if "torch" in kinds:
         raise UsageError("NumPy arrays and torch tensors mixed", expected="all of one kind")

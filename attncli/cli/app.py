@@ -10,9 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
-from attncli.cli.help_page import show_help, whole_page
+from attncli.cli.help_page import check_command, show_help, whole_page
 from attncli.errors import UsageError
-from attncli.language import languages, listing, message
+from attncli.language import languages, listing, message, translate
 
 COMMANDS = {
     "run": message("Run attention on a text: tables, shape trace, strongest links."),
@@ -86,6 +86,10 @@ class LazyGroup(TyperGroup):
             ctx.exit()
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        check_command(self, ctx, args)
+        return super().resolve_command(ctx, args)
+
     def listed(self, ctx: Any, name: str) -> tuple[str, str]:
         """The group that a subcommand is listed in, and what it does; nothing is imported for it."""
         del ctx
@@ -104,23 +108,15 @@ def short_page(lang: str = "en") -> str:
     """What `attn` alone says, on less than a screen."""
     groups: dict[str, list[str]] = {}
     for name in COMMANDS:
-        groups.setdefault(_in(lang, group_of(name)), []).append(name)
+        groups.setdefault(translate(group_of(name), lang), []).append(name)
     width = max(map(_cells, groups))
     group_lines = "\n".join(
         f"  {group}{' ' * (width - _cells(group))}  {' '.join(names)}" for group, names in groups.items()
     )
-    examples = _in(lang, TRY)
+    examples = translate(TRY, lang)
     margin = " " * _cells(examples.partition("attn")[0])
     examples += "".join(f"\n{margin}{line}" for line in NEXT)
-    return f"{_in(lang, ABOUT)}\n\n{group_lines}\n\n{_in(lang, MORE)}\n\n{examples}"
-
-
-def _in(lang: str, text: str) -> str:
-    if lang == "en":
-        return text
-    from attncli.language import translate
-
-    return translate(text, lang)
+    return f"{translate(ABOUT, lang)}\n\n{group_lines}\n\n{translate(MORE, lang)}\n\n{examples}"
 
 
 def _language(ctx: Any) -> str:
@@ -137,10 +133,6 @@ def _check_language(ctx: Any, args: list[str]) -> None:
             value="--lang" if args else "ATTN_LANG",
             language=repr(language),
         )
-
-
-def _translate(text: str, ctx: Any) -> str:
-    return _in(_language(ctx), text)
 
 
 def _cells(text: str) -> int:

@@ -147,6 +147,13 @@ def misuse(error: TyperException) -> UsageError:
         from attncli.cli.option import no_number
 
         return no_number(context, parameter, match["given"], float if match["kind"] == "float" else int)
+    if type(error).__name__ == "MissingParameter" and parameter is not None:
+        is_argument = parameter.param_type_name == "argument"
+        return UsageError(
+            "Missing argument {name}" if is_argument else "Missing option {name}",
+            hint=f"{path} --help",
+            name=parameter.get_error_hint(context),
+        )
     if name is None or context is None:
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)

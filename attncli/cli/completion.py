@@ -11,7 +11,7 @@ import typer
 
 from attncli.draw.view import PARTS_OF
 from attncli.errors import AttnError, UsageError
-from attncli.language import message
+from attncli.language import listing, message
 
 MOST_OFFERED = 12
 """Layers and heads that are offered of a model that is not read for it."""
@@ -189,7 +189,7 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
             hint=hint,
             name=name,
             variables=repr(variables[name]),
-            shells=", ".join(SHELLS),
+            shells=listing(SHELLS),
         )
     if (action, shell) != ("complete", "bash"):
         return
@@ -214,16 +214,14 @@ def set_up(args: list[str], lang: str) -> str:
     name, equals, value = args[0].partition("=")
     shell_names = [value] if equals else args[1:]
     if len(shell_names) > 1:
-        raise UsageError("{name} takes one shell", expected=", ".join(SHELLS), hint=f"attn {name} bash", name=name)
+        raise UsageError("{name} takes one shell", expected=listing(SHELLS), hint=f"attn {name} bash", name=name)
     shell = shell_names[0] if shell_names else _get_shell_name()
     if shell is None:
-        raise UsageError(
-            "which shell this is cannot be found out", expected=", ".join(SHELLS), hint=f"attn {name} bash"
-        )
+        raise UsageError("which shell this is cannot be found out", expected=listing(SHELLS), hint=f"attn {name} bash")
     if shell not in SHELLS:
         raise UsageError(
             "no completion is known for {shell}",
-            expected=", ".join(SHELLS),
+            expected=listing(SHELLS),
             hint=f"attn {name} bash",
             shell=repr(shell),
         )

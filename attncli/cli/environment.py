@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from attncli.errors import AttnError, UsageError
-from attncli.language import message
+from attncli.language import message, term, translate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,7 +177,7 @@ class Environment:
             raise AttnError(
                 "cannot write the answer: {strerror}",
                 where=message("standard output"),
-                strerror=error.strerror or error,
+                strerror=term(error.strerror or str(error)),
             ) from error
 
     @property
@@ -194,7 +194,9 @@ class Environment:
 
     def report(self, error: AttnError) -> None:
         """Tell an error once: four lines at most, or one JSON document for machines."""
-        what, where, expected, hint = map(_shorten, (error.what, error.where, error.expected, error.hint))
+        lang = "en" if self.machine else self.notice_language
+        texts = (error.what, error.where, error.expected, error.hint)
+        what, where, expected, hint = (_shorten(translate(text, lang)) for text in texts)
         if self.machine:
             from json import dumps
 

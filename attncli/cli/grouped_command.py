@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.environment import Environment
-from attncli.cli.help_page import HELP, group_title, place, show_help, whole_page
+from attncli.cli.help_page import HELP, check_command, group_title, place, show_help, whole_page
 from attncli.cli.option import flat, no_number
 from attncli.errors import UsageError
 from attncli.language import message
@@ -124,9 +124,11 @@ class GroupedCommand(TyperCommand):
                     continue  # whether it is used is found out, and said, by who reads the model's options
                 origin = message("the command line") if on_command_line else setting.origin
                 value = ctx.params[parameter.name] if on_command_line else setting.value
-                environment.origins.append(f"{parameter.opts[0]} {value}: from {origin}")
+                setting_text = f"{parameter.opts[0]} {value}"
+                environment.origins.append(message("{setting}: from {origin}", setting=setting_text, origin=origin))
         if (palette := environment.settings.get("palette")) is not None:
-            environment.origins.append(f"palette {palette.value}: from {palette.origin}")
+            setting_text = f"palette {palette.value}"
+            environment.origins.append(message("{setting}: from {origin}", setting=setting_text, origin=palette.origin))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, those of one group together, in the order of the help page."""
@@ -146,6 +148,10 @@ class CommandGroup(TyperGroup):
     def listed(self, ctx: Any, name: str) -> tuple[str, str]:
         """The group that one of the commands is listed in, and what it does."""
         return "Commands", inspect.cleandoc(self.commands[name].help or "").partition("\n\n")[0]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        check_command(self, ctx, args)
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(whole_page(self, ctx))

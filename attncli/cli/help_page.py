@@ -16,6 +16,8 @@ import typer
 from attncli.cli.completion import parts
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, OLD_SPELLINGS, OUTPUT, PANELS
+from attncli.errors import UsageError
+from attncli.language import contextual, listing, message, term, translate
 
 HELP = ("-h", "--help", "--help-all")
 """What asks for help; the last is the older name of the whole page."""
@@ -101,7 +103,8 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     rows = [
         (typed(parameter), _brief(_explained(parameter, ctx), page.lang)) for parameter in _essential(command, options)
     ]
-    closing = page.say("{0} --help has all {1} options.", ctx.command_path.rstrip(), str(len(options)))
+    path = ctx.command_path.rstrip()
+    closing = page.say(message("{command} --help has all {options} options.", command=path, options=len(options)))
     room = PAGE_ROWS - page.height - len(page.wrapped(closing)) - 1
     left = _left(rows)
     while rows and sum(len(page.row(row, left)) for row in rows) > room:
@@ -141,6 +144,22 @@ def _parameters(command: Any, ctx: Any) -> list[Any]:
         for parameter in command.get_params(ctx)
         if not (parameter.param_type_name == "argument" and not parameter.help)
     ]
+
+
+def check_command(group: Any, context: Any, arguments: Sequence[str]) -> None:
+    """Raise UsageError where the first argument names no command of this group, with those of nearly this name."""
+    name = arguments[0]
+    if context.resilient_parsing or name.startswith("-") or group.get_command(context, name) is not None:
+        return
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, list(group.commands))
+    text = (
+        message("No such command {name}. Did you mean {matches}?", name=repr(name), matches=listing(map(repr, matches)))
+        if matches
+        else message("No such command {name}", name=repr(name))
+    )
+    raise UsageError(text, hint=f"{context.command_path.rstrip()} --help")
 
 
 def group_title(parameter: Any) -> str:
@@ -190,7 +209,7 @@ def _explained(parameter: Any, ctx: Any) -> str:
 
 def _brief(text: str, lang: str) -> str:
     """The first sentence of an explanation, without its brackets, in this language."""
-    sentence = _translate(TAIL.sub("", text), lang)
+    sentence = translate(TAIL.sub("", text), lang)
     return re.split(r"(?<=\.) (?=[A-Z'])|(?<=。)(?=.)", sentence)[0]
 
 
@@ -227,21 +246,21 @@ class _Page:
         """Lines written so far."""
         return len(self._lines)
 
-    def say(self, template: str, *values: str) -> str:
-        """Our own sentence in the page's language, its places filled."""
-        return _translate(template, self.lang).format(*values)
+    def say(self, text: str) -> str:
+        """Our own sentence in the page's language."""
+        return translate(text, self.lang)
 
     def usage(self, command: Any) -> None:
         """How the command is called."""
         pieces = " ".join(command.collect_usage_pieces(self._path))
-        word = self.say("Usage: ")
+        word = self.say(message("Usage: "))
         for index, line in enumerate(self.wrapped(f"{word}{self._path.command_path.rstrip()} {pieces}", 0)):
             self._lines.append(f"{'' if index == 0 else '    '}{self._paint(line, HEADING)}")
 
     def paragraph(self, text: str) -> None:
         """A paragraph below an empty line; one that is a command to type stays as it is, and looks like it."""
         is_example = text.startswith("attn ")
-        first, *others = self.wrapped(_translate(text, self.lang), 6 if is_example else 2) or [""]
+        first, *others = self.wrapped(self.say(text), 6 if is_example else 2) or [""]
         style, margin = (TYPED, "      ") if is_example else (PLAIN, "  ")
         self._lines += [
             "",
@@ -251,8 +270,8 @@ class _Page:
 
     def section(self, title: str, rows: Sequence[Row], left: int | None = None) -> None:
         """A group: its title, and what is typed beside what it does."""
-        colon = ":" if self.lang == "en" else "："
-        self._lines += ["", self._paint(f"{_translate(title, self.lang)}{colon}", HEADING)]
+        heading = self.say(contextual("heading", "{title}:", title=term(title)))
+        self._lines += ["", self._paint(heading, HEADING)]
         for typed_text, text in rows:
             self._lines += self.row((typed_text, option_help(text, self.lang)), _left(rows) if left is None else left)
 
@@ -292,14 +311,6 @@ def _dim_brackets(line: str, paint: Any) -> str:
 # Help in the language asked for: sentences, and what stands in brackets behind them, each on its own.
 
 
-def _translate(text: str, lang: str) -> str:
-    if lang == "en":
-        return text
-    from attncli.language import translate
-
-    return translate(text, lang)
-
-
 def option_help(text: str, lang: str) -> str:
     """An option's sentence, and what stands in brackets behind it, each on its own."""
     if lang == "en":
@@ -307,10 +318,14 @@ def option_help(text: str, lang: str) -> str:
     match = TAIL.search(text)
     sentence, behind = (text, "") if match is None else (text[: match.start()], match[0])
     brackets = [f" [{_translate_bracket(bracket.strip()[1:-1], lang)}]" for bracket in BRACKETS.findall(behind)]
-    return _translate(sentence, lang) + "".join(brackets)
+    return translate(sentence, lang) + "".join(brackets)
 
 
 def _translate_bracket(text: str, lang: str) -> str:
     if (ends := RANGE.fullmatch(text)) is not None:
-        return _translate("above {0} to {1}" if ends[1] else "from {0} to {1}", lang).format(ends[2], ends[3])
-    return _translate(text, lang)
+        limits = {"least": ends[2], "most": ends[3]}
+        return translate(message("above {least} to {most}" if ends[1] else "from {least} to {most}", **limits), lang)
+    name, _, value = text.partition(": ")
+    if not value:
+        return translate(text, lang)
+    return translate(message("default: {value}" if name == "default" else "env: {value}", value=term(value)), lang)

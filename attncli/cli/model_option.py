@@ -47,7 +47,7 @@ def default_checkpoint(
         return None
     contrary = [*out_of_place(options), *["--tokenizer"] * (tokenizer is not None)]
     contrary += ["--position"] * (attention.position not in (None, "none"))
-    origin = f"--model {setting.value}: from {setting.origin}"
+    origin = message("{setting}: from {origin}", setting=f"--model {setting.value}", origin=setting.origin)
     if contrary:
         origin = message(
             "{origin} names the model {setting}, which {contrary} leaves out",

@@ -17,7 +17,7 @@ from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import contextual, listing, message
 
 SUBJECT, TEXT, MODEL, ATTENTION = message("What to look at"), "Text", "Model", "Attention"
 ANALYSIS, COMPUTE, OUTPUT = "Analysis", "Compute", "Output"
@@ -93,7 +93,7 @@ def option(
                 close = get_close_matches(str(value), values, 1)
                 hint = f"{names[0]} {close[0]}" if close else ""
                 raise UsageError(
-                    "{name} is {value}", expected=", ".join(values), hint=hint, name=names[0], value=repr(value)
+                    "{name} is {value}", expected=listing(values), hint=hint, name=names[0], value=repr(value)
                 )
         return argument
 
@@ -123,7 +123,10 @@ class Within:
 
     @property
     def description(self) -> str:
-        return f"{'above ' if self.above else ''}{_number_text(self.least)} to {_number_text(self.most)}"
+        ends = {"lowest": _number_text(self.least), "highest": _number_text(self.most)}
+        if self.above:
+            return contextual("limits", "above {lowest} to {highest}", **ends)
+        return message("{lowest} to {highest}", **ends)
 
     def check(self, argument: Any) -> Any:
         """What is given. Raises UsageError for any number outside."""

@@ -18,7 +18,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.options import DELIVERY, OUTPUT, OutputOptions, option
 from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
-from attncli.language import choice, languages, message
+from attncli.language import choice, languages, listing, message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
@@ -129,7 +129,7 @@ def _parts_to_show(options: OutputOptions, parts: Sequence[str]) -> frozenset[st
             if wrong
             else message("--show names no parts")
         )
-        raise UsageError(what, expected=", ".join((*parts, "all")), hint=f"--show {close[0]}" if close else "")
+        raise UsageError(what, expected=listing((*parts, "all")), hint=f"--show {close[0]}" if close else "")
     return frozenset(names)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attncli.cli.option import OUTPUT, SCREEN, About
 from attncli.errors import AttnError, UsageError
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.cli.environment import Environment
@@ -36,7 +36,7 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
     if len(formats) > 1:
-        raise UsageError("{formats} contradict each other", expected="one of them", formats=" and ".join(formats))
+        raise UsageError("{formats} contradict each other", expected="one of them", formats=listing(formats, " and "))
     if formats and options.svg is None:
         for option in environment.options_without(About.PLAIN if options.plain else About.JSON):
             raise UsageError(

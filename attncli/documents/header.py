@@ -130,8 +130,8 @@ def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
     Returns:
         A's, then those of B that A lacks.
     """
-    own = [warning if warning in b else f"A: {warning}" for warning in dict.fromkeys(a)]
-    return own + [f"B: {warning}" for warning in dict.fromkeys(b) if warning not in a]
+    own = [warning if warning in b else message("A: {warning}", warning=warning) for warning in dict.fromkeys(a)]
+    return own + [message("B: {warning}", warning=warning) for warning in dict.fromkeys(b) if warning not in a]
 
 
 def model_part(model: Model) -> ModelPart:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 
 from attncli.documents import KINDS, Document, Part
 from attncli.errors import InputError
-from attncli.language import message
+from attncli.language import listing, message
 
 Row = list[float | None]
 NESTED = (Row, list[Row], list[list[Row]], list[list[list[Row]]])
@@ -35,7 +35,7 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
             raise InputError(
                 "its topic is {topic}",
                 where=f"{where}: $.topic",
-                expected=", ".join(map(str, topics)),
+                expected=listing(map(str, topics)),
                 topic=repr(str(topic)[:40]),
             )
         kind = topics[topic]
@@ -60,7 +60,7 @@ def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ..
             else message("it names no schema")
         )
         raise InputError(
-            "this is no document that attn knows: {reason}", where=where, expected=", ".join(KINDS), reason=reason
+            "this is no document that attn knows: {reason}", where=where, expected=listing(KINDS), reason=reason
         )
     return KINDS[name]
 
@@ -244,7 +244,7 @@ def _array_errors(array: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
     if array.ndim != len(sizes.axes):
         yield (
             place,
-            message("an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=", ".join(sizes.axes)),
+            message("an array of {ndim} axes, and [{axes}] is declared", ndim=array.ndim, axes=listing(sizes.axes)),
         )
         return
     for axis, length in zip(sizes.axes, array.shape, strict=True):

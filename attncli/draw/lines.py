@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, clusters, cut, safe, spell
 from attncli.draw.view import View
-from attncli.language import contextual, message, say, translate
+from attncli.language import message, say, translate
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -289,9 +289,6 @@ def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
 # Errors and notes as a person reads them: in colour at a terminal, in the language asked for.
 
 STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_black", "try": "bold cyan"}
-RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
-VALUE = r"[\w.:/*=-]*[\w*]"
-VALUES = re.compile(rf"{VALUE}((, or |, | or ){VALUE})*")
 
 
 def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
@@ -300,25 +297,9 @@ def error_lines(fields: Sequence[tuple[str, str]], view: View) -> Lines:
     rows = []
     for name, value in fields:
         if value:
-            text = value if name == "where" else _translate_value(value, view)
-            rows.append(
-                ((say(view, BEGINNINGS[name]), STYLES[name] if view.color else ""), (safe(text, ascii=view.ascii), ""))
-            )
+            text = safe(translate(value, view.lang), ascii=view.ascii)
+            rows.append(((say(view, BEGINNINGS[name]), STYLES[name] if view.color else ""), (text, "")))
     return Lines(tuple(rows))
-
-
-def _translate_value(text: str, view: View) -> str:
-    """What an error says; values to type and the ends of a range stay as they are, only what joins them is told."""
-    if view.lang == "en":
-        return text
-    if (ends := RANGE.fullmatch(text)) is not None:
-        template = contextual("limits", "above {lowest} to {highest}") if ends[1] else message("{lowest} to {highest}")
-        return say(view, template, lowest=ends[2], highest=ends[3])
-    if VALUES.fullmatch(text):
-        return re.sub(r",? or ", say(view, contextual("between", " or ")), text).replace(
-            ", ", say(view, contextual("between", ", "))
-        )
-    return translate(text, view.lang)
 
 
 def note_line(message: str, view: View) -> Lines:

@@ -30,7 +30,7 @@ from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
 from attncli.draw.view import View
-from attncli.language import message, say
+from attncli.language import Message, contextual, message, plural, say
 
 
 class TextTokens(Protocol):
@@ -132,12 +132,12 @@ def _weights(model: ModelPart, view: View) -> list[str]:
         case "random":
             return [message("drawn at random, seed {seed}", seed=model.seed), message("not learned")]
         case "checkpoint":
-            return [name or "checkpoint", family, "learned"]
+            return [name or "checkpoint", family, contextual("weights", "learned")]
         case "file":
             rest = [message("what it does not hold: seed {seed}", seed=model.seed)] if model.seed is not None else []
-            return [message("from file {name}", name=name).rstrip(), family, *rest]
+            return [message("from file {name}", name=name) if name else message("from file"), family, *rest]
         case "tensors":
-            return [message("captured tensors {name}", name=name).rstrip(), family]
+            return [message("captured tensors {name}", name=name) if name else message("captured tensors"), family]
         case source:
             return [safe(str(source), ascii=view.ascii), name]
 
@@ -165,7 +165,7 @@ def _depth(model: ModelPart, view: View) -> str:
 
 
 def _sizes(model: ModelPart) -> list[str]:
-    kv_heads = [count_phrase(model.kv_heads, message("kv head"))] if model.kv_heads != model.heads else []
+    kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
     widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
     return [*kv_heads, f"d_model {model.d_model}", *widths]
 
@@ -180,7 +180,7 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
 
 
 def _conventions(attention: AttentionPart, view: View) -> list[str]:
-    parts = [f"{name} {safe(str(getattr(attention, name)), ascii=view.ascii)}" for name in ("mask", "position")]
+    parts = [*mask_and_position(attention.mask, attention.position, view)]
     parts += [message("soft-cap {softcap}", softcap=brief(attention.softcap))] if attention.softcap is not None else []
     parts += (
         [message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))]
@@ -195,14 +195,34 @@ def _type(attention: AttentionPart) -> str:
     return str(attention.compute_dtype or attention.dtype)
 
 
-def count_phrase(count: int, what: str) -> str:
-    """Such as `1 layer`, `8 heads`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def mask_and_position(mask: str, position: str, view: View) -> tuple[str, str]:
+    """Such as `mask causal`, `position none`."""
+    return (
+        message("mask none") if mask == "none" else message("mask {mask}", mask=safe(mask, ascii=view.ascii)),
+        message("position none")
+        if position == "none"
+        else message("position {position}", position=safe(position, ascii=view.ascii)),
+    )
 
 
-def query_count_phrase(count: int) -> str:
-    """Such as `1 query`, `4 queries`."""
-    return message("1 query") if count == 1 else message("{count} queries", count=count)
+COUNTS = {
+    "layer": plural("{count} layer", "{count} layers", count=1),
+    "head": plural("{count} head", "{count} heads", count=1),
+    "kv head": plural("{count} kv head", "{count} kv heads", count=1),
+    "token": plural("{count} token", "{count} tokens", count=1),
+    "word": plural("{count} word", "{count} words", count=1),
+    "query": plural("{count} query", "{count} queries", count=1),
+    "key": plural("{count} key", "{count} keys", count=1),
+    "vector": plural("{count} vector", "{count} vectors", count=1),
+    "tensor": plural("{count} tensor", "{count} tensors", count=1),
+    "model": plural("{count} model in the hub's cache", "{count} models in the hub's cache", count=1),
+}
+"""What is counted on screens."""
+
+
+def count_phrase(count: int, what: str) -> Message:
+    """Such as `1 layer`, `8 heads`. what: one of `COUNTS`."""
+    return plural(COUNTS[what].template, COUNTS[what].plurals, count=count)
 
 
 def shown_tokens(document: AboutText, view: View) -> Lines:
@@ -215,10 +235,11 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
     tokens_shown = tokens if view.full else tokens[:MOST]
     rest_note = (
         message(
-            "first {tokens_shown} of {tokens} {noun}s shown; --full shows all",
-            tokens_shown=len(tokens_shown),
+            "first {shown} of {tokens} tokens shown; --full shows all"
+            if noun == "token"
+            else "first {shown} of {tokens} words shown; --full shows all",
+            shown=len(tokens_shown),
             tokens=len(tokens),
-            noun=noun,
         )
         if len(tokens_shown) < len(tokens)
         else ""

@@ -21,7 +21,7 @@ from attncli.draw.token_names import MARK, quoted_ends, quoted_token
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.run.document import RunDocument
-from attncli.language import Message, message, say
+from attncli.language import Message, listing, message, say
 
 if TYPE_CHECKING:
     from attncli.documents import ModelPart, TokenRow
@@ -589,4 +589,4 @@ def left_out_note(document: RunDocument | CompareDocument) -> str:
         "special": message("special tokens"), "self": "self", "neighbours": "neighbours",
         "first": message("the first token"), "unknown": message("unknown words"),
     }  # fmt: skip
-    return message("left out: {names} (--all-links)", names=", ".join(words[name] for name in names)) if names else ""
+    return message("left out: {names} (--all-links)", names=listing(words[name] for name in names)) if names else ""

@@ -27,7 +27,7 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import Write, without_zero, writer
 from attncli.draw.safe import cells, cut, label, pad
 from attncli.draw.view import View
-from attncli.language import message
+from attncli.language import Message, listing, message
 
 NDArray = np.ndarray[Any, Any]
 Rgb = tuple[int, int, int]
@@ -242,8 +242,15 @@ def _fill_groups(widths: Sequence[int], room: int) -> list[list[int]]:
     return groups
 
 
+WINDOWS = {
+    "rows": message("rows {spans} of {count}"),
+    "dimensions": message("dimensions {spans} of {count}"),
+}
+"""Which rows or columns of a table are shown."""
+
+
 def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
-    """Such as `columns 0–6, 39 of 40`; "" when nothing is left out."""
+    """Such as `rows 0–6, 39 of 40`; "" when nothing is left out."""
     if None not in positions:
         return ""
     gap = positions.index(None)
@@ -252,17 +259,18 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
     for part in parts:
         first, last = (numbers[index] for index in (part[0], part[-1]) if index is not None)
         spans.append(f"{first}" if first == last else f"{first}–{last}")
-    return f"{what} {', '.join(spans)} of {len(numbers)}"
+    return Message(WINDOWS[what].template, {"spans": ", ".join(spans), "count": len(numbers)})
 
 
 def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:
     """How many of how many were chosen for their largest entries; "" where all are shown."""
-    parts = [f"{shown_count} of {count} {what}" for (shown_count, count), what in ((rows, "rows"), (columns, "columns"))
-             if shown_count < count]  # fmt: skip
+    parts = [
+        message("{shown} of {count} rows" if what == "rows" else "{shown} of {count} columns", shown=shown, count=count)
+        for (shown, count), what in ((rows, "rows"), (columns, "columns"))
+        if shown < count
+    ]
     return (
-        message("{parts} shown, those with the largest values; --full shows all", parts=", ".join(parts))
-        if parts
-        else ""
+        message("{parts} shown, those with the largest values; --full shows all", parts=listing(parts)) if parts else ""
     )
 
 

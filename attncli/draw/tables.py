@@ -44,7 +44,7 @@ from attncli.draw.shaded_matrix import (
 )
 from attncli.draw.token_names import Ends, key_names, position_and_text
 from attncli.draw.view import View
-from attncli.language import message, say
+from attncli.language import contextual, listing, message, say, term
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -166,7 +166,7 @@ def _cell(text: str, view: View, style: str = "") -> Text:
 if __name__ == "__main__":
     show(
         table(
-            ["step", "shape", "formula"],
+            [contextual("column", "step"), "shape", "formula"],
             [["q", "1 × 11 × 64", "Q = X·W_Q"], ["weights", "1 × 11 × 11", "A = softmax(S)"]],
             View(color=True),
         ),
@@ -345,10 +345,9 @@ def vectors(
         matrix.shape[1], room // slot if matrix.shape[1] * slot <= room else (room - VECTOR_GAP) // slot
     )
     notes = [window_text(shown_rows, numbers, "rows"), window_text(columns, range(matrix.shape[1]), "dimensions")]
-    note_text = "; ".join(part for part in notes if part)
-    return fit_to_view(
-        stack((top, panel(columns), remark(note_text + " shown; --full shows all" if note_text else "", view))), view
-    )
+    windows = listing([part for part in notes if part], "; ")
+    note_text = message("{windows} shown; --full shows all", windows=windows) if windows else ""
+    return fit_to_view(stack((top, panel(columns), remark(note_text, view))), view)
 
 
 if __name__ == "__main__":
@@ -451,14 +450,19 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     for layer in layers:
         heads: Sequence[RunHead | None] = layer.heads if stage_table.head else [None]
         for head in heads if view.full else heads[:1]:
-            place = message("layer {layer}", layer=layer.layer) + ("" if head is None else f" head {head.head}")
+            place = (
+                message("layer {layer}", layer=layer.layer)
+                if head is None
+                else message("layer {layer} head {head}", layer=layer.layer, head=head.head)
+            )
+            note = listing((place, term(stage_table.note)), " · ")
             stage_holder = layer if head is None else head
             stages = (stage_holder.projections if part in PROJECTIONS else stage_holder.stages) or {}
             values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
-                blocks.append(projection_table(stage_table.title, values, f"{place} · {stage_table.note}", view))
+                blocks.append(projection_table(stage_table.title, values, note, view))
             elif values is not None and not _idle(part, stages):
-                blocks.append(_table(stage_table, values, f"{place} · {stage_table.note}", document, view))
+                blocks.append(_table(stage_table, values, note, document, view))
     if not blocks and not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:

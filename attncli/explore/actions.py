@@ -25,7 +25,7 @@ from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.state import Extent, State, at_pair, by_head, by_word, next_scale
 from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, stop_in_sight
 from attncli.features.run.document import RunDocument
-from attncli.language import message, say
+from attncli.language import listing, message, say
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 """How files end that can be written."""
@@ -89,7 +89,7 @@ def check(name: str, *, again: bool) -> Path:
     """
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError("{name} ends in no known way", expected=", ".join(SUFFIXES), name=repr(name.strip()))
+        raise UsageError("{name} ends in no known way", expected=listing(SUFFIXES), name=repr(name.strip()))
     if path.exists() and not again:
         raise InputError("{path} is there already", expected="another name; Enter again writes over it", path=path.name)
     return path

@@ -41,7 +41,7 @@ from attncli.inputs.safetensors_file import (
     unsupported_dtype,
 )
 from attncli.inputs.tensors import check_torch_zip
-from attncli.language import message
+from attncli.language import listing, message
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -245,7 +245,7 @@ def _nothing(folder: Path) -> InputError | UnsupportedError:
         )
     if tensors:
         return InputError(
-            "found {tensors}", where=str(folder), expected=EXPECTED, tensors=", ".join(map(repr, tensors[:3]))
+            "found {tensors}", where=str(folder), expected=EXPECTED, tensors=listing(map(repr, tensors[:3]))
         )
     return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
 

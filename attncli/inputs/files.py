@@ -21,7 +21,7 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from attncli.errors import AttnError, InputError, LimitError, VerdictError
-from attncli.language import message
+from attncli.language import message, term
 
 # Names of this process's own streams: resolving them would replace the file that a shell redirected them to.
 STREAMS = ("/dev/stdout", "/dev/stderr")
@@ -263,7 +263,7 @@ def is_there(path: Path) -> bool:
             "cannot look for this file: {strerror}",
             where=str(path),
             expected="the name of a file, in a folder that may be searched",
-            strerror=error.strerror,
+            strerror=term(error.strerror or str(error)),
         ) from error
 
 
@@ -312,7 +312,9 @@ def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     try:
         data = stream.read(count)
     except OSError as error:
-        raise InputError("cannot read this file: {strerror}", where=where, strerror=error.strerror or error) from error
+        raise InputError(
+            "cannot read this file: {strerror}", where=where, strerror=term(error.strerror or str(error))
+        ) from error
     if len(data) != count:
         raise InputError(
             "this file is cut short: {data:,} bytes where {count:,} are needed",
@@ -383,7 +385,7 @@ class PositionedFile:
                 "{about} cannot be read: {strerror}",
                 where=str(self.path),
                 about=about,
-                strerror=error.strerror or error,
+                strerror=term(error.strerror or str(error)),
             ) from error
         if (now.st_size, now.st_mtime_ns) != (self.size, self._write_time):
             raise self._change_error(message("this file was changed while it was read"))

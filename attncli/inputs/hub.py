@@ -38,7 +38,7 @@ from attncli.inputs.checkpoint import (
 )
 from attncli.inputs.files import atomic_writer, open_regular, read_object
 from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, read_header
-from attncli.language import message
+from attncli.language import message, term
 
 MEMORY = "verified.json"
 MOST_REMEMBERED = 200
@@ -508,7 +508,7 @@ class Remote:
                     "fetching {hub_id} failed: {strerror}",
                     where=error.filename or str(self._cache),
                     hub_id=hub_id,
-                    strerror=error.strerror or error,
+                    strerror=term(error.strerror or str(error)),
                 )
             case _:
                 return InputError("fetching {hub_id} failed: {error}", where=endpoint, hub_id=hub_id, error=error)

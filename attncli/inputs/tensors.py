@@ -35,7 +35,7 @@ from attncli.inputs.safetensors_file import (
     unsupported_dtype,
     write_safetensors,
 )
-from attncli.language import message
+from attncli.language import listing, message, term
 
 # One array in NumPy's own format, read without trusting it: no pickles, and no memory but for bytes that are there.
 
@@ -436,8 +436,8 @@ def check_writable_format(path: Path) -> None:
         raise UsageError(
             "tensors cannot be saved as {suffix}",
             where=str(path),
-            expected=" or ".join(WRITTEN),
-            suffix=path.suffix or "a file without an ending",
+            expected=listing(WRITTEN, " or "),
+            suffix=path.suffix or term("a file without an ending"),
         )
 
 
@@ -480,7 +480,7 @@ def _format(path: Path) -> str:
         ):
             raise InputError(strange, where=str(path), expected=WHAT)
         raise InputError(
-            "{kind} is not a known kind of tensor file", where=str(path), expected=WHAT, kind=kind or "no ending"
+            "{kind} is not a known kind of tensor file", where=str(path), expected=WHAT, kind=kind or term("no ending")
         )
     return kind
 
@@ -522,7 +522,7 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
                 "{kind} is not a known kind of {what} file",
                 where=where,
                 expected=" ".join(MATRIX_FORMATS),
-                kind=kind or "no ending",
+                kind=kind or term("no ending"),
                 what=what,
             )
     if matrix.ndim == 3 and len(matrix) == 1:
@@ -532,7 +532,7 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
             "the {what} has the shape {shape}",
             where=where,
             expected="a matrix: rows and columns",
-            what=what,
+            what=term(what),
             shape=list(matrix.shape),
         )
     if matrix.dtype.kind not in "biu":
@@ -573,7 +573,7 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
             msg=error.msg,
         ) from error
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise InputError("the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]", what=what)
+        raise InputError("the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]", what=term(what))
     return rows
 
 
@@ -610,7 +610,7 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
                 where=where,
                 expected="rows of one length",
                 place=place,
-                what=what,
+                what=term(what),
                 row=len(row),
                 width=width,
             )
@@ -622,7 +622,7 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
                     expected="a number, no header",
                     place=place,
                     column=column,
-                    what=what,
+                    what=term(what),
                     value=_cell_text(value),
                 )
     truth = all(isinstance(value, bool) for row in rows for value in row)
@@ -652,6 +652,6 @@ def _check_finite(matrix: np.ndarray[Any, Any], what: str, where: str) -> None:
             expected="finite numbers",
             row=row,
             column=column,
-            what=what,
+            what=term(what),
             value=value,
         )

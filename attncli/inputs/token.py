@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UsageError
-from attncli.language import message
+from attncli.language import listing, message, term
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 STANDARD_INPUT = message("standard input")
@@ -60,7 +60,7 @@ def read_texts(
         raise UsageError(
             "more than one text is given: {sources}",
             expected="one of TEXT, --file, --ids",
-            sources=" and ".join(sources),
+            sources=listing(sources, " and "),
         )
     if ids is not None:
         return iter([Text("", "ids", parse_ids(ids))])
@@ -151,7 +151,7 @@ def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterabl
             part = stream.read(limit + 1 - byte_count) if whole else stream.readline(limit + 1)
         except OSError as error:
             raise InputError(
-                "cannot read the text: {strerror}", where=_place(origin), strerror=error.strerror or error
+                "cannot read the text: {strerror}", where=_place(origin), strerror=term(error.strerror or str(error))
             ) from error
         if not part:
             return

@@ -25,7 +25,7 @@ from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
 from attncli.inputs.token import TokenMatch as TokenMatch
 from attncli.inputs.token import find_token as find_token
-from attncli.language import message
+from attncli.language import listing, message
 
 # Characters as a reader sees them: extended grapheme clusters, from the standard library alone.
 #
@@ -357,7 +357,7 @@ def tokenizer(spec: str) -> Tokenizer:
         expected="{builtin}, or a tokenizer.json or a folder that holds one",
         hint=message("did you mean --tokenizer {close}?", close=close[0]) if close else "",
         spec=repr(spec),
-        builtin=", ".join(BUILTIN),
+        builtin=listing(BUILTIN),
     )
 
 
@@ -365,7 +365,7 @@ def _names_a_file(spec: str, path: Path) -> bool:
     try:
         return bool(spec) and (path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json"))
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
-        raise InputError("this is no usable file name", where=spec, expected=", ".join(BUILTIN)) from error
+        raise InputError("this is no usable file name", where=spec, expected=listing(BUILTIN)) from error
 
 
 # Tokenizers for checkpoints: a decoder's shifted text, and a folder that brings no vocabulary.

@@ -8,6 +8,7 @@ How to write a sentence:
     say(view, plural("{count} pair", "{count} pairs", count=n))      the same with a number
     contextual("column", "rank")                                     equal English that needs two translations
     listing(names), choice(names)                                    "a, b, c" and "a, b or c"
+    term(name)                                                       a word that a variable holds, such as "head"
 
 - The sentence is one literal, never an f-string and never put together with `+`: a translator sees all of it. Its
   places have names: nouns of what stands there. `{count:,}` and the like are allowed; `repr` goes into the value.
@@ -124,6 +125,11 @@ def contextual(context: str, template: str, /, **values: object) -> Message:
     return Message(template, values, context=context)
 
 
+def term(text: str, /) -> Message:
+    """A literal that stands elsewhere, or in a list of words, as a message: looked up where it is shown."""
+    return text if isinstance(text, Message) else Message(text, {})
+
+
 def listing(texts: Iterable[object], separator: str = ", ") -> Message:
     """The texts one after the other. separator: one that `SEPARATORS` has, or signs that are no words."""
     return MessageList(tuple(texts), separator, separator)
@@ -183,8 +189,9 @@ def _place(value: object, lang: str) -> object:
 
 
 SEPARATORS = (
-    contextual("between", ", "), contextual("between", "; "), contextual("between", " · "),
-    contextual("between", "; and "), contextual("between", "; or "), contextual("between", " or "), contextual("between", ", or "), contextual("between", " and "),
+    contextual("between", ", "), contextual("between", "; "), contextual("between", " · "), contextual("between", ": "),
+    contextual("between", " or "), contextual("between", ", or "), contextual("between", " and "),
+    contextual("between", "; and "), contextual("between", "; or "),
 )  # fmt: skip
 """What `listing` and `choice` put between texts."""
 

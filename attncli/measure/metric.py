@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
-from attncli.language import contextual, message
+from attncli.language import contextual, listing, message
 from attncli.measure.row_facts import (
     NEARBY,
     AttentionRows,
@@ -460,7 +460,7 @@ def metric_of(name: str | Metric) -> Metric:
         near = get_close_matches(name, METRICS, 1, 0.5)
         raise UsageError(
             "there is no metric {name}",
-            expected=", ".join(METRICS),
+            expected=listing(METRICS),
             hint=f"--metric {near[0]}" if near else "",
             name=repr(name),
         )

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from attncli.arrays.backend import EVERY, Selection, is_selected
 from attncli.errors import InputError, UsageError
+from attncli.language import listing
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.reformer import Reformer
 
@@ -462,6 +463,6 @@ class Spec(Struct, frozen=True):
                     expected="one of the layers that attend: {every}",
                     layer=layer,
                     instead=self.blocks[layer].instead,
-                    every=", ".join(map(str, every)),
+                    every=listing(map(str, every)),
                 )
         return sorted(set(layers))

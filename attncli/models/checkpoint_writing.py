@@ -15,7 +15,7 @@ from msgspec import Struct
 from attncli.errors import AttnError, UsageError
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.tensors import write_tensors
-from attncli.language import message
+from attncli.language import message, term
 from attncli.models.families import family
 from attncli.models.family import Concat, Grouped, Source
 
@@ -103,7 +103,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         _remove_empty(new)
         raise AttnError(
-            message("this folder cannot be written: {reason}", reason=error.strerror or str(error)),
+            message("this folder cannot be written: {reason}", reason=term(error.strerror or str(error))),
             where=str(folder),
             expected=message("a place that may be written"),
         ) from error

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.mask import AnyOf, Causal, Everywhere, Global, Mask, Window
 from attncli.mechanism.spec import (
     Activation,
@@ -166,7 +166,7 @@ class Config:
             raise UnsupportedError(
                 "config.json sets {key} to {value}",
                 where=self.where,
-                expected=", ".join(sorted(among)),
+                expected=listing(sorted(among)),
                 key=keys[0],
                 value=repr(value),
             )
@@ -230,7 +230,9 @@ class Config:
         )
 
     def _missing(self, keys: Sequence[str]) -> InputError:
-        return InputError("config.json has no {key}", where=self.where, expected=" or ".join(keys), key=repr(keys[0]))
+        return InputError(
+            "config.json has no {key}", where=self.where, expected=listing(keys, " or "), key=repr(keys[0])
+        )
 
     def _wrong(self, keys: Sequence[str], value: object, expected: str) -> InputError:
         key = next((key for key in keys if self.values.get(key) is not None), keys[0])

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.spec import (
     Attention,
     Block,
@@ -577,7 +577,7 @@ class _Binder:
                 raise UnsupportedError(
                     "tensor {tensor} holds {dtype}, quantised weights whose scale is not here",
                     where=self.where,
-                    expected=", ".join(FLOATS),
+                    expected=listing(FLOATS),
                     tensor=repr(tensor),
                     dtype=self.tensors[tensor].dtype,
                 )

@@ -6,10 +6,9 @@ token text where it names them, else by token id.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -17,8 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError, UsageError
-from attncli.inputs.files import refuse_half_characters
-from attncli.inputs.token import Token
+from attncli.language import message
 
 # The tensors of one attention as a file names them, with the prefixes of the modules around it taken off.
 
@@ -63,10 +61,14 @@ class Tensors(Struct, frozen=True, eq=False):
             expected = (
                 "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
                 if shape
-                else "at least one number"
+                else message("at least one number")
             )
             raise InputError(
-                f"{self.file_names[name]} has shape {list(array.shape)}", where=self.where, expected=expected
+                "{file_names} has shape {shape}",
+                where=self.where,
+                expected=expected,
+                file_names=self.file_names[name],
+                shape=list(array.shape),
             )
         # float64 holds what float32 cannot: whole numbers of 32 bits; bfloat16 and float16 fit float32 exactly
         wide = array.dtype.kind in "biu" or array.dtype == np.float64
@@ -83,9 +85,11 @@ def plain(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
     names = [name for name in arrays if name.startswith(prefix)]
     if not names:
         raise InputError(
-            f"no tensor's name begins with {prefix!r}" if prefix else "the file holds no tensors",
+            message("no tensor's name begins with {prefix}", prefix=repr(prefix))
+            if prefix
+            else "the file holds no tensors",
             where=where,
-            expected=f"one of {listing(arrays)}" if arrays else "the weights of one attention",
+            expected=message("one of {arrays}", arrays=listing(arrays)) if arrays else "the weights of one attention",
         )
     parts = {name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".") for name in names}
     short = _without_shared({name: ".".join(_bare(path)) for name, path in parts.items()})
@@ -93,10 +97,12 @@ def plain(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
     if twice:
         pair = [name for name in names if short[name] == twice[0]]
         raise InputError(
-            f"the file holds more than one attention: {pair[0]} and {pair[1]}",
+            "the file holds more than one attention: {pair} and {pair_2}",
             where=where,
             expected="the tensors of one",
             hint=f"attn weights convert --prefix {_stem(pair[0], twice[0])} FILE one.safetensors",
+            pair=pair[0],
+            pair_2=pair[1],
         )
     return Tensors({short[name]: arrays[name] for name in names}, {short[name]: name for name in names}, where)
 
@@ -237,20 +243,29 @@ def facts_of(
     count, note = _heads(weights, metadata, where, head_count, request)
     if q.shape[0] % count:
         raise UsageError(
-            f"the queries are {q.shape[0]} wide ({label.of('q.weight')}), which {count} heads cannot share",
+            "the queries are {shape} wide ({of}), which {count} heads cannot share",
             where=where,
             expected="a number of heads that divides the width",
             hint=f"--num-heads {max(n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)}",
+            shape=q.shape[0],
+            of=label.of("q.weight"),
+            count=count,
         )
     dim = q.shape[0] // count
     _check_option("--d-k", request.d_k, dim, where)
     kv_heads = k.shape[0] // dim
     if k.shape[0] % dim or count % kv_heads:
         raise label.wrong(
-            "k.weight", k, f"rows for kv heads of width {dim}, as the queries have, that {count} heads can share"
+            "k.weight",
+            k,
+            message(
+                "rows for kv heads of width {dim}, as the queries have, that {count} heads can share",
+                dim=dim,
+                count=count,
+            ),
         )
     if v.shape[0] % kv_heads:
-        raise label.wrong("v.weight", v, f"rows that {kv_heads} heads can share")
+        raise label.wrong("v.weight", v, message("rows that {kv_heads} heads can share", kv_heads=kv_heads))
     v_dim = v.shape[0] // kv_heads
     _check_option("--d-v", request.d_v, v_dim, where)
     _check_rest(weights, label, count * v_dim, width)
@@ -274,16 +289,24 @@ class _Labels:
     def wrong(self, role: str, array: Array, expected: str) -> InputError:
         suffix = " as [out, in]" if array.ndim == 2 else ""
         return InputError(
-            f"{self.of(role)} has shape {list(array.shape)}{suffix}", where=self._where, expected=expected
+            "{role} has shape {shape}{suffix}",
+            where=self._where,
+            expected=expected,
+            role=self.of(role),
+            shape=list(array.shape),
+            suffix=suffix,
         )
 
 
 def _check_option(option: str, option_value: int | None, file_value: int, where: str) -> None:
     if option_value not in (None, file_value):
         raise UsageError(
-            f"{option} is {option_value}, the file's is {file_value}",
+            "{option} is {option_value}, the file's is {file_value}",
             where=where,
-            expected=f"{option} {file_value}, or none",
+            expected="{option} {file_value}, or none",
+            option=option,
+            option_value=option_value,
+            file_value=file_value,
         )
 
 
@@ -301,11 +324,17 @@ def _heads(
         return head_count, ()
     if request.heads is not None:
         if request.heads < 1:
-            raise UsageError(f"--num-heads is {request.heads}", expected="a whole number, at least 1")
+            raise UsageError(
+                "{option} is {value}", expected="a whole number, at least 1", option="--num-heads", value=request.heads
+            )
         if metadata_count in ("", str(request.heads)):
             return request.heads, ()
         return request.heads, (
-            f"the file's metadata give {metadata_count[:40]!r} heads; read as {request.heads}, as --num-heads says",
+            message(
+                "the file's metadata give {metadata_count} heads; read as {heads}, as --num-heads says",
+                metadata_count=repr(metadata_count[:40]),
+                heads=request.heads,
+            ),
         )
     rows = weights["q.weight"].shape[0]
     if metadata_count:
@@ -316,16 +345,18 @@ def _heads(
             or rows % int(metadata_count)
         ):
             raise InputError(
-                f"the file's metadata give {metadata_count[:40]!r} heads",
+                "the file's metadata give {metadata_count} heads",
                 where=where,
-                expected=f"a divisor of {rows} rows",
+                expected="a divisor of {rows} rows",
+                metadata_count=repr(metadata_count[:40]),
+                rows=rows,
             )
         return int(metadata_count), ()
     if request.d_k is not None and request.d_k > 0 and rows % request.d_k == 0:
         return rows // request.d_k, ()
     if "o.weight" not in weights:
         return 1, ()
-    return 1, ("the file does not say how many heads it has; read as 1 (--num-heads N)",)
+    return 1, (message("the file does not say how many heads it has; read as 1 (--num-heads N)"),)
 
 
 def _check_rest(weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int) -> None:
@@ -334,16 +365,20 @@ def _check_rest(weights: Mapping[str, Array], label: _Labels, mixed: int, d_mode
     if output is not None and output.shape[1] != mixed:
         raise label.wrong("o.weight", output, f"{mixed} inputs, heads × d_v")
     if output is not None and output.shape[0] != d_model:
-        raise label.wrong("o.weight", output, f"{d_model} outputs, as wide as what {label.of('q.weight')} takes")
+        raise label.wrong(
+            "o.weight",
+            output,
+            message("{d_model} outputs, as wide as what {of} takes", d_model=d_model, of=label.of("q.weight")),
+        )
     widths = {f"{role}.bias": weights[f"{role}.weight"].shape[0] for role in "qkvo" if f"{role}.weight" in weights}
     leaving = mixed if output is None else output.shape[0]
     for role, width in {**widths, "norm.weight": leaving, "norm.bias": leaving}.items():
         if role in weights and weights[role].shape != (width,):
             raise label.wrong(role, weights[role], f"[{width}]")
     if "o.bias" in weights and output is None:
-        raise label.wrong("o.bias", weights["o.bias"], "an output projection beside its bias")
+        raise label.wrong("o.bias", weights["o.bias"], message("an output projection beside its bias"))
     if "norm.bias" in weights and "norm.weight" not in weights:
-        raise label.wrong("norm.bias", weights["norm.bias"], "norm.weight beside it")
+        raise label.wrong("norm.bias", weights["norm.bias"], message("norm.weight beside it"))
 
 
 def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]) -> None:
@@ -351,88 +386,14 @@ def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, siz
     present = [name for name in sizes if name in weights]
     if len(present) == 1:
         raise InputError(
-            f"the file has {label.of(present[0])} alone", where=where, expected="both bias_k and bias_v, or neither"
+            "the file has {present} alone",
+            where=where,
+            expected="both bias_k and bias_v, or neither",
+            present=label.of(present[0]),
         )
     for name in present:
         if weights[name].size != sizes[name]:
             raise label.wrong(name, weights[name], f"{sizes[name]} numbers")
-
-
-TABLE = "embedding.weight"
-TOKENS = "tokens"
-MOST = 2**24
-"""Characters of the token list; a longer one is refused before it is parsed."""
-
-
-class Vocabulary(Struct, frozen=True, eq=False):
-    """rows: [entry, d_model]. places: the row of each token text, None where rows go by token id."""
-
-    rows: np.ndarray[Any, Any]
-    places: Mapping[str, int] | None
-
-    def vector(self, token: Token) -> np.ndarray[Any, Any]:
-        """The embedding of a token. Raises InputError for one that has none."""
-        count = len(self.rows)
-        if self.places is not None:
-            if token.text not in self.places:
-                raise InputError(
-                    f"the weight file has no embedding for the token {token.text!r}",
-                    where=TABLE,
-                    expected=f"one of its {count} tokens: {_first_texts(self.places)}",
-                )
-            return self.rows[self.places[token.text]]
-        if token.id is None:
-            raise InputError(
-                f"the weight file has embeddings by token id, and the token {token.text!r} has none",
-                where=TABLE,
-                expected="a tokenizer with ids, or token texts in the file's metadata `tokens`",
-                hint="--tokenizer tokenizer.json",
-            )
-        if not 0 <= token.id < count:
-            raise InputError(
-                f"the token {token.text!r} has the id {token.id}",
-                where=TABLE,
-                expected=f"0 to {count - 1}: {count} rows",
-            )
-        return self.rows[token.id]
-
-
-def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where: str) -> Vocabulary:
-    """The embeddings [entry, d_model] of a file, with the token texts that its metadata entry `tokens` holds as a JSON
-    list.
-
-    Raises InputError for a list that is malformed, repeats a text or is not as long as the table.
-    """
-    if TOKENS not in metadata:
-        return Vocabulary(rows, None)
-    try:
-        texts = json.loads(metadata[TOKENS]) if len(metadata[TOKENS]) <= MOST else None
-    except (ValueError, RecursionError):
-        texts = None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError("the metadata `tokens` are no JSON list of texts", where=where, expected='["the", "animal"]')
-    refuse_half_characters(texts, f"{where}: {TOKENS}")
-    if len(texts) != len(rows):
-        raise InputError(
-            f"the metadata name {len(texts)} tokens, {TABLE} has {len(rows)} rows",
-            where=where,
-            expected="one token per row",
-        )
-    places = {text: place for place, text in enumerate(texts)}
-    if len(places) != len(texts):
-        twice = next(text for place, text in enumerate(texts) if places[text] != place)
-        raise InputError(f"the metadata name the token {twice!r} twice", where=where, expected="each token once")
-    return Vocabulary(rows, places)
-
-
-def tokens_text(texts: Sequence[str]) -> str:
-    """Token texts as the metadata entry holds them; lone surrogates are escaped, so any text survives."""
-    return json.dumps(list(texts))
-
-
-def _first_texts(texts: Mapping[str, int], most: int = 12) -> str:
-    first = [text for text, _ in zip(texts, range(most), strict=False)]
-    return " ".join(first) + (" …" if len(texts) > most else "")
 
 
 ROLES = ("q", "k", "v", "o")
@@ -445,11 +406,11 @@ class ProjectionNames(Struct, frozen=True):
     k: str
     v: str
     o: tuple[str, ...]
-    description: str = "separate projections"
+    description: str = message("separate projections")
 
 
 SPELLINGS = (
-    ProjectionNames("q", "k", "v", ("o",), "canonical names"),
+    ProjectionNames("q", "k", "v", ("o",), message("canonical names")),
     ProjectionNames("WQ", "WK", "WV", ("WO",), "single-head class"),
     ProjectionNames("W_Q", "W_K", "W_V", ("W_O",)),
     ProjectionNames("W_q", "W_k", "W_v", ("W_o",)),
@@ -486,7 +447,7 @@ def _layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
             description = f"{spelling.description} {names_text}, [out, in]"
         case "kernel":
             weights, biases = {r: f"{n}.kernel" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
-            description = f"Keras kernels {names_text}, [in, out]"
+            description = message("Keras kernels {names_text}, [in, out]", names_text=names_text)
         case _:
             weights, biases = names, {r: _bias_of(n) for r, n in names.items()}
             description = f"matrices {names_text} of X·W"
@@ -562,15 +523,29 @@ def orient(
     notes: tuple[str, ...] = ()
     names_text = " ".join(names)
     if request.orientation is None and orientation != usual:
-        notes = (f"{names_text}: the shapes only fit as {_words(orientation)}, so they are read so",)
+        notes = (
+            message(
+                "{names_text}: the shapes only fit as {orientation}, so they are read so",
+                names_text=names_text,
+                orientation=_words(orientation),
+            ),
+        )
     elif request.orientation is None and usual == "in-out" and len(fits) == 2:
-        notes = (f"{names_text}: the shapes also fit as {_words(opposite)}; read as {_words(orientation)} "
-                 f"(the other way: attn weights convert --orientation {opposite})",)  # fmt: skip
+        notes = (
+            message(
+                "{names}: the shapes also fit as {opposite}; read as {orientation} "
+                "(the other way: attn weights convert --orientation {option})",
+                names=names_text,
+                opposite=_words(opposite),
+                orientation=_words(orientation),
+                option=opposite,
+            ),
+        )
     return matrices, notes
 
 
 def _words(way: Orientation) -> str:
-    return "[in, out], multiplied as X·W" if way == "in-out" else "[out, in], multiplied as X·Wᵀ"
+    return message("[in, out], multiplied as X·W" if way == "in-out" else "[out, in], multiplied as X·Wᵀ")
 
 
 def _agrees(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
@@ -589,7 +564,7 @@ def _agrees(arrays: dict[str, Array], way: Orientation, d_model: int | None) -> 
 
 TORCH = "torch.nn.MultiheadAttention"
 TORCH_SEPARATE = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-ZERO = "whether add_zero_attn was set is not in the file; read as not set"
+ZERO = message("whether add_zero_attn was set is not in the file; read as not set")
 
 FUSED = (
     ("c_attn", "c_proj"), ("qkv", "proj"), ("qkv", "out"), ("qkv_proj", "o_proj"), ("qkv_proj", "out_proj"),
@@ -642,9 +617,11 @@ def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: 
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:
         raise InputError(
-            f"{tensors.file_names[f'{name}.weight']} has shape {list(whole.shape)}",
+            "{file_names} has shape {shape}",
             where=tensors.where,
             expected="q, k and v of one size side by side: [3·d_model, d_model] or [d_model, 3·d_model]",
+            file_names=tensors.file_names[f"{name}.weight"],
+            shape=list(whole.shape),
         )
     stored_in_out = whole.shape[0] == d_model
     weights = _by_role(np.split(whole.T if stored_in_out else whole, 3), "weight")
@@ -656,7 +633,9 @@ def _read_fused(tensors: Tensors, request: LayoutRequest, *, name: str, output: 
         if f"{output}.bias" in tensors:
             weights["o.bias"] = tensors.read(f"{output}.bias", d_model)
     causal = "bias" in tensors or "masked_bias" in tensors or name == "c_attn"
-    notes = ("models whose projection is called c_attn usually look back only (--mask causal)",) if causal else ()
+    notes = (
+        (message("models whose projection is called c_attn usually look back only (--mask causal)"),) if causal else ()
+    )
     return LayoutWeights(weights, notes=notes)
 
 
@@ -670,7 +649,10 @@ HEAD = re.compile(r"heads\.([0-9]{1,4})\.")
 SHARED = {"q": "queries", "k": "keys", "v": "values"}
 SCALE = OwnScale(
     "sqrt-dmodel",
-    "the scale is 1/√d_model, as this class divides by √embed_size (--scale sqrt-dmodel); --scale sqrt-dk for 1/√d_k",
+    message(
+        "the scale is 1/√d_model, as this class divides by √embed_size (--scale sqrt-dmodel); "
+        "--scale sqrt-dk for 1/√d_k"
+    ),
 )
 
 
@@ -688,7 +670,7 @@ def _list_of_heads(heads: int) -> Layout:
         "linear.weight": "o.weight",
         "linear.bias": "o.bias",
     }
-    description = "multi-head class heads.i (WQ WK WV) and linear, [out, in]"
+    description = message("multi-head class heads.i (WQ WK WV) and linear, [out, in]")
     return Layout(description, needs, may, partial(_read_list, heads=heads))
 
 
@@ -702,9 +684,11 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
         if with_bias and len(with_bias) < heads:
             lacks = next(name for name in names if name not in with_bias)
             raise InputError(
-                f"{with_bias[0]} has a bias and {lacks} has none",
+                "{with_bia} has a bias and {lacks} has none",
                 where=tensors.where,
                 expected="a bias in every head or in none",
+                with_bia=with_bias[0],
+                lacks=lacks,
             )
         if with_bias:
             weights[f"{role}.bias"] = np.concatenate([tensors.read(f"{name}.bias", shape[0]) for name in names])
@@ -718,7 +702,7 @@ def _read_list(tensors: Tensors, request: LayoutRequest, *, heads: int) -> Layou
 def _shared_projection() -> Layout:
     needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {"fc_out.weight": "o.weight"}
     may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {"fc_out.bias": "o.bias"}
-    return Layout("multi-head class values keys queries fc_out, [out, in]", needs, may, _read_shared)
+    return Layout(message("multi-head class values keys queries fc_out, [out, in]"), needs, may, _read_shared)
 
 
 def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
@@ -732,10 +716,13 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     side = tensors.read("queries.weight", None, None).shape[1]
     if width % side:
         raise InputError(
-            f"{tensors.file_names['queries.weight']} works on {side} entries, {tensors.file_names['fc_out.weight']} on "
-            f"{width}",
+            "{queries_weight} works on {side} entries, {fc_out_weight} on {width}",
             where=tensors.where,
             expected="a head's width that divides the embedding's",
+            queries_weight=tensors.file_names["queries.weight"],
+            side=side,
+            fc_out_weight=tensors.file_names["fc_out.weight"],
+            width=width,
         )
     times = width // side
     weights: dict[str, Array] = {"o.weight": output}
@@ -753,5 +740,11 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
         weights,
         times,
         SCALE,
-        (f"each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",),
+        (
+            message(
+                "each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",
+                side=side,
+                times=times,
+            ),
+        ),
     )

@@ -14,7 +14,7 @@ from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NOTHING, Context, Interventions
 from attncli.mechanism.spec import Spec
@@ -76,7 +76,7 @@ class Model(Struct, frozen=True, eq=False):
         sizes = message(
             "{blocks} layers of {heads} heads, d_model {d_model}",
             blocks=len(self.spec.blocks),
-            heads=" or ".join(map(str, heads)),
+            heads=listing(map(str, heads), " or "),
             d_model=self.spec.d_model,
         )
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -15,16 +16,106 @@ from msgspec.structs import replace
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.arrays.numpy_backend import uniform
 from attncli.errors import InputError, UsageError
+from attncli.inputs.files import refuse_half_characters
 from attncli.inputs.token import Token, Tokenizer
 from attncli.language import message
 from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
-from attncli.models.layout import Vocabulary
 from attncli.models.model import Identity, Model, Source
 from attncli.models.run import EmbeddingPart, with_positions
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
+
+TABLE = "embedding.weight"
+TOKENS = "tokens"
+MOST = 2**24
+"""Characters of the token list; a longer one is refused before it is parsed."""
+
+
+class Vocabulary(Struct, frozen=True, eq=False):
+    """rows: [entry, d_model]. places: the row of each token text, None where rows go by token id."""
+
+    rows: np.ndarray[Any, Any]
+    places: Mapping[str, int] | None
+
+    def vector(self, token: Token) -> np.ndarray[Any, Any]:
+        """The embedding of a token. Raises InputError for one that has none."""
+        count = len(self.rows)
+        if self.places is not None:
+            if token.text not in self.places:
+                raise InputError(
+                    "the weight file has no embedding for the token {token}",
+                    where=TABLE,
+                    expected="one of its {count} tokens: {places}",
+                    token=repr(token.text),
+                    count=count,
+                    places=_first_texts(self.places),
+                )
+            return self.rows[self.places[token.text]]
+        if token.id is None:
+            raise InputError(
+                "the weight file has embeddings by token id, and the token {token} has none",
+                where=TABLE,
+                expected="a tokenizer with ids, or token texts in the file's metadata `tokens`",
+                hint="--tokenizer tokenizer.json",
+                token=repr(token.text),
+            )
+        if not 0 <= token.id < count:
+            raise InputError(
+                "the token {token} has the id {id}",
+                where=TABLE,
+                expected="0 to {last}: {count} rows",
+                token=repr(token.text),
+                id=token.id,
+                last=count - 1,
+                count=count,
+            )
+        return self.rows[token.id]
+
+
+def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where: str) -> Vocabulary:
+    """The embeddings [entry, d_model] of a file, with the token texts that its metadata entry `tokens` holds as a JSON
+    list.
+
+    Raises InputError for a list that is malformed, repeats a text or is not as long as the table.
+    """
+    if TOKENS not in metadata:
+        return Vocabulary(rows, None)
+    try:
+        texts = json.loads(metadata[TOKENS]) if len(metadata[TOKENS]) <= MOST else None
+    except (ValueError, RecursionError):
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InputError("the metadata `tokens` are no JSON list of texts", where=where, expected='["the", "animal"]')
+    refuse_half_characters(texts, f"{where}: {TOKENS}")
+    if len(texts) != len(rows):
+        raise InputError(
+            "the metadata name {texts} tokens, {table} has {rows} rows",
+            where=where,
+            expected="one token per row",
+            texts=len(texts),
+            table=TABLE,
+            rows=len(rows),
+        )
+    places = {text: place for place, text in enumerate(texts)}
+    if len(places) != len(texts):
+        twice = next(text for place, text in enumerate(texts) if places[text] != place)
+        raise InputError(
+            "the metadata name the token {twice} twice", where=where, expected="each token once", twice=repr(twice)
+        )
+    return Vocabulary(rows, places)
+
+
+def tokens_text(texts: Sequence[str]) -> str:
+    """Token texts as the metadata entry holds them; lone surrogates are escaped, so any text survives."""
+    return json.dumps(list(texts))
+
+
+def _first_texts(texts: Mapping[str, int], most: int = 12) -> str:
+    first = [text for text, _ in zip(texts, range(most), strict=False)]
+    return " ".join(first) + (" …" if len(texts) > most else "")
+
 
 BIAS_DEVIATION = 0.1
 """Standard deviation of seeded biases: small beside the projections' unit deviation."""

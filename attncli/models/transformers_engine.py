@@ -23,7 +23,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
-from attncli.language import message, plural
+from attncli.language import listing, message, plural
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import NOTHING, Interventions, Weights, apply_interventions, visible_links
@@ -561,7 +561,7 @@ def idle(spec: Spec) -> tuple[str, ...]:
             "layer {layers} ({kind}): no attention to show",
             "layers {layers} ({kind}): no attention to show",
             count=len(layers),
-            layers=", ".join(map(str, layers)),
+            layers=listing(map(str, layers)),
             kind=kind,
         )
         for kind, layers in layers_by_kind.items()

@@ -27,7 +27,7 @@ from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, 
 from attncli.extras import install_command
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.models.config import MOST_LAYERS
 from attncli.models.estimate import free_memory
 from attncli.models.families import MODEL_TYPES
@@ -89,7 +89,7 @@ def _refuse_other_than_text(kind: Any, family: str, where: str) -> None:
             where=where,
             expected="a model of text",
             family=repr(family),
-            reads=" and ".join(reads),
+            reads=listing(reads, " and "),
         )
 
 
@@ -114,9 +114,7 @@ def _unknown_family(family: str) -> str:
 
 
 def _expected() -> str:
-    return message(
-        "a family that it knows, or one that runs natively: {model_types}", model_types=", ".join(MODEL_TYPES)
-    )
+    return message("a family that it knows, or one that runs natively: {model_types}", model_types=listing(MODEL_TYPES))
 
 
 def _harmless(values: Mapping[str, Any], where: str) -> dict[str, Any]:

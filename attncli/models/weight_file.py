@@ -20,26 +20,32 @@ from attncli.language import message
 from attncli.models.layout import (
     COMMON,
     EMPTY_REQUEST,
-    TABLE,
-    TOKENS,
     Array,
     Layout,
     LayoutRequest,
     LayoutSizes,
     OwnScale,
     Tensors,
-    Vocabulary,
     class_layouts,
     facts_of,
     fused_layouts,
     listing,
     plain,
     separate_layouts,
+)
+from attncli.models.model import Identity, Model
+from attncli.models.one_layer import (
+    TABLE,
+    TOKENS,
+    OneLayerStore,
+    Settings,
+    Vocabulary,
+    digest,
+    seeded_weights,
+    spec_of,
     tokens_text,
     vocabulary_of,
 )
-from attncli.models.model import Identity, Model
-from attncli.models.one_layer import OneLayerStore, Settings, digest, seeded_weights, spec_of
 
 BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))
 """Tensors that say nothing about how the projections are spelled."""

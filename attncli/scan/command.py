@@ -30,7 +30,7 @@ from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 from attncli.inputs.files import atomic_writer
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -445,7 +445,7 @@ def show(
         document = report.scan_document(total(scan_plan, out), report.failures(out))
     metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
     if metric is not None and metric not in metric_names:
-        raise UsageError("this scan has no metric {metric}", expected=", ".join(metric_names), metric=repr(metric))
+        raise UsageError("this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric))
     if head_place is not None and head_place not in scan_plan.heads:
         raise UsageError(
             "there is no head {head}",

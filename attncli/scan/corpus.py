@@ -16,7 +16,7 @@ from typing import Any
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.files import is_there
-from attncli.language import message
+from attncli.language import listing, message
 
 TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""
@@ -197,7 +197,7 @@ def columns_of(parquet_file: Any, path: str, format: Format, cluster: str) -> li
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
     for name in columns:
         if name not in names:
-            raise InputError("there is no column {name}", where=path, expected=", ".join(names[:20]), name=repr(name))
+            raise InputError("there is no column {name}", where=path, expected=listing(names[:20]), name=repr(name))
         if names.count(name) > 1:
             raise InputError(
                 "there are {name} columns {name_2}",

@@ -28,6 +28,7 @@ from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.extras import install_command
 from attncli.inputs.files import open_regular
 from attncli.inputs.tensors import read_npy_data, read_npy_header
+from attncli.language import term
 from attncli.measure.row_facts import Ints
 from attncli.scan.corpus import (
     LONGEST,
@@ -130,7 +131,9 @@ def _open_source(path: str) -> Iterator[BinaryIO]:
         with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
             yield stream
     except OSError as error:
-        raise InputError("cannot read the corpus: {strerror}", where=path, strerror=error.strerror or error) from error
+        raise InputError(
+            "cannot read the corpus: {strerror}", where=path, strerror=term(error.strerror or str(error))
+        ) from error
 
 
 def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> tuple[str, str]:
@@ -185,7 +188,7 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise AttnError(
-            "cannot write this file: {strerror}", where=str(path), strerror=error.strerror or error
+            "cannot write this file: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
         ) from error
 
 

@@ -22,7 +22,7 @@ from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.hub import digest
-from attncli.language import message
+from attncli.language import listing, message, term
 from attncli.measure.labels import NEEDED, repeat_scores
 from attncli.measure.metric import metric_of
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
@@ -196,7 +196,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
         return moved
     except OSError as error:
         raise AttnError(
-            "cannot write the plan: {strerror}", where=str(folder), strerror=error.strerror or error
+            "cannot write the plan: {strerror}", where=str(folder), strerror=term(error.strerror or str(error))
         ) from error
     finally:
         with suppress(OSError):
@@ -243,7 +243,7 @@ def _read_plan(folder: Path) -> ScanPlan:
     try:
         path.stat()
     except OSError as error:
-        reason = message("there is no scan here: {strerror}", strerror=error.strerror or error)
+        reason = message("there is no scan here: {strerror}", strerror=term(error.strerror or str(error)))
         raise InputError(reason, where=str(path), expected=EXPECTED) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
@@ -316,7 +316,7 @@ def _short(value: Any, second: Any) -> str:
     return message(
         "{value} entries with {names}{value_2}",
         value=len(value),
-        names=", ".join(names[:NAMES]),
+        names=listing(names[:NAMES]),
         value_2=" …" if len(names) > NAMES else "",
     )
 

@@ -19,7 +19,7 @@ from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.token import Token
-from attncli.language import message
+from attncli.language import listing, message, term
 from attncli.measure.labels import LABELS, MARGIN, Label
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Floats
@@ -147,7 +147,7 @@ def read_report(folder: Path) -> ScanDocument:
             "there is no finished scan here: {strerror}",
             where=str(path),
             expected=EXPECTED,
-            strerror=error.strerror or error,
+            strerror=term(error.strerror or str(error)),
         ) from error
     raw = read_regular(path, what=EXPECTED, limit=LARGEST)
     try:
@@ -435,7 +435,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
         )
     common = [name for name in first.plan.metrics if name in second.plan.metrics]
     if not common:
-        raise UsageError("the scans have no metric in common", expected=", ".join(first.plan.metrics))
+        raise UsageError("the scans have no metric in common", expected=listing(first.plan.metrics))
     is_paired = _texts_of(first) == _texts_of(second)
     sides = _Sides(first, second, is_paired)
     row_pairs = [

@@ -24,7 +24,7 @@ from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
 from attncli.inputs.tensors import open_archive, write_npz
 from attncli.inputs.token import Token
-from attncli.language import message
+from attncli.language import message, term
 from attncli.measure.row_facts import Floats, Ints
 from attncli.mechanism.spec import parse_head
 
@@ -196,7 +196,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
         _sync(path.parent)
     except OSError as error:
         raise AttnError(
-            "cannot write this file: {strerror}", where=str(path), strerror=error.strerror or error
+            "cannot write this file: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
         ) from error
     finally:
         with suppress(OSError):
@@ -252,7 +252,7 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise AttnError(
-            "cannot remove this file: {strerror}", where=str(path), strerror=error.strerror or error
+            "cannot remove this file: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
         ) from error
 
 
@@ -282,7 +282,7 @@ def load(folder: Path, shard: int) -> ShardState:
             facts = json.loads(archive.metadata()["facts"])
     except OSError as error:
         raise InputError(
-            "cannot read this shard: {strerror}", where=str(path), strerror=error.strerror or error
+            "cannot read this shard: {strerror}", where=str(path), strerror=term(error.strerror or str(error))
         ) from error
     except (ValueError, KeyError, EOFError) as error:
         raise InputError("this shard is not whole: {error}", where=str(path), error=error) from error

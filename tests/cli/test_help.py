@@ -17,7 +17,7 @@ from processes import attn, finish, start
 from attncli.cli import main
 from attncli.cli.app import COMMANDS, GROUPS, group_of
 from attncli.cli.environment import Environment
-from attncli.cli.help_page import TAIL, _translate
+from attncli.cli.help_page import TAIL, translate
 from attncli.draw.safe import cells
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -87,7 +87,7 @@ def test_pages_wrap_at_the_terminals_width(path: list[str], lang: str, width: in
     assert max(map(cells, out.splitlines())) <= width
     whole = "".join(out.split())  # every sentence is there to its end, wherever it is broken
     for one in dict(commands())[" ".join(path)].params if path else ():
-        assert "".join(_translate(TAIL.sub("", one.help or ""), lang).split()) in whole, one.opts
+        assert "".join(translate(TAIL.sub("", one.help or ""), lang).split()) in whole, one.opts
 
 
 def test_pages_obey_the_colour_that_is_asked_for() -> None:

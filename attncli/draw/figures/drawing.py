@@ -22,6 +22,7 @@ from attncli.draw.safe import cells, safe, safe_html
 from attncli.draw.shaded_matrix import Palette
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
+from attncli.language import listing
 
 # Which families a text is in, and where it is cut so that its letters are found: emoji of several break off.
 
@@ -297,7 +298,7 @@ def figure_bytes(svg: str, suffix: str, style: Style) -> bytes:
             return _pdf(svg)
         case unknown_suffix:
             raise UsageError(
-                "no figure ends in {unknown_suffix}", expected=", ".join(SUFFIXES), unknown_suffix=repr(unknown_suffix)
+                "no figure ends in {unknown_suffix}", expected=listing(SUFFIXES), unknown_suffix=repr(unknown_suffix)
             )
 
 

@@ -20,14 +20,14 @@ from attncli.draw.lines import (
 )
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
-from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
+from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_ends, quoted_token, short
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
-from attncli.language import listing, message, say
+from attncli.language import listing, message, plural, say, term
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide
@@ -147,8 +147,16 @@ def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
     a, b = sum(pairs.a for pairs in pair_counts), sum(pairs.b for pairs in pair_counts)
     if not pair_counts or a == b or a == 0:
         return Lines()
-    saved_text = f"{percent(1 - b / a, 1)} saved" if b < a else f"{percent(b / a - 1, 1)} more"
-    return remark(f"pairs: A {a:,}, B {b:,}: B computes {percent(b / a, 1)} of A's, {saved_text}", view)
+    text = message(
+        "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} saved"
+        if b < a
+        else "pairs: A {a:,}, B {b:,}: B computes {share} of A's, {change} more",
+        a=a,
+        b=b,
+        share=percent(b / a, 1),
+        change=percent(abs(1 - b / a), 1),
+    )
+    return remark(text, view)
 
 
 def _signed_number(value: float, view: View) -> str:
@@ -215,7 +223,11 @@ def _maps(document: CompareDocument, view: View) -> Lines:
         blocks.append(beside(pictures, width=view.width, side=names))
     rest_count = len(document.heads) - len(heads)
     rest_note = (
-        message("{rest_count} not drawn; --full draws all", rest_count=count_phrase(rest_count, "other pair"))
+        plural(
+            "{count} other pair not drawn; --full draws all",
+            "{count} other pairs not drawn; --full draws all",
+            count=rest_count,
+        )
         if rest_count
         else ""
     )
@@ -305,12 +317,11 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
     """What computed a side's weights, in parts."""
     model, attention = side.model, side.attention
     facts = [
-        safe(model.source, ascii=view.ascii),
+        term(safe(model.source, ascii=view.ascii)),
         message("seed {seed}", seed=model.seed) if model.source in ("seeded", "random") else "",
         safe(model.name or "", ascii=view.ascii),
         message("scale {scale:.6g}", scale=attention.scale) if attention.scale is not None else "",
-        message("mask {mask}", mask=safe(attention.mask, ascii=view.ascii)),
-        message("position {position}", position=safe(attention.position, ascii=view.ascii)),
+        *mask_and_position(attention.mask, attention.position, view),
         message("hash attention {hashing}", hashing=safe(attention.hashing, ascii=view.ascii))
         if attention.hashing
         else "",
@@ -339,11 +350,17 @@ def _alignment_notes(document: CompareDocument, view: View) -> list[Lines]:
             more = len(places) - len(token_names)
             token_names += [f"… (+{more})"] if more else []
             notes.append(
-                fact(message("only in {letter}", letter=letter.upper()), [" ".join(token_names)], view, is_ours=False)
+                fact(
+                    message("only in A" if letter == "a" else "only in B"), [" ".join(token_names)], view, is_ours=False
+                )
             )
     notes.append(
         remark(
-            message("compared: {aligned} that both texts have", aligned=count_phrase(len(document.aligned), "token")),
+            plural(
+                "compared: {count} token that both texts have",
+                "compared: {count} tokens that both texts have",
+                count=len(document.aligned),
+            ),
             view,
         )
     )

@@ -8,7 +8,7 @@ from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
-from attncli.draw.screen_header import count_phrase, header_lines, query_count_phrase, tokens_part
+from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
 from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import layer_and_head, links, table, vectors
@@ -66,7 +66,7 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]]
         case "header":
             text = f"{document.query_text} → {document.key_text}"
             title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
-            counts = (query_count_phrase(len(document.queries)), count_phrase(len(document.keys), "key"))
+            counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
             return header_lines(title, document, view, counts=counts)
         case "tokens":
             query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
@@ -141,16 +141,17 @@ def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
                 bar(row.weight, room, ascii=view.ascii),
             ]
         )
-    note = message(
-        "the key with the largest weight{value}; bars from 0 to 1",
-        value="" if heads == 1 else message(", mean of {heads} heads", heads=heads),
+    note = (
+        message("the key with the largest weight; bars from 0 to 1")
+        if heads == 1
+        else message("the key with the largest weight, mean of {heads} heads; bars from 0 to 1", heads=heads)
     )
     rest_count = len(document.alignment) - len(alignment)
     rest_note = remark(
         message(
-            "the first {alignment} of {alignment_2} queries shown; --full shows all",
-            alignment=len(alignment),
-            alignment_2=len(document.alignment),
+            "the first {shown} of {queries} queries shown; --full shows all",
+            shown=len(alignment),
+            queries=len(document.alignment),
         )
         if rest_count
         else "",

@@ -42,7 +42,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
@@ -90,7 +90,7 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
         wrong = next((name for name in names if name not in MEASURES), options.measure)
-        raise UsageError("--measure {wrong} is no measure", expected=", ".join(MEASURES), wrong=repr(wrong))
+        raise UsageError("--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong))
     if "logprob" not in chosen_measures:
         if options.every:
             raise UsageError("--every is about log-probabilities", expected="--measure logprob as well")

@@ -22,7 +22,7 @@ from attncli.documents import (
     members,
     position_errors,
 )
-from attncli.language import message
+from attncli.language import listing, message
 
 AttentionKind = Annotated[
     Literal["self", "cross"],
@@ -176,7 +176,7 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
         rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
         for place, measures in (("together", self.together), *rows):
             if {name for name, _ in members(measures)} != readings:
-                yield place, message("means of other measures than {measures}", measures=", ".join(self.measures))
+                yield place, message("means of other measures than {measures}", measures=listing(self.measures))
 
 
 # How effects of heads differ between two sets of texts, or two models.

@@ -34,7 +34,7 @@ from attncli.cli.options import (
 from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.draw.view import View
@@ -664,7 +664,7 @@ class TextOrTopic(TyperGroup):
                 expected="{topics}, or one text in quotes",
                 hint=message("did you mean attn explain {meant}?", meant=meant),
                 arg=repr(args[0]),
-                topics=", ".join(TOPICS),
+                topics=listing(TOPICS),
             )
         return super().parse_args(ctx, args if is_topic else ["text", *args])
 

@@ -22,7 +22,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
-from attncli.language import message
+from attncli.language import listing, message
 
 # The topic `attention` of `attn.explain/1`: one query's attention, step by step.
 
@@ -369,9 +369,9 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
         """Each scale stands beside the others, that of d_model where there is one."""
         scales = [*SCALES[: 2 if self.d_model is None else 3]]
         if [row.scale for row in self.variance] != scales:
-            yield "variance", message("the scales are not {scales}", scales=", ".join(scales))
+            yield "variance", message("the scales are not {scales}", scales=listing(scales))
         if [row.scale for row in self.softmax] != [*scales, "uniform"]:
-            yield "softmax", message("the scales are not {scales}, uniform", scales=", ".join(scales))
+            yield "softmax", message("the scales are not {scales}, uniform", scales=listing(scales))
 
 
 class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):

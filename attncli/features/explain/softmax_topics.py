@@ -29,7 +29,7 @@ from attncli.features.explain.document import (
 )
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
@@ -461,7 +461,7 @@ def metric_document(name: str) -> MetricTopic:
     if name not in METRICS:
         close = get_close_matches(name, METRICS, 1)
         hint = f"attn explain metric {close[0]}" if close else "attn explain metric"
-        raise UsageError("there is no metric {name}", expected=", ".join(METRICS), hint=hint, name=repr(name))
+        raise UsageError("there is no metric {name}", expected=listing(METRICS), hint=hint, name=repr(name))
     metric = METRICS[name]
     causal = np.tril(np.ones((4, 4), bool))
     result = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]

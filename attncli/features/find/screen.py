@@ -15,7 +15,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
-from attncli.language import message
+from attncli.language import listing, message, term
 
 PARTS = PARTS_OF["find"]
 """Every part, in the order of the screen."""
@@ -74,9 +74,11 @@ def _heads(document: FindDocument, view: View) -> Lines:
         [list(row) for row in zip(*columns.values(), strict=True)],
         view,
         align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
-        title=message("heads by weight, {name} {arrow} {name_2}", name=names[0], arrow=arrow, name_2=names[1]),
+        title=message("heads by weight, {query} {arrow} {key}", query=names[0], arrow=arrow, key=names[1]),
         bars=list(columns).index(BAR) if BAR in columns else None,
-        note="" if REVERSE in absent else f"reverse: {names[1]} {arrow} {names[0]}",
+        note=""
+        if REVERSE in absent
+        else message("reverse: {key} {arrow} {query}", query=names[0], arrow=arrow, key=names[1]),
     )
     more = (
         message(
@@ -87,7 +89,7 @@ def _heads(document: FindDocument, view: View) -> Lines:
         if len(heads_shown) < len(heads)
         else ""
     )
-    narrow = message("a wider terminal also shows: {absent}", absent=", ".join(absent)) if absent else ""
+    narrow = message("a wider terminal also shows: {absent}", absent=listing(map(term, absent))) if absent else ""
     hidden = message(
         "the mask hides this key from this query in every head"
         if heads and all(head.rank is None for head in heads)

@@ -13,7 +13,7 @@ from attncli.cli.options import DATA, DELIVERY, DRAWING, OUTPUT, OutputOptions, 
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
-from attncli.language import message, say
+from attncli.language import listing, message, say
 
 if TYPE_CHECKING:
     from attncli.draw.lines import Line, Lines
@@ -59,7 +59,7 @@ def guide(
         near = get_close_matches(page, room.PAGES, 1, 0.5)
         hint = f"attn guide {near[0]}" if near else "attn guide"
         raise UsageError(
-            "there is no page {page} in the guide", expected=", ".join(room.PAGES), hint=hint, page=repr(page)
+            "there is no page {page} in the guide", expected=listing(room.PAGES), hint=hint, page=repr(page)
         )
     text = None if page is None else room.page(page, view.lang)
     if text is not None and markdown:

@@ -24,6 +24,7 @@ from attncli.features.heads.document import (
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
+from attncli.language import listing
 from attncli.measure.labels import distances, order, tree
 from attncli.measure.row_facts import Bools, Floats
 from attncli.models.model import Model
@@ -40,9 +41,9 @@ def parse(text: str) -> frozenset[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in ACROSS:
-            raise UsageError("--across {name} is no such analysis", expected=", ".join(ACROSS), name=repr(name))
+            raise UsageError("--across {name} is no such analysis", expected=listing(ACROSS), name=repr(name))
     if not names:
-        raise UsageError("--across names nothing", expected=", ".join(ACROSS))
+        raise UsageError("--across names nothing", expected=listing(ACROSS))
     return frozenset(names)
 
 

@@ -46,7 +46,7 @@ from attncli.features.heads.document import (
     WhichHead,
     label_name,
 )
-from attncli.language import contextual, message, plural, say
+from attncli.language import contextual, listing, message, plural, say, term
 
 # Parts of the heads screen that look across heads and layers.
 
@@ -402,7 +402,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             view,
             align=[align[index] for index in group if index < len(align)],
             title="" if number else "metrics",
-            note="means over the rows" + choice_note,
+            note=choice_note,
         )
         for number, group in enumerate(groups)
     ]
@@ -424,11 +424,13 @@ def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetr
     are asked for."""
     heads = document.heads
     if len(heads) <= MANY or view.full or document.sort or (document.heads_in_all or 0) > len(heads):
-        return heads, ""
+        return heads, message("means over the rows")
     heads_by_link = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
     count = min(view.top, len(heads))
     return heads_by_link[:count], message(
-        " · {count} of {heads} heads, by their strongest link; --full shows all", count=count, heads=len(heads)
+        "means over the rows · {count} of {heads} heads, by their strongest link; --full shows all",
+        count=count,
+        heads=len(heads),
     )
 
 
@@ -558,26 +560,25 @@ def settings_note(document: HeadsDocument) -> str:
         notes.append(
             message(
                 "excluded from every number: {names}; {scaling_note}",
-                names=", ".join(KINDS[name] for name in excluded.names),
+                names=listing(KINDS[name] for name in excluded.names),
                 scaling_note=scaling_note,
             )
         )
     if sort:
         notes.append(
             message(
-                "sorted by {metric}, {value} first",
-                metric=sort.metric,
-                value="smallest" if sort.rising else message("largest"),
+                "sorted by {metric}, smallest first" if sort.rising else "sorted by {metric}, largest first",
+                metric=term(sort.metric),
             )
         )
     if document.links_leave_out:
         notes.append(
             message(
                 "top links leave out {links_leave_out} (--all-links counts all)",
-                links_leave_out=", ".join(KINDS[name] for name in document.links_leave_out),
+                links_leave_out=listing(KINDS[name] for name in document.links_leave_out),
             )
         )
-    return "; ".join(notes)
+    return listing(notes, "; ")
 
 
 # The answer of `attn.heads/1`: where heads rest, who looks at a neighbour, the strongest link.

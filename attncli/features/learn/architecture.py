@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import numpy_backend
 from attncli.arrays.numpy_backend import uniform
 from attncli.errors import UsageError
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.mask import Causal, Mask, Window, shows_all, spec_text, visible
 from attncli.mechanism.projection import sinusoidal
 from attncli.mechanism.spec import Alibi, Block, Head, Spec
@@ -140,7 +140,7 @@ def check_architecture(architecture: Architecture) -> None:
     if architecture.position not in POSITIONS:
         raise UsageError(
             message("unknown position encoding {name}", name=repr(architecture.position)),
-            expected=", ".join(POSITIONS),
+            expected=listing(POSITIONS),
         )
     if architecture.position == "rope" and (width // heads) % 2:
         raise UsageError(

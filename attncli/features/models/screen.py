@@ -11,7 +11,7 @@ from attncli.documents.header import ranges
 from attncli.draw.lines import Lines, fit_to_view, fold, heading, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, root_of, size_words
 from attncli.draw.safe import cut, safe, spell
-from attncli.draw.screen_header import SIDE, count_phrase, fact, warning
+from attncli.draw.screen_header import SIDE, count_phrase, fact, mask_and_position, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.models.compute import (
@@ -41,7 +41,7 @@ from attncli.features.models.compute import (
     TemperaturePart,
     VerifyDocument,
 )
-from attncli.language import contextual, message, plural, say, say_each
+from attncli.language import contextual, listing, message, plural, say, say_each, term
 
 TOKENIZER = "tokenizer.json"
 
@@ -53,7 +53,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         return fit_to_view(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
     rows = [
-        [alias.name, alias.family, "-" if alias.here is None else localize("yes", view), alias.hub]
+        [alias.name, alias.family, "-" if alias.here is None else localize(contextual("here", "yes"), view), alias.hub]
         for alias in document.aliases
     ]
     note = message("here: installed, or in the hub's cache; the others are fetched")
@@ -68,7 +68,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         [model.name, model.family or "?", _run_support(model), size_words(model.bytes), model.revision[:7]]
         for model in document.cached
     ]
-    title = count_phrase(len(rows_cached), "model") + " in the hub's cache"
+    title = count_phrase(len(rows_cached), "model")
     cache_table = table(
         ["name", "family", "runs", "size", "revision"],
         rows_cached,
@@ -253,7 +253,7 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
 def _side(name: str, side: ModelSide, view: View) -> Lines:
     embedding, limit = side.embedding, side.max_positions
     extra = [
-        message("{positions} positions", positions=embedding.positions) if embedding.positions else "",
+        term(f"{embedding.positions} positions") if embedding.positions else "",
         message("token types" if embedding.types else ""),
     ]
     extra += [
@@ -294,8 +294,8 @@ def _head(head: HeadPart) -> list[str]:
 
 
 def _group(group: LayerGroup, view: View) -> Lines:
-    title = f"{'layer' if len(group.layers) == 1 else 'layers'} {ranges(group.layers)}"
-    norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group.norms.items()]
+    title = message("layer {layer}" if len(group.layers) == 1 else "layers {layer}", layer=ranges(group.layers))
+    norms = [listing((term(PLACES[place]), _norm(norm)), ": ") for place, norm in group.norms.items()]
     shape = [message("attention and feed-forward side by side")] if group.parallel else []
     shape += [] if group.residual else [message("no residual")]
     shape += (
@@ -328,8 +328,9 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     sizes += [
         f"d_k {attention.d_k}",
         f"d_v {attention.d_v}",
-        message("scale {scale}", scale=brief(attention.scale))
-        + (spell(f" = {root}", ascii=view.ascii) if root else ""),
+        message(
+            "scale {scale}", scale=brief(attention.scale) + (spell(f" = {root}", ascii=view.ascii) if root else "")
+        ),
     ]
     sizes += [
         message("soft-cap {softcap}", softcap=brief(attention.softcap)) if attention.softcap else "",
@@ -348,8 +349,10 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         global_tokens = ", ".join(map(str, attention.global_tokens)) or message("none named")
         sizes += [message("global tokens with projections of their own: {global_tokens}", global_tokens=global_tokens)]
     conventions = [
-        message("mask {mask}", mask=safe(attention.mask, ascii=view.ascii)),
-        message("position {position}", position=_position(attention.position)),
+        mask_and_position(attention.mask, "none", view)[0],
+        message("position none in the attention")
+        if attention.position is None
+        else message("position {position}", position=_position(attention.position)),
     ]
     return [
         fact(name, sizes, view),
@@ -358,13 +361,16 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     ]
 
 
-def _position(position: PositionPart | None) -> str:
+def _position(position: PositionPart) -> str:
     match position:
-        case None:
-            return message("none in the attention")
         case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
-            return f"rotary, {dims} dims, theta {brief(theta)}, {pairing} pairs" + (
-                f", {tag_of(scaling)} scaling" if scaling else ""
+            kinds = {"dims": dims, "theta": brief(theta), "pairing": term(pairing)}
+            if not scaling:
+                return message("rotary, {dims} dims, theta {theta}, {pairing} pairs", **kinds)
+            return message(
+                "rotary, {dims} dims, theta {theta}, {pairing} pairs, {scaling} scaling",
+                **kinds,
+                scaling=tag_of(scaling),
             )
         case AlibiPart():
             return "ALiBi"
@@ -387,8 +393,8 @@ def _position(position: PositionPart | None) -> str:
 def _norm(norm: NormPart | None) -> str:
     if norm is None:
         return ""
-    name = message("layer norm" if norm.kind == "layer" else "RMS norm")
-    return f"{name}, eps {brief(norm.eps)}" + (", weight 1 + w" if norm.unit_offset else "")
+    name = message("layer norm, eps {eps}" if norm.kind == "layer" else "RMS norm, eps {eps}", eps=brief(norm.eps))
+    return message("{norm}, weight 1 + w", norm=name) if norm.unit_offset else name
 
 
 def _qk_norm(norm: QkNormPart) -> list[str]:
@@ -488,7 +494,7 @@ def _routing(experts: ExpertsPart) -> list[str]:
 
 def _estimate(estimate: EstimatePart, view: View) -> Lines:
     parts = [
-        f"{name} {size_words(size)}"
+        listing((term(name), size_words(size)), " ")
         for name, size in sorted(estimate.memory.items(), key=lambda item: -item[1])
         if size
     ]

@@ -13,14 +13,14 @@ from attncli.documents import Numbers, ShapeRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, stack, stack_spaced
 from attncli.draw.safe import safe, spell
-from attncli.draw.screen_header import count_phrase, header, shown_tokens
+from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
 from attncli.draw.tables import SHOWN, layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.language import message, plural, say
+from attncli.language import contextual, listing, message, plural, say
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 
@@ -204,7 +204,11 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
         for row in shapes
     ]
     return table(
-        ["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes"
+        [contextual("column", "step"), "axes", "shape", "formula"],
+        rows,
+        view,
+        align=["left", "left", "right", "left"],
+        title="shapes",
     )
 
 
@@ -234,8 +238,10 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     ]
     first = heads_with_maps[0][1]
     pool = first.pool if isinstance(first, PooledMap) else 1
-    pool_note = message(" · each cell the largest of {pool}×{pool} weights", pool=pool) if pool > 1 else ""
-    note = f"rows: queries, columns: keys{pool_note}" + ("" if several else f" · layer {heads_with_maps[0][0]}")
+    parts = [message("rows: queries, columns: keys")]
+    parts += [message("each cell the largest of {pool}×{pool} weights", pool=pool)] if pool > 1 else []
+    parts += [] if several else [message("layer {layer}", layer=heads_with_maps[0][0])]
+    note = listing(parts, " · ")
     more = (
         message(
             "{heads_shown} of {heads_with_maps} heads shown; --layer L --head H chooses, --full shows all",
@@ -277,20 +283,23 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
 def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:
     """Which rows see nothing, and how to see the other heads."""
     blind = sorted({row.query for row in document.empty_rows})
-    blind_queries = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
+    numbers = listing(map(str, blind[:20]))
     empty = (
         plural(
-            "query {blind_queries} can see no key in some head: weights and output are 0",
-            "queries {blind_queries} can see no key in some head: weights and output are 0",
+            "query {numbers} can see no key in some head: weights and output are 0",
+            "queries {numbers} can see no key in some head: weights and output are 0",
             count=len(blind),
-            blind_queries=blind_queries,
+            numbers=message("{numbers} and more", numbers=numbers) if len(blind) > 20 else numbers,
         )
         if blind
         else ""
     )
-    others = count_phrase(heads - shown_count, message("other head"))
     more = (
-        message("{others} not shown in full; --layer L --head H chooses, --full shows all", others=others)
+        plural(
+            "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
+            "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
+            count=heads - shown_count,
+        )
         if heads > shown_count
         else ""
     )

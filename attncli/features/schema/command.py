@@ -10,6 +10,7 @@ from attncli.cli import completion
 from attncli.cli.environment import Environment
 from attncli.cli.options import command_app
 from attncli.errors import UsageError
+from attncli.language import listing
 
 
 def schema(
@@ -43,7 +44,7 @@ def schema(
         close = get_close_matches(name, SCHEMAS, 1)
         raise UsageError(
             "no document is called {name}",
-            expected=", ".join(SCHEMAS),
+            expected=listing(SCHEMAS),
             hint=f"attn schema {close[0]}" if close else "",
             name=repr(name),
         )

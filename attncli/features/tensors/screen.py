@@ -9,14 +9,14 @@ from msgspec import UNSET
 
 from attncli.draw.lines import FAINT, Lines, fit_to_view, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
-from attncli.draw.safe import cut, safe, spell
-from attncli.draw.screen_header import count_phrase, facts, query_count_phrase, warning
+from attncli.draw.safe import cut, safe
+from attncli.draw.screen_header import count_phrase, facts, mask_and_position, warning
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.tables import links, table, vectors
 from attncli.draw.view import PARTS_OF, View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
-from attncli.language import message, say
+from attncli.language import listing, message, say
 from attncli.measure.metric import DEFAULT
 
 PARTS = PARTS_OF["tensors"]
@@ -116,7 +116,7 @@ def _metrics(document: TensorsDocument, view: View) -> Lines:
     start = 0 if has_batch else 1
     columns = ["batch", "head", *names][start:]
     align = ["left", "right"][start:] + ["right"] * len(names)
-    note = "means over the rows" + ("" if view.full else "; --full shows all")
+    note = message("means over the rows" if view.full else "means over the rows; --full shows all")
     return table(columns, [row[start:] for row in rows], view, align=align, title="metrics", note=note)
 
 
@@ -126,13 +126,13 @@ def _number(value: float | None, view: View) -> str:
 
 def _header(document: TensorsDocument, view: View) -> Lines:
     model, attention = document.model, document.attention
-    run_facts = [
-        query_count_phrase(document.queries),
+    run_facts: list[str] = [
+        count_phrase(document.queries, "query"),
         count_phrase(document.keys, "key"),
         count_phrase(model.heads, "head"),
     ]
-    run_facts += [count_phrase(model.kv_heads, message("kv head"))] if model.kv_heads != model.heads else []
-    run_facts += [message("mask {mask}", mask=safe(attention.mask, ascii=view.ascii))]
+    run_facts += [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    run_facts += [mask_and_position(attention.mask, "none", view)[0]]
     run_facts += (
         [message("soft-cap {softcap}", softcap=brief(attention.softcap))] if attention.softcap is not None else []
     )
@@ -143,9 +143,8 @@ def _header(document: TensorsDocument, view: View) -> Lines:
         message("scale {scale}", scale=brief(attention.scale)),
         backend_text,
     ]
-    title = cut(
-        localize("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
-    )
+    name = message("captured tensors {name}", name=safe(document.file, ascii=view.ascii))
+    title = cut(localize(name, view), view.width, ascii=view.ascii)
     return stack(
         (
             line((title, "bold")),
@@ -161,19 +160,23 @@ def _place(link: CapturedLink) -> str:
 
 
 def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
-    place = (f"batch {','.join(map(str, index))} " if index else "") + message("head {head}", head=head.head)
+    place = (
+        message("batch {batch} head {head}", batch=",".join(map(str, index)), head=head.head)
+        if index
+        else message("head {head}", head=head.head)
+    )
     assert head.weights is not UNSET, "only heads with weights have tables"
     rows = [f"q{number}" for number in range(len(head.weights))]
     columns = [f"k{number}" for number in range(len(head.weights[0]))]
     if part == "output":
         assert head.output is not UNSET, "heads with weights have outputs"
         return vectors(
-            head.output, rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
+            head.output, rows, view, title="output", note=listing((place, message("weights × values")), " · ")
         )
     values = visible(head.weights, head.scores) if part == "weights" else getattr(head, part)
     weighs = part == "weights"
     limits = (0.0, 1.0) if weighs else None
-    note = f"{place}; rows: queries, columns: keys"
+    note = listing((place, message("rows: queries, columns: keys")), "; ")
     return matrix(values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note)
 
 
@@ -205,7 +208,7 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
             key=link.key,
             share=percent(link.weight),
             head=link.head,
-            batch=", ".join(map(str, link.index)),
+            batch=listing(map(str, link.index)),
         )
     ]
     answer_sentences += (

@@ -108,7 +108,9 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
             layout_file = recognise(arrays, metadata, str(path), request)
         except AttnError as error:
             warnings.append(
-                f"not read as an attention: {error.what}" + (f"; expected {error.expected}" if error.expected else "")
+                message("not read as an attention: {reason}; expected {what}", reason=error.what, what=error.expected)
+                if error.expected
+                else message("not read as an attention: {reason}", reason=error.what)
             )
         else:
             roles = layout_file.roles

@@ -84,7 +84,7 @@ def _role(role: str | None) -> str:
 
 def _sizes(sizes: AttentionSizes) -> list[str]:
     parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
-    parts += [count_phrase(sizes.kv_heads, message("kv head"))] if sizes.kv_heads != sizes.heads else []
+    parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
     has = {"bias": "biases", "output_projection": message("output projection"), "layer_norm": message("layer norm")}
     return parts + [words for name, words in has.items() if getattr(sizes, name)]

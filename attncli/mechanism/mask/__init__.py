@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import Message, message
+from attncli.language import Message, listing, message
 from attncli.mechanism.mask.kind import (
     AllOf,
     AnyOf,
@@ -91,7 +91,7 @@ def _parse_one(spec: str, seed: int) -> Mask:
             expected="{kinds}, or a file ending in .npy, .npz, .json or .csv",
             hint=hint,
             spec=repr(spec),
-            kinds=", ".join(KINDS),
+            kinds=listing(KINDS),
         )
     spelling, kind = KINDS[name]
     texts = rest.split(",") if colon else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.errors import InputError
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.spec import Convolution, Disentangled, Norm, Position, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue
 from attncli.models.families import bert
@@ -85,7 +85,7 @@ def _ways(config: Config) -> list[str]:
         raise InputError(
             "config.json sets pos_att_type to {value}",
             where=config.where,
-            expected=" and ".join(WAYS),
+            expected=listing(WAYS, " and "),
             value=repr(value),
         )
     return ways
