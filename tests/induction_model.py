@@ -17,6 +17,7 @@ from attncli.inputs.token import Token
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Spec
 from attncli.models.model import Identity, Model
+from attncli.models.run import EmbeddingPart
 
 LETTERS, PLACES, HEADS, SHARP = 5, 12, 3, 60.0
 DIM = PLACES
@@ -72,6 +73,11 @@ class Store:
             x[row, token.id] = 1.0
             x[row, LETTERS + token.index] = 1.0
         return backend.array(x)
+
+    def embed_parts(self, backend, tokens):
+        whole = self.embed(backend, tokens)
+        identity = whole * backend.array((np.arange(WIDTH) < LETTERS).astype(float))
+        return [EmbeddingPart("token", identity), EmbeddingPart("position", whole - identity)]
 
     def expect(self, layers) -> None:
         return

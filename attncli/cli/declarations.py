@@ -61,6 +61,14 @@ FROM = option(
     "--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=SUBJECT, about=RUN, metavar="TOK"
 )
 TO = option("--to", help="The token that is looked at.", panel=SUBJECT, about=RUN, metavar="TOK")
+SPLIT = option(
+    "--by",
+    help="Split by part of the stream, by token as well, by rotary frequency, or by entry of q and k.",
+    panel=ANALYSIS,
+    about=RUN,
+    metavar="part|token|frequency|dimension",
+    complete=completion.words("part", "token", "frequency", "dimension"),
+)
 CROSS = option(
     "--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=SUBJECT, about=RUN
 )

@@ -55,7 +55,7 @@ PARTS_OF: dict[str, tuple[str, ...]] = {
         "similarity", "circuits", "answer",
     ),
     "learn": ("header", "curve", "steps", "maps", "heads", "seeds", "answer"),
-    "logits": ("header", "tokens", "grid", "parts", "answer"),
+    "logits": ("header", "tokens", "grid", "parts", "lens", "answer"),
     "mask": ("masks", "combined", "counts", "bias", "layers", "answer"),
     "patch": ("header", "tokens", "grid", "heads", "answer"),
     "run": (

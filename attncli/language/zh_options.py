@@ -1,6 +1,11 @@
 """Help in Chinese, by its English: commands, options, groups. What stands in brackets is translated apart."""
 
 OPTIONS: dict[str, str] = {
+    "Split by part of the stream, by token as well, by rotary frequency, or by entry of q and k.": "按残差流的部分、同时按词元、按旋转频率，或按 q 和 k 的维度拆分。",
+    "token also splits what each head adds by the token that it comes from.": "token 还把每个头所加的量按其来源词元拆分。",
+    "Also what each layer would say next: the logit lens.": "同时给出每一层接下来会说什么：logit lens（逐层读出）。",
+    "Also what the head writes, by the token it comes from.": "同时给出该头写出的内容，按来源词元。",
+    "With --writes: the next token whose logit it adds to, or id:N.": "配合 --writes：其 logit 被增加的下一个词元，或 id:N。",
     "What stands for a head: zero, mean, resample.": "用什么代替一个头：zero、mean、resample。",
     "With --by mean or resample: the text that it comes from.": "配合 --by mean 或 resample：替代值所取自的文本。",
     "With --by mean: texts, one a line.": "配合 --by mean：文本，每行一段。",
@@ -18,7 +23,6 @@ OPTIONS: dict[str, str] = {
     "Why a head looks there: its score, part by part.": "头为何看向那里：逐部分拆解其得分。",
     "Take a head's score apart: which parts of both words make it look there.": "拆解一个头的得分：两个词的哪些部分使它看向那里。",
     "Why --to rather than this token.": "为何是 --to 而不是这个词元。", "what the row expects": "该行的期望",
-    "Split by part of the stream, by rotary frequency or by entry of q and k.": "按残差流的部分、旋转频率或 q 和 k 的维度拆分。",
     "taking the score apart": "拆解得分",
     "Which heads carry the difference between two texts.": "哪些头承载两段文本之间的差别。",
     "What differs between two texts, heads, masks, models or files.": "两段文本，或两个头、掩码、模型、文件有何不同。",

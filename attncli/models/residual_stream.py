@@ -80,6 +80,7 @@ class HeadEvent(Struct, frozen=True, eq=False):
 
     trace: what they did. matrices: from each head's values to what a receiver reads, [head, v_dim, dim]. begun: how
     many norms of the stream came before, for `Reading.tails`. factors: of each token that is read, [token, 1].
+    apart: tokens whose values come from a projection to themselves.
     """
 
     kind: Kind
@@ -87,6 +88,7 @@ class HeadEvent(Struct, frozen=True, eq=False):
     matrices: Floats
     begun: int
     factors: Floats
+    apart: tuple[int, ...] = ()
 
 
 OnHeads: TypeAlias = Callable[[int, HeadEvent], None]
@@ -345,7 +347,7 @@ class _LayerWriter:
             by_head = (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
             rows = tap.receiver.rows
             if self._on_heads is not None:
-                event = HeadEvent(kind, trace, by_head, tap.passed, factors[rows])
+                event = HeadEvent(kind, trace, by_head, tap.passed, factors[rows], attention.own_global or ())
                 self._on_heads(tap.number, event)
             elif self._by_layer:
                 joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)

@@ -38,6 +38,7 @@ IN_VOCABULARY: dict[tuple[str, str], tuple[str, ...]] = {
     ("ablate", "--target"): ("ablate", SAID, *SMALL, "--measure", "logprob"),
     ("logits", "--target"): ("logits", SAID, "--model", "{tmp}/gpt2"),
     ("logits", "--versus"): ("logits", SAID, "--model", "{tmp}/gpt2", "--target", "id:3"),
+    ("why", "--target"): ("why", SAID, *SMALL, "--from", "sat", "--to", "cat", "--writes"),
     ("patch", "--target"): ("patch", SAID, "the mat sat on the cat", *SMALL),
     ("patch", "--versus"): ("patch", SAID, "the mat sat on the cat", *SMALL, "--target", "id:3"),
 }

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
+from small_gpt2 import small_gpt2
+
+import attncli
 
 TEXT = "The animal didn't cross the street because it was too tired"
 MINILM = ("--model", "minilm")
@@ -102,11 +105,64 @@ def test_plain_lines_are_the_parts() -> None:
     assert [line.split("\t")[0] for line in lines[1:]] == ["token"]
 
 
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("why") / "gpt2"
+    small_gpt2(folder)
+    return str(folder)
+
+
+def test_what_the_head_writes_adds_up_to_its_entry_in_logits(gpt2: str) -> None:
+    said, link = "the cat sat on the mat", ("--from", "on", "--to", "cat")
+    line = (said, "--model", gpt2, "--dtype", "float64", "--target", "id:4", "--json")
+    for head in (0, 1):
+        document = ask("why", *line, *link, "--head", f"L1H{head}", "--writes").json
+        written = document["writes"]
+        query = document["link"]["query"]
+        parts = ask("logits", *line, "--query", f"#{query}", "--by", "token").json["parts"]
+        (entry,) = [part for part in parts if (part["layer"], part["head"]) == (1, head)]
+        assert written["target"]["id"] == 4
+        assert written["logit"] == pytest.approx(entry["value"], abs=1e-9)
+        assert sum(source["logit"] for source in written["sources"]) == pytest.approx(entry["value"], abs=1e-9)
+        assert sum(source["share"] for source in written["sources"]) == pytest.approx(1, abs=1e-9)
+        by_token = {source["source"]: source["value"] for source in entry["sources"]}
+        for source in written["sources"]:
+            assert source["logit"] == pytest.approx(by_token.get(source["source"], 0.0), abs=1e-9)
+    for part in parts:
+        if part["part"] == "head":
+            assert sum(source["value"] for source in part["sources"]) == pytest.approx(part["value"], abs=1e-9)
+
+
+def test_the_lens_reads_each_layer_through_the_last_norm(gpt2: str) -> None:
+    line = ("logits", "the cat sat on the mat", "--model", gpt2, "--dtype", "float64", "--target", "id:4", "--lens")
+    document = ask(*line, "--json").json
+    model = attncli.load(gpt2, dtype="float64")
+    traces = list(model.trace("the cat sat on the mat"))
+    outer = model.store.outer(model.backend)
+    weight, bias, matrix = (outer(name) for name in ("final.weight", "final.bias", "tokens.weight"))
+    matrix = outer("head.weight") if outer("head.weight") is not None else matrix
+    stages = [(row["layer"], row["stage"]) for row in document["lens"]]
+    assert stages[-1] == (None, "end")
+    for row in document["lens"]:
+        trace = traces[-1 if row["layer"] is None else row["layer"]]
+        states = {"before attention": trace.before, "after attention": trace.stages["sum"], "end": trace.after}
+        x = states[row["stage"]][-1]
+        normed = (x - x.mean()) / np.sqrt(x.var() + model.spec.final_norm.eps) * weight + bias
+        scores = matrix @ normed
+        shares = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        assert row["probability"] == pytest.approx(shares[4], abs=1e-9)
+        assert row["rank"] == (scores > scores[4]).sum() + 1
+        assert [entry["token"]["id"] for entry in row["top"]] == np.argsort(-scores)[:5].tolist()
+    shown = ask(*line).out
+    assert "would say next" in shown
+    assert "Read off layer by layer" in shown
+
+
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
         (("why", TEXT), 2, "--from TOK and --to TOK"),
-        (("why", TEXT, *LINK, "--by", "luck"), 2, "part, frequency or dimension"),
+        (("why", TEXT, *LINK, "--by", "luck"), 2, "part, token, frequency or dimension"),
         (("why", TEXT, *LINK, "--than", "animal"), 3, "compared with itself"),
         (("why", TEXT, "--from", "it", "--to", "cat"), 3, "cat"),
         (("why", TEXT, "--from", "animal", "--to", "it", "--mask", "causal"), 3, "hides this key"),
@@ -114,6 +170,8 @@ def test_plain_lines_are_the_parts() -> None:
         (("why", TEXT, *LINK, "--attention", "reformer:2"), 4, "dense attention"),
         (("why", TEXT, *LINK, "--by", "frequency"), 4, "--by dimension"),
         (("why", TEXT, *LINK, "--cross"), 2, "--source TEXT"),
+        (("why", TEXT, *LINK, "--target", "cat"), 2, "--writes as well"),
+        (("why", TEXT, *MINILM, *LINK, "--writes", "--target", "cat"), 4, "no output head"),
         (("why", TEXT, *MINILM, *LINK, "--max-memory", "1MB"), 5, "--max-memory"),
         (("why", TEXT, *MINILM, *LINK, "--head", "L5H12"), 3, "there is no head 12"),
     ],

@@ -13,6 +13,7 @@ import typer
 from attncli.cli import completion, declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
+    ANALYSIS,
     DOCUMENT,
     MODEL,
     OUTPUT,
@@ -346,6 +347,17 @@ def logits(
     target: Annotated[str | None, declarations.TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
+    by: Annotated[
+        str,
+        redeclare(
+            declarations.SPLIT,
+            help="token also splits what each head adds by the token that it comes from.",
+            metavar="part|token",
+        ),
+    ] = "part",
+    lens: Annotated[
+        bool, option("--lens", help="Also what each layer would say next: the logit lens.", panel=ANALYSIS, about=RUN)
+    ] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
 ) -> None:
     """Split the logit of a next token into what the embedding, each head and each feed-forward part add.
@@ -361,6 +373,9 @@ def logits(
 
     from attncli.features.effects import compute as effects
 
+    split: Literal["part", "token"] | None = "token" if by == "token" else "part" if by == "part" else None
+    if split is None:
+        raise UsageError("--by is {value}", expected="part or token", value=repr(by))
     single = output.json or output.svg is not None
 
     def documents() -> Iterator[LogitsDocument]:
@@ -374,6 +389,8 @@ def logits(
                     target=target,
                     versus=versus,
                     query=query,
+                    by=split,
+                    lens=lens,
                     unknown=unknown,
                     tokens=tokens,
                     note=environment.note,

@@ -120,6 +120,8 @@ def logits(
     target: str | None = None,
     versus: str | None = None,
     query: str | None = None,
+    by: Literal["part", "token"] = "part",
+    lens: bool = False,
     unknown: bool = False,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
@@ -132,6 +134,8 @@ def logits(
         target: A vocabulary entry, or "id:N"; None is the model's own first choice.
         versus: An entry whose logit is taken away from the target's; None for none.
         query: After which token; None is the last.
+        by: "token" also splits what each head adds by the token that it comes from.
+        lens: Whether it also tells what each layer would say next.
         unknown: Whether it may be one that the model does not know.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
@@ -146,7 +150,7 @@ def logits(
     tokens = model.encode(text) if tokens is None else tokens
     position = len(tokens) - 1 if query is None else _span(tokens, query, note, unknown=unknown)[-1]
     target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
-    return logits_document(model, text, tokens, position, target_entry, versus_entry)
+    return logits_document(model, text, tokens, position, target_entry, versus_entry, by_token=by == "token", lens=lens)
 
 
 def logits_memory(model: Model, count: int) -> int:

@@ -10,8 +10,8 @@ derivative of log A_ij along a part is its contribution less the mean that the r
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -22,11 +22,11 @@ from attncli.features.effects.sweep import SweepText
 from attncli.language import message
 from attncli.mechanism.attend import attend_rows, span, weights_of_scores
 from attncli.mechanism.context import Kind, Weights
-from attncli.mechanism.frozen_projection import FrozenHead, HeadProjection, freeze, head_projection
+from attncli.mechanism.frozen_projection import FrozenHead, freeze, head_projection
 from attncli.mechanism.projection import RelativeVectors, project, relative_vectors
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
-from attncli.models.residual_stream import PartKind, Reading, Receiver, StreamPart, numbers, read_stream
+from attncli.models.residual_stream import HeadEvent, PartKind, Reading, Receiver, StreamPart, numbers, read_stream
 from attncli.models.run import cache_weights
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -59,8 +59,8 @@ class RowScores(Struct, frozen=True, eq=False):
     """One row of a head's scores, over the keys that it may see.
 
     keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft cap. added: what the
-    position adds after it. weights: of each, 0 where hidden. visible: booleans. sink: the head's learned logit; None
-    without one. All [key].
+    position adds after it. weights: of each, 0 where hidden. visible: booleans. All [key]. sink: the head's learned
+    logit; None without one. values: what each key passes on, [key, v_dim].
     """
 
     keys: Floats
@@ -70,6 +70,7 @@ class RowScores(Struct, frozen=True, eq=False):
     visible: Floats
     softcap: float | None
     sink: float | None
+    values: Floats
 
     def weights_without(self, removed: Floats, added: Floats | float = 0.0) -> Floats:
         """The weights, [..., key], with `removed` off the scores, and `added` off what the position adds."""
@@ -187,8 +188,8 @@ class HeadSpace(Struct, frozen=True, eq=False):
 
     query: FrozenHead
     keys: FrozenHead
-    query_reading: Reading
-    key_reading: Reading | None
+    readings: tuple[Reading, Reading]
+    receivers: tuple[Receiver, Receiver]
 
 
 def _is_own_bias(part: StreamPart | None) -> bool:
@@ -236,14 +237,17 @@ def contributions(
         source = backend.cast(model.memory, backend.dtype)
         rows = slice(0, source.shape[-2])
         (reading,) = read_stream(model, text.tokens, backend, [query_receiver], by_layer=by_layer, progress=progress)
-        key_reading = _source_reading(model, backend, projections[1], source, by_layer=by_layer)
+        beyond = 0 if model.encoder is None else len(model.encoder.spec.blocks)
+        key_receiver = Receiver(beyond, "self", projections[1].matrix, rows)
+        key_reading = _source_reading(model, backend, key_receiver, source, by_layer=by_layer)
     context = text.context()
     frozen = (
         freeze(backend, projections[0], weights, reading.entering, context).of(here),
         freeze(backend, projections[1], weights, source, context, memory=link.kind == "cross").of(rows),
     )
     row, relative, learned = _row(text, attention, weights, prefix, link, reading.entering, source, rows)
-    return _contributions(link, attention, row, (reading, key_reading), frozen, relative, learned)
+    space = HeadSpace(*frozen, (reading, key_reading), (query_receiver, key_receiver))
+    return _contributions(link, attention, row, space, relative, learned)
 
 
 _SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
@@ -255,16 +259,12 @@ def _rows_seen(attention: Attention, query: int, count: int) -> slice:
     return slice(low, high) if low < high else slice(0, count)
 
 
-def _source_reading(
-    model: Model, backend: Backend, projection: HeadProjection, source: Array, *, by_layer: bool
-) -> Reading:
+def _source_reading(model: Model, backend: Backend, receiver: Receiver, source: Array, *, by_layer: bool) -> Reading:
     """What the other text's stream makes of keys; captured states are one part."""
-    encoder = model.encoder
-    if encoder is None:
-        values = _known(backend, source) @ projection.matrix.T
+    if model.encoder is None:
+        values = _known(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
-    receiver = Receiver(len(encoder.spec.blocks), "self", projection.matrix, slice(0, source.shape[-2]))
-    return read_stream(encoder, model.source, backend, [receiver], by_layer=by_layer)[0]
+    return read_stream(model.encoder, model.source, backend, [receiver], by_layer=by_layer)[0]
 
 
 def _row(
@@ -295,7 +295,8 @@ def _row(
         visible = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))[link.head, 0]
     group = link.head // (attention.heads // attention.kv_heads)
     learned = _known(backend, parts.k)[group, real:]
-    sinks = parts.rule.sinks
+    sinks, apart = parts.rule.sinks, parts.rule.apart
+    values = parts.v if apart is None or link.query not in apart.rows else apart.v
     row = RowScores(
         columns,
         stages["scaled"][columns],
@@ -304,6 +305,7 @@ def _row(
         visible[columns],
         attention.softcap,
         None if sinks is None else float(sinks[link.head]),
+        np.asarray(_known(backend, values)[group][columns], np.float64),
     )
     if not (row.visible & (row.keys == link.key)).any():
         raise InputError(
@@ -318,12 +320,12 @@ def _contributions(
     link: Link,
     attention: Attention,
     row: RowScores,
-    readings: tuple[Reading, Reading],
-    frozen: tuple[FrozenHead, FrozenHead],
+    space: HeadSpace,
     relative: RelativeVectors | None,
     learned: Floats,
 ) -> Contributions:
     """Both sides' parts in one list, and their products."""
+    readings, frozen = space.readings, (space.query, space.keys)
     sides: tuple[Side, Side] = ("both", "both") if link.kind == "self" else ("query", "key")
     parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
     if link.kind == "cross":
@@ -370,8 +372,126 @@ def _contributions(
             query_sums[place] = meeting.sum(0)
     if has_added:
         query_sums[-1] = key_sums[-1] = row.added
-    space = HeadSpace(frozen[0], frozen[1], readings[0], readings[1])
     return Contributions(link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space)
+
+
+# Heads split further by the token whose value they carried: one head of one layer at a time.
+
+
+class SourcePart(NamedTuple):
+    """What a head brought from one token: its sides of the advantage, None for one that it has none of, and the link's
+    weight without it, by "query", "key" and "all_keys"."""
+
+    part: LinkPart
+    query_side: float | None
+    key_side: float | None
+    weights_without: dict[str, float]
+
+
+def source_parts(text: SweepText, whole: Contributions, than: int | None = None) -> dict[LinkPart, list[SourcePart]]:
+    """Each head's part split by source token, by the head's part in `whole`. Sources that bring nothing are left out.
+
+    The text is run again: what a head brings from a token needs the queries and keys that the first run ended with.
+    """
+    backend, space, link = text.backend, whole.space, whole.link
+    split = _SourceSplit(text, whole, than)
+    if link.kind == "self":
+        keep = frozenset({"weights"})
+        read_stream(text.model, text.tokens, backend, space.receivers, keep=keep, on_heads=split.on_heads)
+        return split.merge("both")
+    split.sides = (0,)
+    keep = frozenset({"weights"})
+    read_stream(text.model, text.tokens, backend, [space.receivers[0]], keep=keep, on_heads=split.on_heads)
+    queries = split.merge("query")
+    encoder = text.model.encoder
+    if encoder is None:
+        return queries
+    split = _SourceSplit(text, whole, than)
+    split.sides = (1,)
+    read_stream(encoder, text.model.source, backend, [space.receivers[1]], keep=keep, on_heads=split.on_heads)
+    return {**queries, **split.merge("key")}
+
+
+class _SourceSplit:
+    """What heads bring by source, collected as they go by. sides: 0 where a receiver reads queries, 1 for keys."""
+
+    def __init__(self, text: SweepText, whole: Contributions, than: int | None) -> None:
+        self._backend, self._whole, self._than = text.backend, whole, than
+        self.sides: tuple[int, ...] = (0, 1)
+        self._sums: dict[StreamPart, dict[int, Floats]] = {}
+        space, row = whole.space, whole.row
+        query_total, key_total = whole.queries.sum(0), whole.keys.sum(0, dtype=np.float64)
+        meets, asks = key_total, np.broadcast_to(query_total, key_total.shape)
+        relative = whole.relative
+        if relative is not None and relative.keys is not None:
+            meets = meets + relative.keys
+        if relative is not None and relative.queries is not None:
+            asks = asks + relative.queries
+        dim = len(query_total)
+        # what one entry of a projection does to each score, [key, dim]
+        turned = space.query.apply(np.eye(dim)[:, None, :])[:, 0]
+        self._of_query: Floats = whole.scale * (turned @ meets.T).T
+        count = len(space.keys.constant)
+        by_row = space.keys.apply(np.repeat(np.eye(dim)[:, None, :], count, 1))
+        self._of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, asks[:count])
+        self._learned = len(row.keys) - count
+
+    def on_heads(self, number: int, event: HeadEvent) -> None:
+        side = self.sides[number]
+        space, trace = self._whole.space, event.trace
+        weights, values = _known(self._backend, trace.stages["weights"]), _known(self._backend, trace.stages["v"])
+        rows = space.receivers[side].rows
+        group = len(weights) // len(values)
+        factors = event.factors[:, 0] * space.readings[side].tails[event.begun]
+        apart = _known(self._backend, trace.stages["global_v"]) if "global_v" in trace.stages else None
+        globals_ = [place for place in event.apart if rows.start <= place < rows.stop]
+        for head in range(len(weights)):
+            table = weights[head, rows] * factors[:, None]  # [row, source]
+            carried = values[head // group] @ event.matrices[head]  # [source, dim]
+            sums = self._sum(side, table, carried)
+            if apart is not None and globals_:
+                own = self._sum(side, table, apart[head // group] @ event.matrices[head])
+                if side == 0:
+                    sums = own
+                else:
+                    columns = [place - rows.start for place in globals_]
+                    sums[:, columns] = own[:, columns]
+            part = StreamPart("head", trace.layer, event.kind, head)
+            self._sums.setdefault(part, {})[side] = sums
+
+    def _sum(self, side: int, table: Floats, carried: Floats) -> Floats:
+        """What each source adds to each score of the row, [source, key]."""
+        if side == 0:
+            return np.asarray(table[0][:, None] * (carried @ self._of_query.T), np.float64)
+        sums: Floats = table.T * (carried @ self._of_keys.T)
+        return np.concatenate([sums, np.zeros((len(sums), self._learned))], 1)
+
+    def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
+        """The parts of each head, and what they do."""
+        return {
+            LinkPart("head", part, which): list(self._parts(part, sums, which)) for part, sums in self._sums.items()
+        }
+
+    def _parts(self, part: StreamPart, sums: dict[int, Floats], which: Side) -> Iterator[SourcePart]:
+        whole, row = self._whole, self._whole.row
+        sides = {side: whole.centre(values, self._than) for side, values in sums.items()}
+        without: dict[str, Floats] = {}
+        if 0 in sums:
+            without["query"] = row.weights_without(sums[0])[:, whole.place]
+        if 1 in sums:
+            at_key = np.zeros_like(sums[1])
+            at_key[:, whole.place] = sums[1][:, whole.place]
+            without["key"] = row.weights_without(at_key)[:, whole.place]
+            without["all_keys"] = row.weights_without(sums[1])[:, whole.place]
+        brings = np.any([values.any(-1) for values in sums.values()], 0)
+        for source in np.flatnonzero(brings).tolist():
+            stream = StreamPart("head", part.layer, part.attention, part.head, source=source)
+            yield SourcePart(
+                LinkPart("head", stream, which),
+                float(sides[0][source]) if 0 in sides else None,
+                float(sides[1][source]) if 1 in sides else None,
+                {name: float(values[source]) for name, values in without.items()},
+            )
 
 
 def _known(backend: Backend, array: Array) -> Floats:

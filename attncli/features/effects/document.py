@@ -306,6 +306,13 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
 # `attn.logits/1`: what each part of a model adds to a token's logit.
 
 
+class LogitSource(Part, frozen=True, kw_only=True):
+    """What a head adds from one token."""
+
+    source: Annotated[Count, describe("The token whose value it carries; learned keys come after the tokens.")]
+    value: float
+
+
 class LogitPart(Part, frozen=True, kw_only=True):
     """What one part adds."""
 
@@ -317,12 +324,35 @@ class LogitPart(Part, frozen=True, kw_only=True):
     head: Count | None
     value: float
     looks: Annotated[Looks | UnsetType, describe("Of a head: what the token at `at` looks at most there.")] = UNSET
+    sources: (
+        Annotated[list[LogitSource], describe("With --by token, of a head: what it adds from each token.")] | UnsetType
+    ) = UNSET
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """A head has its place, a feed-forward part its layer."""
         of_head = None not in (self.attention, self.layer, self.head)
         if (self.part == "head" and not of_head) or (self.part == "mlp" and self.layer is None):
             yield "part", message("{part} without its place", part=repr(self.part))
+
+
+LensStage = Literal["before attention", "after attention", "end"]
+
+
+class LensToken(Part, frozen=True, kw_only=True):
+    """A token that would come next, and with which probability."""
+
+    token: TargetToken
+    probability: Weight
+
+
+class LensRow(Part, frozen=True, kw_only=True):
+    """What would come next if the model ended here: these vectors through its final norm and output head."""
+
+    layer: Annotated[Count | None, describe("Null after the last layer.")]
+    stage: LensStage
+    top: Annotated[list[LensToken], describe("The likeliest first.")]
+    rank: Annotated[Size, describe("Of the target, from 1.")]
+    probability: Annotated[Weight, describe("Of the target.")]
 
 
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
@@ -335,6 +365,10 @@ class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
     logit: Annotated[float, describe("The model's own, after its scale and before a soft cap.")]
     sum: Annotated[float, describe("The sum of the parts.")]
     parts: Annotated[list[LogitPart], describe("In the order of the model.")]
+    lens: (
+        Annotated[list[LensRow], describe("With --lens: what each layer would say next, in the order of the model.")]
+        | UnsetType
+    ) = UNSET
     warnings: list[str]
 
 

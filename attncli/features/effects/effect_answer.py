@@ -16,7 +16,8 @@ from attncli.draw.lines import Lines, clip_lines, remark, sentences, stack, stac
 from attncli.draw.numbers import writer
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
-from attncli.draw.token_names import quote_text, quoted_token, quoted_word
+from attncli.draw.tables import table
+from attncli.draw.token_names import quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import reading_of, readings_of
 from attncli.language import message, say
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         DifferentHead,
         EffectRow,
         LogitPart,
+        LogitsDocument,
         MeanEffect,
         Measures,
         PatchRow,
@@ -362,3 +364,63 @@ def more_heads_note(effects: Sequence[AnyHead], effects_shown: Sequence[AnyHead]
     return remark(
         say(view, "{count} more heads; --top N or --full shows them", count=rest_count) if rest_count else "", view
     )
+
+
+# What the logit lens says.
+
+STAGE_NAMES = {
+    "before attention": message("before attention"),
+    "after attention": message("after attention"),
+    "end": message("at the end"),
+}
+"""What a row of the lens is called."""
+LENS_WORDS, LENS_WORD = 3, 14
+"""Tokens that a row of the lens shows, and cells of each."""
+
+
+def lens_table(document: LogitsDocument, view: View) -> Lines:
+    """What each layer would say next, and how likely the target is there."""
+    if document.lens is UNSET:
+        return Lines()
+    rows = []
+    for row in document.lens:
+        words_said = [
+            f"{short(entry.token.text, LENS_WORD, view)} {entry.probability:.2f}" for entry in row.top[:LENS_WORDS]
+        ]
+        rows.append(
+            [
+                "" if row.layer is None else f"L{row.layer}",
+                say(view, STAGE_NAMES[row.stage]),
+                f"{row.rank:,}",
+                f"{row.probability:.3f}",
+                "  ".join(words_said),
+            ]
+        )
+    target = quoted_word(document.target.text, view)
+    return table(
+        ["", "", say(view, "rank"), say(view, "probability"), say(view, "would say next")],
+        rows,
+        view,
+        align=["left", "left", "right", "right", "left"],
+        title=say(view, "what each layer would say next, and {target} there", target=target),
+    )
+
+
+def lens_sentences(document: LogitsDocument, view: View) -> list[str]:
+    """From where on the target comes first, to the end; that it never does."""
+    if document.lens is UNSET or not document.lens:
+        return []
+    target = quoted_word(document.target.text, view)
+    ranks = [row.rank for row in document.lens]
+    if ranks[-1] > 1:
+        return [say(view, "Read off layer by layer, {target} does not come first in the end.", target=target)]
+    first = next(index for index in range(len(ranks)) if all(rank == 1 for rank in ranks[index:]))
+    row = document.lens[first]
+    if row.layer is None:
+        return [say(view, "Read off layer by layer, {target} comes first only at the end.", target=target)]
+    template = (
+        message("Read off layer by layer, {target} comes first from layer {layer} on, after its attention.")
+        if row.stage == "after attention"
+        else message("Read off layer by layer, {target} comes first from layer {layer} on, before its attention.")
+    )
+    return [say(view, template, target=target, layer=row.layer)]

@@ -13,7 +13,8 @@ from attncli.arrays.backend import Array
 from attncli.documents.header import header, notes
 from attncli.errors import UnsupportedError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
-from attncli.features.effects.document import LogitPart, LogitsDocument, Looks
+from attncli.features.effects.document import LogitPart, LogitsDocument, LogitSource, Looks
+from attncli.features.effects.logit_lens import lens_rows
 from attncli.features.effects.measures import refuse_overflow, target_token
 from attncli.features.effects.sweep import SweepText
 from attncli.inputs.token import Token
@@ -23,16 +24,28 @@ from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
+from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import cache_weights, logits, unembedding
 
 
 def logits_document(
-    model: Model, text: str, tokens: Sequence[Token], position: int, target: int | None, versus: int | None
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    position: int,
+    target: int | None,
+    versus: int | None,
+    *,
+    by_token: bool = False,
+    lens: bool = False,
 ) -> LogitsDocument:
-    """Split a logit into its parts and return the `attn.logits/1` document. Arguments, errors: as `attribute`."""
+    """Split a logit into its parts and return the `attn.logits/1` document. by_token: whether each head's part is split
+    by the token that it comes from. lens: whether what each layer would say next is told, too. Other arguments, errors:
+    as `attribute`."""
     refuse_foreign(model)
     running = choose_backend(model, tokens, [])
     attribution = attribute(running, position, target, versus)
+    sources = logit_sources(running, position, attribution.target, versus) if by_token else {}
     return LogitsDocument(
         **header(model, text, tokens, computing=running.backend),
         position=position,
@@ -51,11 +64,19 @@ def logits_document(
                 looks=Looks(key=attribution.looks[part][0], weight=attribution.looks[part][1])
                 if part in attribution.looks
                 else UNSET,
+                sources=_source_rows(sources[part]) if part in sources else UNSET,
             )
             for part, value in attribution.parts
         ],
+        lens=lens_rows(running, position, attribution.target) if lens else UNSET,
         warnings=notes(model, text, tokens),
     )
+
+
+def _source_rows(values: Floats) -> list[LogitSource]:
+    """What a head adds from each token, the largest first; tokens that it brings nothing from are left out."""
+    order = np.argsort(-np.abs(values), kind="stable").tolist()
+    return [LogitSource(source=source, value=float(values[source])) for source in order if values[source]]
 
 
 # Direct logit attribution: what each part of a model adds to a token's logit.
@@ -179,6 +200,38 @@ def attribute(text: SweepText, position: int, target: int | None, versus: int | 
         head.softcap,
         looks,
     )
+
+
+def logit_sources(
+    text: SweepText, position: int, target: int, versus: int | None, chosen: LogitTerm | None = None
+) -> dict[LogitTerm, Floats]:
+    """What each head adds from each token that it looks at, [source]: A_ij·v_j·W_O through the frozen norms to the
+    logit of `target`, or its difference from that of `versus`. Learned keys come after the tokens; a head's sources
+    sum to its part of `attribute`.
+
+    chosen: the one head that is wanted, None for all. Source: Elhage et al., A mathematical framework for transformer
+    circuits, 2021.
+    """
+    backend = text.backend
+    direction, _ = _direction(text, text.model.store.outer(backend), target, versus)
+    collected: dict[LogitTerm, tuple[int, Floats]] = {}
+
+    def on_heads(number: int, event: HeadEvent) -> None:
+        stages = event.trace.stages
+        weights = np.asarray(backend.numpy(stages["weights"]), np.float64)[:, position]
+        name = "global_v" if position in event.apart and "global_v" in stages else "v"
+        values = np.asarray(backend.numpy(stages[name]), np.float64)
+        group = len(weights) // len(values)
+        for head, row in enumerate(weights):
+            term = LogitTerm("head", event.trace.layer, event.kind, head)
+            if chosen is None or term == chosen:
+                carried = values[head // group] @ event.matrices[head][:, 0]
+                collected[term] = (event.begun, row * carried * float(event.factors[0, 0]))
+
+    receiver = Receiver(len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1))
+    keep = frozenset({"weights"})
+    (reading,) = read_stream(text.model, text.tokens, backend, [receiver], keep=keep, on_heads=on_heads)
+    return {term: values * reading.tails[begun][0] for term, (begun, values) in collected.items()}
 
 
 def _layer(

@@ -26,6 +26,8 @@ from attncli.features.effects.effect_answer import (
     grid,
     grids,
     head_phrase,
+    lens_sentences,
+    lens_table,
     more_heads_note,
     number,
     short_name,
@@ -457,7 +459,7 @@ LONGEST_LOGITS, SHORTEST_LOGITS = 24, 4
 def logits_screen(document: LogitsDocument, view: View) -> Lines:
     """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
     draw_by_part = dict(
-        zip(LOGITS_PARTS, (header, shown_tokens, _logit_grid, _logit_table, logits_answer), strict=True)
+        zip(LOGITS_PARTS, (header, shown_tokens, _logit_grid, _logit_table, lens_table, logits_answer), strict=True)
     )
     return draw_parts(draw_by_part, document, view, hidden=("tokens",))
 
@@ -515,19 +517,35 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     largest = max((abs(part.value) for part in parts_shown), default=0.0)
     names = [name for name, _ in rows] + [say(view, "sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
+    origins = [_origin(part, document, view) for part in parts_shown]
+    origins += [""] * (len(numbers) - len(origins))
     room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
+    if any(origins):
+        room -= max(map(cells, (say(view, "most from"), *origins))) + GAP
     length = min(max(room, SHORTEST_LOGITS), LONGEST_LOGITS)
     bars = [bar(abs(part.value) / largest if largest else 0.0, length, ascii=view.ascii) for part in parts_shown]
     bars += [""] * (len(numbers) - len(bars))
+    columns = [names, numbers, bars, *([origins] if any(origins) else [])]
+    titles = [say(view, "part"), say(view, "adds"), "", *([say(view, "most from")] if any(origins) else [])]
     return table(
-        [say(view, "part"), say(view, "adds"), ""],
-        [list(row) for row in zip(names, numbers, bars, strict=True)],
+        titles,
+        [list(row) for row in zip(*columns, strict=True)],
         view,
-        align=["left", "right", "left"],
+        align=["left", "right", "left", "left"][: len(columns)],
         title=_logit_title(document, view),
         bars=2,
         strong=len(rows),
     )
+
+
+def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
+    """The token from which a head adds most, and how much; "" where that is not told."""
+    if part.sources is UNSET or not part.sources:
+        return ""
+    first = part.sources[0]
+    is_word = part.attention != "cross" and first.source < len(document.tokens)
+    name = short(document.tokens[first.source].text, NAME_ABLATE, view) if is_word else f"#{first.source}"
+    return f"{name} {first.value:+.2f}"
 
 
 def _logit_name(part: LogitPart, view: View) -> str:
@@ -585,6 +603,7 @@ def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
             logit=f"{document.logit:.2f}",
         )
     )
+    answer_sentences += lens_sentences(document, view)
     return [
         capitalize(text)
         for text in (

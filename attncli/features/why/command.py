@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import completion, declarations, request
+from attncli.cli import declarations, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import (
     ANALYSIS,
@@ -22,18 +22,17 @@ from attncli.cli.options import (
     command_app,
     meaning,
     option,
+    redeclare,
     without,
 )
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
-from attncli.language import choice, message
+from attncli.language import choice
 
 if TYPE_CHECKING:
     from attncli.features.why.document import Split, WhyDocument
-    from attncli.inputs.token import Text, Token
-    from attncli.models.model import Model
 
-SPLITS: tuple[Split, ...] = ("part", "frequency", "dimension")
+SPLITS: tuple[Split, ...] = ("part", "token", "frequency", "dimension")
 
 
 @dataclass(frozen=True)
@@ -54,17 +53,15 @@ class LinkOptions:
     ] = None
     cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
-    by: Annotated[
-        str,
-        option(
-            "--by",
-            help="Split by part of the stream, by rotary frequency or by entry of q and k.",
-            panel=ANALYSIS,
-            about=RUN,
-            metavar="part|frequency|dimension",
-            complete=completion.words(*SPLITS),
-        ),
-    ] = "part"
+    by: Annotated[str, declarations.SPLIT] = "part"
+    writes: Annotated[
+        bool,
+        option("--writes", help="Also what the head writes, by the token it comes from.", panel=ANALYSIS, about=RUN),
+    ] = False
+    target: Annotated[
+        str | None,
+        redeclare(declarations.TARGET, help="With --writes: the next token whose logit it adds to, or id:N."),
+    ] = None
 
 
 def why(
@@ -82,89 +79,59 @@ def why(
 
     attn why --model minilm "The animal was too tired, so it slept" --from it --to animal --than tired --head L5H11
     """
+    from attncli.cli.progress import progress
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "why")
-    check(link)
+    start, end, split = _checked(link)
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
+    from attncli.features.why import compute as explanation
 
     def documents() -> Iterator[WhyDocument]:
         for source_text in request.texts(environment, text, single=output.json or output.svg is not None):
-            with request.errors_located_in(source_text):
-                yield _document(environment, loaded_model, source_text, model, compute, link)
+            with (
+                request.errors_located_in(source_text),
+                progress(environment, "taking the score apart") as on_progress,
+            ):
+                tokens = request.tokens_of(loaded_model, source_text)
+                yield explanation.why(
+                    loaded_model,
+                    source_text.text,
+                    start,
+                    end,
+                    than=link.than,
+                    cross=link.cross,
+                    by=split,
+                    writes=link.writes,
+                    target=link.target,
+                    heads=request.head_selection(loaded_model.spec, model),
+                    unknown=link.unknown,
+                    source_text=model.source,
+                    memory=request.memory_limit(compute).bytes,
+                    tokens=tokens,
+                    note=environment.note,
+                    progress=on_progress,
+                )
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
-def check(link: LinkOptions) -> None:
-    """Raise UsageError for options that contradict each other."""
+def _checked(link: LinkOptions) -> tuple[str, str, Split]:
+    """Both ends of the link, and how it is split. Raises UsageError for options that contradict each other."""
     if link.start is None or link.end is None:
         raise UsageError(
-            message("attn why needs two tokens"),
-            expected=message("--from TOK and --to TOK"),
+            "attn why needs two tokens",
+            expected="--from TOK and --to TOK",
             hint="attn why TEXT --from it --to animal",
         )
-    if link.by not in SPLITS:
-        raise UsageError(message("--by is {value}", value=repr(link.by)), expected=choice(SPLITS))
-
-
-def _document(
-    environment: Environment,
-    model: Model,
-    text: Text,
-    which: ModelOptions,
-    compute: ComputeOptions,
-    link: LinkOptions,
-) -> WhyDocument:
-    from attncli.cli.progress import progress
-    from attncli.features.effects.ablation import refuse_foreign
-    from attncli.features.why.compute import WhyRequest, source_tokens, why_document
-
-    refuse_foreign(model)
-    assert link.start is not None
-    assert link.end is not None
-    tokens = request.tokens_of(model, text)
-    if link.cross and model.memory is None:
-        raise UsageError(
-            message("--cross asks about a link to another text, and none is read"),
-            expected=message("an encoder-decoder, with --source TEXT"),
-        )
-    looked_at = source_tokens(model) if link.cross else tokens
-    split: Split = next(name for name in SPLITS if name == link.by)
-    why_request = WhyRequest(
-        _pieces(environment, tokens, link.start, unknown=link.unknown),
-        _pieces(environment, looked_at, link.end, unknown=link.unknown),
-        request.head_selection(model.spec, which),
-        "cross" if link.cross else "self",
-        () if link.than is None else _pieces(environment, looked_at, link.than, unknown=link.unknown),
-        split,
-        which.source if link.cross else None,
-    )
-    with progress(environment, "taking the score apart") as on_progress:
-        return why_document(
-            model, text.text, tokens, why_request, memory=request.memory_limit(compute).bytes, progress=on_progress
-        )
-
-
-def _pieces(environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool) -> tuple[int, ...]:
-    """The tokens that a reference names: of several pieces the one with the largest weight will be explained."""
-    from attncli.inputs.token import find_span, refuse_unknown
-
-    match = find_span(tokens, reference)
-    if not unknown:
-        refuse_unknown(tokens, match, reference)
-    if match.stop - match.first == 1:
-        return (request.query_index(environment, tokens, reference),)
-    environment.note(
-        message(
-            "{reference} is {count} tokens: the link with the largest weight is explained",
-            reference=repr(reference),
-            count=match.stop - match.first,
-        )
-    )
-    return tuple(range(match.first, match.stop))
+    split = next((name for name in SPLITS if name == link.by), None)
+    if split is None:
+        raise UsageError("--by is {value}", expected=choice(SPLITS), value=repr(link.by))
+    if link.target is not None and not link.writes:
+        raise UsageError("--target is about what the head writes", expected="--writes as well")
+    return link.start, link.end, split
 
 
 why_app = command_app(why)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from attncli.arrays.backend import SCORE_ITEM
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Selection, numbers_of
 from attncli.documents.header import header, notes, token_rows
-from attncli.errors import InputError, LimitError, UnsupportedError
+from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
-from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
-from attncli.features.effects.places import attentions, places
+from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions, source_parts
+from attncli.features.effects.logit_parts import LogitTerm, attribute, logit_sources
+from attncli.features.effects.measures import target_id, target_token
+from attncli.features.effects.places import attentions, most_heads, places
 from attncli.features.effects.sweep import SweepText
 from attncli.features.why.document import (
     RowKey,
@@ -25,8 +27,10 @@ from attncli.features.why.document import (
     WhyLink,
     WhyPair,
     WhyPart,
+    Writes,
+    Written,
 )
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, choose_span, find_span, refuse_unknown
 from attncli.language import message
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Kind
@@ -45,8 +49,7 @@ PAIRS = 200
 class WhyRequest(Struct, frozen=True):
     """What is asked. queries, keys: the pieces of the two words that the link is between; of several the two with the
     largest weight. than: the pieces of another key; none for what the row expects. selection: the heads among which the
-    one with the largest weight is explained. source_text: what a link of kind "cross" looks at; None for captured
-    states."""
+    one with the largest weight is explained."""
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
@@ -54,45 +57,148 @@ class WhyRequest(Struct, frozen=True):
     kind: Kind = "self"
     than: tuple[int, ...] = ()
     by: Split = "part"
-    source_text: str | None = None
 
 
-def why_document(
+def why(
     model: Model,
     text: str,
-    tokens: Sequence[Token],
-    request: WhyRequest,
+    start: str,
+    end: str,
     *,
+    than: str | None = None,
+    cross: bool = False,
+    by: Split = "part",
+    writes: bool = False,
+    target: str | None = None,
+    layers: Selection = EVERY,
+    heads: Selection | HeadSelection = EVERY,
+    unknown: bool = False,
+    source_text: str | None = None,
     memory: int | None = None,
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = lambda text: None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> WhyDocument:
-    """Explain a link and return the `attn.why/1` document.
+    """Why a head looks there: the score of a link as a sum over pairs of parts of the residual stream.
 
     Args:
         model: As `attncli.load` returns it; a decoder that reads a source for a link to that.
-        text: The text, with its `tokens`.
-        request: Which link, over what, split how.
-        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one part.
+        text: What runs.
+        start: The token that looks, such as "it", "the:2" or "#7".
+        end: The token that is looked at.
+        than: Another key, over which the score's advantage is taken; None for what the row expects.
+        cross: Whether `end` and `than` are tokens of the other text, which an encoder-decoder reads.
+        by: "part" of the stream; "token" splits heads by the token that they carried, too; "frequency" by rotated pairs
+            of entries, "dimension" by entries of q and k.
+        writes: Whether it also tells what the head writes, by the token that it comes from.
+        target: With `writes`, a vocabulary entry or "id:N" whose logit that adds to; None is the model's first choice.
+        layers: Which layers.
+        heads: Which heads of each, or a HeadSelection of any; the one with the largest weight is explained.
+        unknown: Whether tokens may be ones that the model does not know.
+        source_text: The other text; None for captured states.
+        memory: Bytes there may be; with fewer than all parts take, the heads of a layer are one part. None for any.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told what becomes of ambiguous names.
         progress: Told the share done.
 
+    Returns:
+        What `attn why --json` writes.
+
     Raises:
-        InputError: The mask hides the key in every chosen head, or both keys are the same.
-        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes.
+        UsageError: For `cross` where no other text is read.
+        InputError: The mask hides a key in every chosen head, both keys are the same, or tokens are not there.
+        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes; nothing is rotated and
+            frequencies are asked for.
         LimitError: It would take more memory.
 
     Source: Elhage et al., A mathematical framework for transformer circuits, 2021, for scores as sums over pairs.
     """
     refuse_foreign(model)
+    tokens = model.encode(text) if tokens is None else tokens
+    if cross and model.memory is None:
+        raise UsageError(
+            "--cross asks about a link to another text, and none is read",
+            expected="an encoder-decoder, with --source TEXT",
+        )
+    looked_at = source_tokens(model) if cross else tokens
+    keys, others = (() if name is None else _pieces(looked_at, name, note, unknown=unknown) for name in (end, than))
+    spec = model.spec
+    selection = (
+        heads
+        if isinstance(heads, HeadSelection)
+        else HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
+    )
+    queries = _pieces(tokens, start, note, unknown=unknown)
+    request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
+    if set(others) & set(keys):
+        raise InputError("the key is compared with itself", expected="another key after --than")
     running = choose_backend(model, tokens, [])
-    refuse_hashing(model.spec)
-    if request.than and set(request.than) & set(request.keys):
-        raise InputError(
-            message("the key is compared with itself"), expected=message("another key after --than"),
-        )  # fmt: skip
-    link, than = strongest_link(running, request)
+    refuse_hashing(spec)
+    link, rival = strongest_link(running, request)
     by_layer = _fit(running, link, memory)
-    taken_apart = contributions(running, link, by_layer=by_layer, progress=progress)
-    return _document(model, text, tokens, running, request, taken_apart, than, by_layer=by_layer)
+    whole = contributions(running, link, by_layer=by_layer, progress=progress)
+    written = written_parts(running, whole, target) if writes else UNSET
+    return _document(model, text, source_text, running, request, whole, rival, by_layer=by_layer, written=written)
+
+
+def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
+    """The tokens that a reference names: of several pieces the one with the largest weight will be explained."""
+    match = find_span(tokens, reference)
+    if match.stop - match.first == 1:
+        return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
+    if not unknown:
+        refuse_unknown(tokens, match, reference)
+    note(
+        message(
+            "{reference} is {count} tokens: the link with the largest weight is explained",
+            reference=repr(reference),
+            count=match.stop - match.first,
+        )
+    )
+    return tuple(range(match.first, match.stop))
+
+
+def written_parts(text: SweepText, whole: Contributions, target: str | None) -> Writes:
+    """What the head writes for the query, by source token, and what that adds to a logit: u_j = A_ij·v_j·W_O.
+
+    target: a vocabulary entry; None for the model's first choice, where it has an output head.
+    Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
+    """
+    model, backend, link, row = text.model, text.backend, whole.link, whole.row
+    prefix = "attn" if link.kind == "self" else "cross"
+    attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
+    matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
+    columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
+    vectors = row.weights[:, None] * row.values
+    if matrix is not None:
+        vectors = vectors @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
+    output = vectors.sum(0)
+    squared = float(output @ output)
+    entry = None if target is None else target_id(model, target)
+    attribution, by_source = None, np.zeros(0)
+    term = LogitTerm("head", link.layer, link.kind, link.head)
+    try:
+        attribution = attribute(text, link.query, entry, None)
+        by_source = logit_sources(text, link.query, attribution.target, None, term)[term]
+    except UnsupportedError:
+        if target is not None:
+            raise
+    return Writes(
+        norm=float(np.sqrt(squared)),
+        target=None if attribution is None else target_token(model, attribution.target),
+        logit=None if attribution is None else dict(attribution.parts)[term],
+        sources=[
+            Written(
+                source=int(key),
+                weight=float(row.weights[place]),
+                norm=float(np.linalg.norm(vectors[place])),
+                share=float(vectors[place] @ output / squared) if squared else 0.0,
+                logit=None if attribution is None else float(by_source[key]),
+            )
+            for place, key in enumerate(row.keys.tolist())
+            if row.visible[place]
+        ],
+    )
 
 
 def refuse_hashing(spec: Spec) -> None:
@@ -195,45 +301,49 @@ def _fit(text: SweepText, link: Link, memory: int | None) -> bool:
 def _document(
     model: Model,
     text: str,
-    tokens: Sequence[Token],
+    source_text: str | None,
     running: SweepText,
     request: WhyRequest,
-    parts: Contributions,
+    whole: Contributions,
     than: int | None,
     *,
     by_layer: bool,
+    written: Writes | UnsetType,
 ) -> WhyDocument:
-    link, row = parts.link, parts.row
-    advantages = parts.row.scaled + parts.row.added
+    link, row, tokens = whole.link, whole.row, running.tokens
+    advantages = row.scaled + row.added
     expected = float(advantages[row.visible] @ row.weights[row.visible])
-    pairs = parts.pairs(than)
+    parts = _part_rows(running, whole, than, by_token=request.by == "token" and not by_layer)
+    # what heads bring from single tokens has no pairs: there would be millions
+    pairs = np.zeros((0, 0)) if request.by == "token" else whole.pairs(than)
     strongest = np.argsort(-np.abs(pairs), axis=None, kind="stable")[:PAIRS]
     return WhyDocument(
         **header(model, text, tokens, computing=running.backend),
-        source_text=UNSET if link.kind == "self" else request.source_text,
+        source_text=UNSET if link.kind == "self" else source_text,
         source_tokens=UNSET if link.kind == "self" else token_rows(source_tokens(model)),
         link=WhyLink(layer=link.layer, head=link.head, query=link.query, key=link.key, attention=link.kind),
         by=request.by,
-        score=parts.score,
+        score=whole.score,
         softcap=row.softcap,
-        weight=parts.weight,
+        weight=whole.weight,
         centred="row" if than is None else ThanKey(key=than, weight=float(row.weights[row.keys == than][0])),
-        total=parts.total(than),
-        difference=float(parts.query_sums[:, parts.place].sum() - parts.score),
+        total=whole.total(than),
+        difference=float(whole.query_sums[:, whole.place].sum() - whole.score),
         row=[
             RowKey(key=int(key), weight=float(weight), advantage=float(score - expected))
             for key, weight, score, visible in zip(row.keys, row.weights, advantages, row.visible, strict=True)
             if visible
         ],
         by_layer=by_layer,
-        parts=_part_rows(parts, than),
+        parts=parts,
         pairs=[
             WhyPair(query_part=int(place // pairs.shape[1]), key_part=int(place % pairs.shape[1]), contribution=value)
             for place, value in zip(strongest, pairs.reshape(-1)[strongest].tolist(), strict=True)
             if value
         ],
         pair_count=int(pairs.size),
-        dimensions=_dimensions(running, parts, request.by, than),
+        dimensions=_dimensions(running, whole, request.by, than),
+        writes=written,
         warnings=notes(model, text, tokens),
     )
 
@@ -245,22 +355,33 @@ def source_tokens(model: Model) -> list[Token]:
     return [Token(place, f"s{place}", None, None, None) for place in range(model.memory.shape[-2])]
 
 
-def _part_rows(parts: Contributions, than: int | None) -> list[WhyPart]:
-    query_sides, key_sides = parts.centre(parts.query_sums, than), parts.centre(parts.key_sums, than)
-    without = parts.weights_without()
-    return [
-        _part_row(
-            part,
-            float(query_sides[index]),
-            float(key_sides[index]),
-            {name: float(values[index]) for name, values in without.items()},
-        )
-        for index, part in enumerate(parts.parts)
-    ]
+def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_token: bool) -> list[WhyPart]:
+    """The parts as the document holds them. by_token: whether heads are split by the token that they carried."""
+    query_sides, key_sides = whole.centre(whole.query_sums, than), whole.centre(whole.key_sums, than)
+    without = whole.weights_without()
+    by_source = source_parts(text, whole, than) if by_token else {}
+    rows: list[WhyPart] = []
+    for index, part in enumerate(whole.parts):
+        if part in by_source:
+            rows += [
+                _part_row(source.part, source.query_side, source.key_side, source.weights_without)
+                for source in by_source[part]
+            ]
+            continue
+        weights = {name: float(values[index]) for name, values in without.items()}
+        rows.append(_part_row(part, float(query_sides[index]), float(key_sides[index]), weights))
+    return rows
 
 
-def _part_row(part: LinkPart, query_side: float, key_side: float, without: dict[str, float]) -> WhyPart:
+def _part_row(
+    part: LinkPart, query_side: float | None, key_side: float | None, without: Mapping[str, float]
+) -> WhyPart:
     stream = part.stream
+
+    def weight(name: str) -> float | None:
+        value = without.get(name)
+        return None if value is None or np.isnan(value) else value
+
     return WhyPart(
         kind=part.kind,
         layer=None if stream is None else stream.layer,
@@ -271,7 +392,7 @@ def _part_row(part: LinkPart, query_side: float, key_side: float, without: dict[
         side=part.side,
         query_side=None if part.side == "key" else query_side,
         key_side=None if part.side == "query" else key_side,
-        weight_without=WeightWithout(**{name: None if np.isnan(value) else value for name, value in without.items()}),
+        weight_without=WeightWithout(query=weight("query"), key=weight("key"), all_keys=weight("all_keys")),
     )
 
 

@@ -32,8 +32,10 @@ ROWS = 5
 """Parts of each side that are shown unless more are asked for."""
 QUARTER = 0.25
 """A part that gives at least this share of the advantage is named as a reason."""
-NONE = 0.005
+NONE = 1e-4
 """An advantage below this is none."""
+NEARLY_ALL = 0.95
+"""A weight from which on the row expects little else than this key."""
 WORD_CELLS = 16
 """Cells of a word beside a part."""
 
@@ -151,6 +153,12 @@ def _grid(document: WhyDocument, view: View) -> Lines:
     return grids(values, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
 
 
+def _digits(document: WhyDocument, view: View) -> int:
+    """Digits after the point of contributions: so many that two of the advantage's count, where it is small."""
+    size = abs(document.total)
+    return max(view.precision, 2) + (0 if size >= 0.1 or size == 0 else 1 if size >= 0.01 else 2)
+
+
 def _count_shown(view: View, count: int) -> int:
     return count if view.full else min(ROWS if view.few else view.top, count)
 
@@ -186,7 +194,7 @@ def _side(document: WhyDocument, view: View, side: str) -> Lines:
     if rest:
         names.append(say(view, plural("{count} other", "{count} others", count=len(rest))))
     names.append(say(view, contextual("column", "total")))
-    write = writer(numbers, max(view.precision, 2))
+    write = writer(numbers, _digits(document, view))
     total = sum(value for _, value in ranked)
     columns = [
         names,
@@ -213,7 +221,7 @@ def _pairs(document: WhyDocument, view: View) -> Lines:
     if document.by in ("frequency", "dimension"):
         return Lines()
     shown = document.pairs[: _count_shown(view, len(document.pairs))]
-    write = writer([pair.contribution for pair in shown], max(view.precision, 2) + 1)
+    write = writer([pair.contribution for pair in shown], _digits(document, view) + 1)
     rows = [
         [
             _name(document.parts[pair.query_part], document, view),
@@ -241,12 +249,12 @@ def _dimensions(document: WhyDocument, view: View) -> Lines:
     shown = [rows[index] for index in sorted(order[:count])]
     rest = [rows[index].contribution for index in order[count:]]
     numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
-    write = writer(numbers, max(view.precision, 2))
+    write = writer(numbers, _digits(document, view))
     names = [_dimension_name(row.dimensions, view) for row in shown]
     names += [say(view, plural("{count} other", "{count} others", count=len(rest)))] if rest else []
     periods = ["-" if row.period is None else _period(row.period) for row in shown]
     largest = max((abs(row.contribution) for row in shown), default=0.0)
-    without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
+    without = [f"{row.weight_without:.{_digits(document, view)}f}" for row in shown]
     blank = [""] * (len(names) - len(shown))
     columns = [names, [*periods, *blank], [write(value) for value in numbers], [*without, *blank]]
     titles = [
@@ -296,7 +304,7 @@ def _writes(document: WhyDocument, view: View) -> Lines:
     columns = [
         [cut(name, WORD_CELLS, ascii=view.ascii) for name in names],
         [f"{row.weight:.{max(view.precision, 2)}f}" for row in shown],
-        [f"{row.norm:.{max(view.precision, 2)}f}" for row in shown],
+        [f"{row.norm:.{_digits(document, view)}f}" for row in shown],
         [percent(row.share) for row in shown],
     ]
     titles = [
@@ -305,7 +313,7 @@ def _writes(document: WhyDocument, view: View) -> Lines:
     ]  # fmt: skip
     if writes.target is not None:
         logits = [row.logit or 0.0 for row in shown]
-        write = writer(logits, max(view.precision, 2))
+        write = writer(logits, _digits(document, view))
         columns.append([write(value) for value in logits])
         titles.append(say(view, "to the logit of {word}", word=quoted_word(writes.target.text, view)))
     query, _ = _of_words(document, view)
@@ -343,6 +351,15 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
     """The sentences: what the head does, why, what adds up, and what would tell whether it matters."""
     texts = [_looks(document, view), *_reasons(document, view), _exactness(document, view)]
+    if document.weight >= NEARLY_ALL and len(document.row) > 1 and isinstance(document.centred, str):
+        texts.append(
+            say(
+                view,
+                "With a weight of {weight} the row expects little but this key, so contributions are small; --than "
+                "compares with another one.",
+                weight=f"{document.weight:.2f}",
+            )
+        )
     if document.softcap is not None:
         texts.append(say(view, "A soft cap follows, which no parts explain: they explain the score before it."))
     if document.by_layer:
@@ -374,7 +391,7 @@ def _looks(document: WhyDocument, view: View) -> str:
         return say(
             view, "In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.", **places
         )
-    places["advantage"] = f"{document.total:.2f}"
+    places["advantage"] = f"{document.total:.{_digits(document, view)}f}"
     if not isinstance(document.centred, str):
         than = quoted_word(document.keys[document.centred.key].text, view)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
@@ -415,9 +432,12 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
             spread.append(side)
             continue
         without = first.weight_without.query if side == "query" else first.weight_without.key
+        digits = _digits(document, view)
         places = {
-            "reason": reason(first, document, word, view), "value": f"{value:.2f}",
-            "total": f"{document.total:.2f}", "without": "-" if without is None else f"{without:.2f}",
+            "reason": reason(first, document, word, view),
+            "value": f"{value:.{digits}f}",
+            "total": f"{document.total:.{digits}f}",
+            "without": "-" if without is None else f"{without:.2f}",
         }  # fmt: skip
         texts.append(
             say(
