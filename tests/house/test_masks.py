@@ -24,7 +24,8 @@ BOUND_TO_VECTORS = {Hashed, SameBucket}
 
 def kinds(base: type[Mask] = Mask) -> Iterator[type[Mask]]:
     for kind in base.__subclasses__():
-        yield kind
+        if not kind.__subclasses__():
+            yield kind
         yield from kinds(kind)
 
 

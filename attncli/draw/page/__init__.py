@@ -249,18 +249,40 @@ def csp_hash(text: str) -> str:
     return "'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'"
 
 
-SKELETON = """<!doctype html>
+HEAD = """<!doctype html>
 <html lang="{lang}">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script}; style-src {style}; \
-worker-src blob:; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
+style-src {style_hash}; {policy}base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <meta name="generator" content="attn {version}">
 <title>{title}</title>
-<style>{css}</style>
+<style>{style}</style>
 </head>
+"""
+
+
+def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "") -> str:
+    """What stands before the body of a page: it may run this script and wear this style, and reach nothing.
+
+    Args:
+        lang: The language of the page.
+        title: As it is: made safe here, cut after 120 characters.
+        script: The one script that may run; its hash is named, the script itself stands in the body.
+        style: The style sheet.
+        policy: What the page may do besides, such as "worker-src blob:; ".
+    """
+    from attncli import __version__
+
+    return HEAD.format(
+        lang=lang, script_hash=csp_hash(script), style_hash=csp_hash(style), policy=policy, version=__version__,
+        title=safe_html(title[:120]), style=style,
+    )  # fmt: skip
+
+
+SKELETON = """\
 <body>
 <header><h1>attn</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button>\
 <button class="link" type="button" id="help-open"></button></header>
@@ -289,8 +311,6 @@ worker-src blob:; base-uri 'none'; form-action 'none'">
 
 def page_bytes(page: Page) -> Iterator[bytes]:
     """The page in pieces, in the order of the file. Every text of the run is made safe."""
-    from attncli import __version__
-
     page_heads = PageHeads(page.budget)
     runs, maps = [], []
     for index, run in enumerate(page.runs):
@@ -307,10 +327,9 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "out": page.left_out and page.left_out.flags(),
     }  # fmt: skip
     first = page.runs[0]
-    yield SKELETON.format(
-        lang=page.lang, script=csp_hash(script()), style=csp_hash(style()), version=__version__, title=safe_html(page.title[:120]),
-        css=style(), line=safe_html(runs[0]["line"]), long=" data-long" if len(first.sides.queries) > 60 else "",
-    ).encode()  # fmt: skip
+    head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")
+    long = " data-long" if len(first.sides.queries) > 60 else ""
+    yield (head + SKELETON.format(line=safe_html(runs[0]["line"]), long=long)).encode()
     yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
     for index, block in enumerate(maps):
         yield element(f"t{index}", block)

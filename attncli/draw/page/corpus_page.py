@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from attncli.draw.page import as_json, csp_hash, join_modules, last_part, words
+from attncli.draw.page import as_json, join_modules, last_part, page_head, words
 from attncli.draw.page import read_asset as read_page_asset
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, words_by_language
-from attncli.draw.safe import safe, safe_html
+from attncli.draw.safe import safe
 from attncli.inputs.token import Token
 from attncli.scan.document import ScanDocument, ScanEffect, ScanExample, ScanHead
 
@@ -25,18 +25,7 @@ SHOWN = 3
 TokenWeights = tuple[int, np.ndarray[Any, Any]]
 """Which token looks, and what each token of the text gets of its look, from 0 to 1."""
 
-SKELETON = """<!doctype html>
-<html lang="{lang}">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
-style-src {style_hash}; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="attn {version}">
-<title>{title}</title>
-<style>{style}</style>
-</head>
+SKELETON = """\
 <body>
 <header><h1>attn scan</h1><p id="line"></p><button class="link" type="button" id="language"></button></header>
 <main>
@@ -98,7 +87,6 @@ def scan_page(
 ) -> bytes:
     """The page. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head). An example
     without them is shown unshaded."""
-    from attncli import __version__
 
     texts = _Texts(document, tokens)
     heads = [_head(document, head, texts, looks) for head in document.heads]
@@ -112,10 +100,8 @@ def scan_page(
         "notes": notes,
     }  # fmt: skip
     title = f"attn scan · {model[:80]}"
-    return SKELETON.format(
-        lang=lang, script_hash=csp_hash(script()), style_hash=csp_hash(style()), version=__version__,
-        title=safe_html(title), style=style(), meta=as_json(meta), script=script(),
-    ).encode()  # fmt: skip
+    head = page_head(lang, title, script(), style())
+    return (head + SKELETON.format(meta=as_json(meta), script=script())).encode()
 
 
 def tails(paths: Sequence[str]) -> list[str]:

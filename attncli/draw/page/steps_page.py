@@ -9,25 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from attncli.draw.page import as_json, csp_hash, deflate, element, join_modules, read_asset
+from attncli.draw.page import as_json, deflate, element, join_modules, page_head, read_asset
 from attncli.draw.page import style as page_style
-from attncli.draw.safe import label, safe, safe_html
+from attncli.draw.safe import label, safe
 from attncli.language import Message, languages, message, plural
 
 Numbers = np.ndarray[Any, Any]
 
-SKELETON = """<!doctype html>
-<html lang="{lang}">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
-style-src {style_hash}; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<meta name="generator" content="attn {version}">
-<title>{title}</title>
-<style>{style}</style>
-</head>
+SKELETON = """\
 <body>
 <header><h1>attn</h1><p id="line"></p><button class="link" type="button" id="language"></button></header>
 <main>
@@ -111,7 +100,6 @@ def style() -> str:
 
 def steps_page(page: StepsPage) -> bytes:
     """The page as bytes. Every text is made safe, and only ever text."""
-    from attncli import __version__
 
     places, weights = page.maps
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
@@ -125,11 +113,11 @@ def steps_page(page: StepsPage) -> bytes:
         "scores": [[safe(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
         "maps": list(places), "notes": [safe(note) for note in page.notes],
     }  # fmt: skip
-    return SKELETON.format(
-        lang=page.lang, script_hash=csp_hash(script()), style_hash=csp_hash(style()), version=__version__,
-        title=safe_html(page.title[:120]), style=style(), meta=as_json(meta), script=script(),
-        maps=element("maps", deflate(codes.tobytes())).decode(),
-    ).encode()  # fmt: skip
+    head = page_head(page.lang, page.title, script(), style())
+    return (
+        head
+        + SKELETON.format(meta=as_json(meta), script=script(), maps=element("maps", deflate(codes.tobytes())).decode())
+    ).encode()
 
 
 def _rounded(values: Sequence[float | None]) -> list[float | None]:

@@ -338,14 +338,33 @@ def _floors(last: int, step: int) -> int:
     return step * (whole * (whole - 1) // 2) + whole * (rest + 1)
 
 
-# Intersections and unions of masks.
+class Combination(Mask, frozen=True):
+    """Several masks as one: what is alike for an intersection and a union."""
+
+    parts: tuple[Mask, ...]
+
+    spelling = None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        dependencies = {part.depends_on() for part in self.parts}
+        return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"
+
+    def by_head(self) -> bool:
+        return any(part.by_head() for part in self.parts)
+
+    def parts_of(self) -> tuple[Mask, ...]:
+        return tuple(inner for part in self.parts for inner in part.parts_of())
+
+    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
+        return type(self)(tuple(part.bind(backend, q, k) for part in self.parts))
+
+    def of_heads(self, heads: slice) -> Mask:
+        return type(self)(tuple(part.of_heads(heads) for part in self.parts))
 
 
 @final
-class AllOf(Mask, frozen=True):
+class AllOf(Combination, frozen=True):
     """Visible where every part is: the intersection."""
-
-    parts: tuple[Mask, ...]
 
     spelling = None
 
@@ -369,27 +388,10 @@ class AllOf(Mask, frozen=True):
             case _:
                 return None
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return _most(self.parts)
-
-    def by_head(self) -> bool:
-        return any(part.by_head() for part in self.parts)
-
-    def parts_of(self) -> tuple[Mask, ...]:
-        return tuple(inner for part in self.parts for inner in part.parts_of())
-
-    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
-        return AllOf(tuple(part.bind(backend, q, k) for part in self.parts))
-
-    def of_heads(self, heads: slice) -> Mask:
-        return AllOf(tuple(part.of_heads(heads) for part in self.parts))
-
 
 @final
-class AnyOf(Mask, frozen=True):
+class AnyOf(Combination, frozen=True):
     """Visible where some part is: the union."""
-
-    parts: tuple[Mask, ...]
 
     spelling = None
 
@@ -409,21 +411,6 @@ class AnyOf(Mask, frozen=True):
     def pairs(self, n: int) -> int | None:
         return None
 
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return _most(self.parts)
-
-    def by_head(self) -> bool:
-        return any(part.by_head() for part in self.parts)
-
-    def parts_of(self) -> tuple[Mask, ...]:
-        return tuple(inner for part in self.parts for inner in part.parts_of())
-
-    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
-        return AnyOf(tuple(part.bind(backend, q, k) for part in self.parts))
-
-    def of_heads(self, heads: slice) -> Mask:
-        return AnyOf(tuple(part.of_heads(heads) for part in self.parts))
-
 
 def both(*masks: Mask) -> Mask:
     """The intersection of masks, flattened; Everywhere for none."""
@@ -431,8 +418,3 @@ def both(*masks: Mask) -> Mask:
     if len(parts) == 1:
         return parts[0]
     return AllOf(parts) if parts else Everywhere()
-
-
-def _most(parts: tuple[Mask, ...]) -> Literal["positions", "length", "vectors"]:
-    dependencies = {part.depends_on() for part in parts}
-    return "vectors" if "vectors" in dependencies else "length" if "length" in dependencies else "positions"
