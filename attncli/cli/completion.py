@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from attncli.draw.view import PARTS_OF
 from attncli.errors import AttnError, UsageError
 from attncli.language import listing, message
 
@@ -124,11 +123,13 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:
     """The parts of this command's screen, the last of several apart by commas; none where a saved document has its
     own."""
+    from attncli.draw.screen_parts import part_names
+
     words = ctx.command_path.split()
-    of_scan = {"start": "scan", "show": "scan"}
-    name = of_scan.get(words[-1], "") if "scan" in words[:-1] else {"text": "explain"}.get(words[-1], words[-1])
-    part_names = PARTS_OF.get(name)
-    return [] if part_names is None else _after_comma(incomplete, [*part_names, "all"])
+    folder = str(getattr(ctx.command.callback, "__module__", "")).rpartition(".")[0]
+    # a command of a group has the screen of the group, one of effects that of its own name
+    names = next((names for word in reversed(words) if (names := part_names(word, folder))), ())
+    return _after_comma(incomplete, [*names, "all"]) if names else []
 
 
 def schemas(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -16,7 +16,6 @@ from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
 from attncli.cli.environment import Environment
 from attncli.cli.options import DELIVERY, OUTPUT, OutputOptions, option
-from attncli.draw.view import PARTS_OF
 from attncli.errors import LimitError, UsageError
 from attncli.language import choice, languages, listing, message
 
@@ -76,7 +75,7 @@ def validate_options(
             )
         style_of(options.figure_style)
     parse_size(options.max_output, "--max-output")
-    parts = _parts_to_show(options, PARTS_OF.get(screen, ()))
+    parts = None if options.show is None else _parts_to_show(options.show, screen)
     if options.lang not in (None, "en") and options.ascii:
         raise UsageError("--lang {lang} cannot be written with --ascii", expected="one or the other", lang=options.lang)
     if environment.variables.get("ATTN_LANG", "") not in ("", *languages()):
@@ -109,11 +108,13 @@ def validate_options(
     )
 
 
-def _parts_to_show(options: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
-    """The parts that `--show` names; None for the defaults."""
-    if options.show is None:
-        return None
-    names = [part.strip() for part in options.show.split(",") if part.strip()]
+def _parts_to_show(show: str, screen: str) -> frozenset[str]:
+    """The parts of a screen that `--show` names. Raises UsageError for names of none."""
+    from attncli.documents import folder_of
+    from attncli.draw.screen_parts import part_names
+
+    parts = part_names(screen, folder_of(screen)) if screen else ()
+    names = [part.strip() for part in show.split(",") if part.strip()]
     if names == ["all"]:
         return frozenset(parts)
     from attncli.draw.view import part_of_name

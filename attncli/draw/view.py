@@ -35,41 +35,6 @@ class View:
     code: str = ""
 
 
-# The parts of every screen, in its order, by the name of the screen: what `--show` may name, without its drawing.
-
-PARTS_OF: dict[str, tuple[str, ...]] = {
-    "ablate": ("header", "tokens", "grid", "heads", "answer"),
-    "compare": ("sides", "moved", "heads", "maps", "difference", "answer"),
-    "cost": ("variants", "memory", "growth", "layers", "measured", "answer"),
-    "cross": ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer"),
-    "difference": ("header", "heads", "answer"),
-    "effects": ("header", "grid", "heads", "answer"),
-    "explain": (
-        "header", "flow", "tokens", "shapes", "W_Q", "W_K", "W_V", "W_O", "projections", "similarity", "scaled",
-        "masked", "scores", "softmax", "output", "residual", "matrices", "answer",
-    ),
-    "find": ("header", "tokens", "heads", "answer"),
-    "generate": ("header", "tokens", "continuation", "lookback", "heads"),
-    "heads": (
-        "header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", "rollout", "flow",
-        "similarity", "circuits", "answer",
-    ),
-    "learn": ("header", "curve", "steps", "maps", "heads", "seeds", "answer"),
-    "logits": ("header", "tokens", "grid", "parts", "lens", "answer"),
-    "mask": ("masks", "combined", "counts", "bias", "layers", "answer"),
-    "patch": ("header", "tokens", "grid", "heads", "answer"),
-    "run": (
-        "header", "tokens", "shapes", "overview", "maps", "embedding", "positions", "input", "W_Q", "W_K", "W_V",
-        "W_O", "q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "concat", "sum", "norm", "scores",
-        "weights", "output", "links", "average", "answer",
-    ),
-    "scan": ("header", "grid", "labels", "effects", "metrics", "examples", "answer"),
-    "series": ("header", "steps", "curve", "changes", "answer"),
-    "tensors": ("header", "shapes", "scores", "weights", "output", "metrics", "links", "answer"),
-    "why": ("header", "tokens", "grid", "query", "key", "pairs", "dimensions", "writes", "answer"),
-}  # fmt: skip
-
-
 # The names that the texts on attention have for what screens show: `--show` takes these too.
 
 TAUGHT = {

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, label, safe, spell
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
@@ -23,8 +24,6 @@ from attncli.scan.document import (
     ScanVerifyDocument,
 )
 
-PARTS = PARTS_OF["scan"]
-"""Every part, in the order of the screen."""
 SKIP_NOTES = {
     "empty": message("{count} empty"),
     "long": message("{count} too long"),
@@ -52,37 +51,72 @@ def scan_screen(
 ) -> Lines:
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
-    default = (
-        {"header", "metrics", "effects", "examples", "answer"}
-        if head is not None
-        else {"header", "grid", "labels", "effects", "answer"}
-    )
-    part_names = {"answer"} if view.brief else default if view.show is None else view.show
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
-    blocks = []
-    for part in PARTS:
-        if part not in part_names:
-            continue
-        match part:
-            case "header":
-                blocks.append(_header(document, view))
-            case "grid" if document.heads and metric_shown in document.heads[0].metrics:
-                blocks.append(_grid(document, metric_shown, view))
-            case "labels" if document.heads and document.plan.labels:
-                blocks.append(_labels(document, view))
-            case "effects" if document.plan.effects and (chosen_head is None or chosen_head.effect):
-                blocks.append(_effects(document, [chosen_head] if chosen_head is not None else document.heads, view))
-            case "metrics" if chosen_head is not None:
-                blocks.append(_metrics(chosen_head, view))
-            case "examples" if chosen_head is not None:
-                blocks.append(_examples(chosen_head, metric_shown, view))
-            case "answer":
-                blocks.append(
-                    _answer(document, view) if chosen_head is None else _answer_of(chosen_head, document, view)
-                )
-            case _:
-                pass
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    shown = ScanShown(document, metric_shown, chosen_head, is_close=head is not None)
+    return draw_parts(SCAN_PARTS, shown, view)
+
+
+@dataclass(frozen=True)
+class ScanShown:
+    """A scan as it is shown. metric: of the grid and the examples. head: the one that is shown closely; is_close:
+    whether one was asked for."""
+
+    document: ScanDocument
+    metric: str
+    head: ScanHead | None
+    is_close: bool
+
+
+def _wide(shown: ScanShown, view: View) -> bool:
+    """The part is about all heads."""
+    return not shown.is_close
+
+
+def _close(shown: ScanShown, view: View) -> bool:
+    """The part is about one head."""
+    return shown.is_close
+
+
+def _header_part(shown: ScanShown, view: View) -> Lines:
+    return _header(shown.document, view)
+
+
+def _grid_part(shown: ScanShown, view: View) -> Lines:
+    heads = shown.document.heads
+    return _grid(shown.document, shown.metric, view) if heads and shown.metric in heads[0].metrics else Lines()
+
+
+def _labels_part(shown: ScanShown, view: View) -> Lines:
+    return _labels(shown.document, view) if shown.document.heads and shown.document.plan.labels else Lines()
+
+
+def _effects_part(shown: ScanShown, view: View) -> Lines:
+    if not shown.document.plan.effects or (shown.head is not None and not shown.head.effect):
+        return Lines()
+    return _effects(shown.document, shown.document.heads if shown.head is None else [shown.head], view)
+
+
+def _metrics_part(shown: ScanShown, view: View) -> Lines:
+    return Lines() if shown.head is None else _metrics(shown.head, view)
+
+
+def _examples_part(shown: ScanShown, view: View) -> Lines:
+    return Lines() if shown.head is None else _examples(shown.head, shown.metric, view)
+
+
+def _answer_part(shown: ScanShown, view: View) -> Lines:
+    return _answer(shown.document, view) if shown.head is None else _answer_of(shown.head, shown.document, view)
+
+
+SCAN_PARTS: Parts[ScanShown] = (
+    ScreenPart("header", _header_part),
+    ScreenPart("grid", _grid_part, _wide),
+    ScreenPart("labels", _labels_part, _wide),
+    ScreenPart("effects", _effects_part),
+    ScreenPart("metrics", _metrics_part, _close),
+    ScreenPart("examples", _examples_part, _close),
+    ScreenPart("answer", _answer_part),
+)
 
 
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:

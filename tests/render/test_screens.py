@@ -14,13 +14,15 @@ from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
 from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
+from attncli.draw.screen_parts import part_names
 from attncli.draw.tables import SHOWN
 from attncli.draw.view import View
 from attncli.features.effects import screen as ablate
 from attncli.features.effects import screen as logits
 from attncli.features.effects import screen as patch
-from attncli.features.heads.screen import PARTS as HEADS_PARTS
-from attncli.features.run.screen import PARTS as RUN_PARTS
+
+HEADS_PARTS = part_names("heads", "attncli.features.heads")
+RUN_PARTS = part_names("run", "attncli.features.run")
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "render"
 MIXED = ["今天", "我的", "计划", "שלום", "مرحبا", "e\u0301le\u0300ve", "👨‍👩‍👧", "❤️", "\x1b[2J", "[b]x[/b]", "\u202e"]

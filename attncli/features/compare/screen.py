@@ -9,7 +9,6 @@ from attncli.draw.heatmap import heatmap, legend, row_names
 from attncli.draw.lines import (
     Lines,
     beside,
-    clip_lines,
     heading,
     line,
     localize,
@@ -21,11 +20,12 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import quoted_ends, quoted_token, short
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
 from attncli.language import listing, message, plural, say, term
 
@@ -33,26 +33,13 @@ if TYPE_CHECKING:
     from attncli.features.compare.document import ComparedHead, CompareDocument, CompareSide
 
 
-PARTS = PARTS_OF["compare"]
-"""Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
-DEFAULT = frozenset({"sides", "moved", "heads", "maps", "answer"})
 MAPPED = 1
 """Pairs of heads that are drawn unless the view is full: the one whose link changed most."""
 
 
 def compare_screen(document: CompareDocument, view: View) -> Lines:
     """The whole screen of an `attn.compare/1` document."""
-    part_names = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
-    parts = {
-        "sides": compared_sides,
-        "moved": _moved_weights,
-        "heads": _heads,
-        "maps": _maps,
-        "difference": _tables,
-        "answer": compare_answer,
-    }
-    blocks = [parts[part](document, view) for part in PARTS if part in part_names]
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    return draw_parts(COMPARE_PARTS, document, view)
 
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
@@ -505,3 +492,13 @@ def _output_and_cost(document: CompareDocument, view: View) -> list[str]:
             )
         )
     return answer_sentences
+
+
+COMPARE_PARTS: Parts[CompareDocument] = (
+    ScreenPart("sides", compared_sides),
+    ScreenPart("moved", _moved_weights),
+    ScreenPart("heads", _heads),
+    ScreenPart("maps", _maps),
+    ScreenPart("difference", _tables, never),
+    ScreenPart("answer", compare_answer),
+)

@@ -3,22 +3,21 @@ ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from attncli.documents import members
-from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack
 from attncli.draw.numbers import Series, bar, curves, percent, size_words
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import count_phrase, warning
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.tables import table
-from attncli.draw.view import PARTS_OF, View
-from attncli.features.cost.document import CostDocument, LayerCost, Timing, TotalCost, Variant
+from attncli.draw.view import View
+from attncli.features.cost.document import CostDocument, LayerCost, TotalCost, Variant
 from attncli.language import contextual, message, plural, say, say_each
 
-PARTS = PARTS_OF["cost"]
-"""Every part, in the order of the screen."""
 ROOMY = 76
 """Cells from which on large numbers are written out."""
 
@@ -28,28 +27,7 @@ ATTENTION_NAMES = {"full": message("full"), "causal": message("causal"), "lsh": 
 
 def cost_screen(document: CostDocument, view: View) -> Lines:
     """The whole screen of an `attn.cost/1` document."""
-    if view.brief:
-        return cost_answer(document, view)
-    blocks = [_title(document, view)]
-    for part in PARTS:
-        if view.show is not None and part not in view.show:
-            continue
-        match part:
-            case "variants":
-                blocks.append(_variants(document, view))
-            case "answer":
-                blocks.append(cost_answer(document, view))
-            case "memory":
-                blocks.append(_memory(document, view))
-            case "growth":
-                blocks.append(_growth(document, view))
-            case "layers" if document.layers:
-                blocks.append(_layers(document, view))
-            case "measured" if document.measured:
-                blocks.append(_measured_times(document.measured, view))
-            case _:
-                pass
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    return draw_parts(COST_PARTS, document, view, title=_title)
 
 
 def cost_rows(document: CostDocument) -> Iterable[list[object]]:
@@ -255,6 +233,8 @@ def _layers(document: CostDocument, view: View) -> Lines:
     """A model's layers, equal ones together, and the total."""
     rows: list[list[str]] = []
     layers = document.layers
+    if not layers:
+        return Lines()
     first = 0
     for index, layer in enumerate(layers):
         if index + 1 < len(layers) and _costs_alike(layer, layers[index + 1]):
@@ -299,7 +279,10 @@ def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
     ]
 
 
-def _measured_times(timings: Sequence[Timing], view: View) -> Lines:
+def _measured_times(document: CostDocument, view: View) -> Lines:
+    timings = document.measured
+    if not timings:
+        return Lines()
     longest = max(row.seconds for row in timings)
     room = max(min(view.width - 62, 24), 0)
     rows = [
@@ -356,3 +339,13 @@ def _seconds(value: float) -> str:
 def _costs_alike(layer: LayerCost, second: LayerCost) -> bool:
     """Whether two layers cost the same, and for the same reasons."""
     return dict(members(replace(layer, layer=second.layer))) == dict(members(second))
+
+
+COST_PARTS: Parts[CostDocument] = (
+    ScreenPart("variants", _variants),
+    ScreenPart("memory", _memory),
+    ScreenPart("growth", _growth),
+    ScreenPart("layers", _layers),
+    ScreenPart("measured", _measured_times),
+    ScreenPart("answer", cost_answer),
+)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.token_names import position_and_text, quoted_ends
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part
 from attncli.language import message, plural
 
-PARTS = PARTS_OF["cross"]
-"""Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
 
@@ -27,14 +27,7 @@ ALIGNED = 64
 def cross_screen(document: CrossDocument, view: View) -> Lines:
     """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the
     view is full."""
-    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
-    blocks = []
-    for part in PARTS:
-        if view.brief and part != "answer":
-            continue
-        if part in view.show if view.show is not None else part != "maps" or len(heads) > 1:
-            blocks.append(_part(part, document, heads, view))
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    return draw_parts(CROSS_PARTS, document, view)
 
 
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
@@ -59,51 +52,54 @@ def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
                     ]
 
 
-def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]], view: View) -> Lines:
-    queries, keys = _names(document)
+def _heads_of(document: CrossDocument) -> list[tuple[int, CrossHead]]:
+    """Every head with its layer."""
+    return [(layer.layer, head) for layer in document.layers for head in layer.heads]
+
+
+def _has_several_heads(document: CrossDocument, view: View) -> bool:
+    return len(_heads_of(document)) > 1
+
+
+def _header(document: CrossDocument, view: View) -> Lines:
+    text = f"{document.query_text} → {document.key_text}"
+    title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
+    counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
+    return header_lines(title, document, view, counts=counts)
+
+
+def _tokens(document: CrossDocument, view: View) -> Lines:
+    query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
+    key_lines = stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view)))
+    return stack_spaced((query_lines, key_lines))
+
+
+def _shapes(document: CrossDocument, view: View) -> Lines:
+    return shapes_part(document.shapes, view)
+
+
+def _maps(document: CrossDocument, view: View) -> Lines:
+    heads = _heads_of(document)
     several = len({layer for layer, _ in heads}) > 1
-    match part:
-        case "header":
-            text = f"{document.query_text} → {document.key_text}"
-            title = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
-            counts = (count_phrase(len(document.queries), "query"), count_phrase(len(document.keys), "key"))
-            return header_lines(title, document, view, counts=counts)
-        case "tokens":
-            query_lines = stack((heading("queries", "", view), tokens_part(document.queries, view)))
-            return stack_spaced(
-                (
-                    query_lines,
-                    stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))),
-                )
-            )
-        case "shapes":
-            return shapes_part(document.shapes, view)
-        case "maps":
-            maps = [
-                Map(
-                    message("layer {layer} head {head}", layer=layer, head=head.head)
-                    if several
-                    else message("head {head}", head=head.head),
-                    visible(head.weights, head.scores),
-                )
-                for layer, head in heads
-            ]
-            return stack(
-                (
-                    heading("maps of the weights", "rows: queries, columns: keys", view),
-                    side_by_side(maps, view, limits=(0.0, 1.0), names=queries),
-                )
-            )
-        case "answer":
-            return cross_answer(document, view)
-        case "alignment":
-            return _alignment(document, len(heads), view)
-        case "links":
-            note = message("weight of a key in its query's row; bars from 0 to 1")
-            place = None if len(heads) == 1 else layer_and_head
-            return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
-        case _:
-            return _tables(part, heads, queries, keys, view)
+    maps = [
+        Map(
+            message("layer {layer} head {head}", layer=layer, head=head.head)
+            if several
+            else message("head {head}", head=head.head),
+            visible(head.weights, head.scores),
+        )
+        for layer, head in heads
+    ]
+    queries, _ = _names(document)
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=queries)
+    return stack((heading("maps of the weights", "rows: queries, columns: keys", view), picture))
+
+
+def _links(document: CrossDocument, view: View) -> Lines:
+    queries, keys = _names(document)
+    note = message("weight of a key in its query's row; bars from 0 to 1")
+    place = layer_and_head if len(_heads_of(document)) != 1 else None
+    return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
 
 
 def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
@@ -120,8 +116,9 @@ def _values(document: CrossDocument) -> str:
     )
 
 
-def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
+def _alignment(document: CrossDocument, view: View) -> Lines:
     """For each query the key that it looks at most."""
+    heads = len(_heads_of(document))
     queries, keys = _names(document)
     alignment = document.alignment if view.full else document.alignment[:ALIGNED]
     room = max(min(view.width - 48, 24), 0)
@@ -164,7 +161,9 @@ def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
     return stack((body, rest_note))
 
 
-def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], keys: list[str], view: View) -> Lines:
+def _tables(part: str, document: CrossDocument, view: View) -> Lines:
+    heads = _heads_of(document)
+    queries, keys = _names(document)
     heads_shown = heads if view.full else heads[:1]
     blocks = []
     for layer, head in heads_shown:
@@ -222,3 +221,17 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=heads > 1))
     text_lines = sentences([*answer_sentences, not_learned_note(document.model, view)], view)
     return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines
+
+
+CROSS_PARTS: Parts[CrossDocument] = (
+    ScreenPart("header", _header),
+    ScreenPart("tokens", _tokens),
+    ScreenPart("shapes", _shapes),
+    ScreenPart("maps", _maps, _has_several_heads),
+    ScreenPart("alignment", _alignment),
+    ScreenPart("scores", partial(_tables, "scores")),
+    ScreenPart("weights", partial(_tables, "weights")),
+    ScreenPart("output", partial(_tables, "output")),
+    ScreenPart("links", _links),
+    ScreenPart("answer", cross_answer),
+)

@@ -5,14 +5,14 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.lines import Lines, clip_lines, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import writer
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
@@ -23,7 +23,7 @@ from attncli.features.effects.document import reading_of, readings_of
 from attncli.language import message, say
 
 if TYPE_CHECKING:
-    from attncli.documents import Document
+    pass
 
 
 if TYPE_CHECKING:
@@ -299,26 +299,8 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
 
 # What the screens of effects are put together from: their parts in order, the grid of all heads, a head's name.
 
-AnyDocument = TypeVar("AnyDocument", bound="Document")
 WHOLE = 200
 """Heads up to which a grid shows all of them, in panels where the screen is narrow."""
-
-
-def draw_parts(
-    draw_by_part: Mapping[str, Callable[[AnyDocument, View], Lines]],
-    document: AnyDocument,
-    view: View,
-    *,
-    hidden: Collection[str] = (),
-) -> Lines:
-    """The parts that are asked for, in their order; the answer alone where the view is brief.
-
-    hidden: those shown only where they are asked for.
-    """
-    usual = frozenset(draw_by_part) - frozenset(hidden)
-    part_names = frozenset({"answer"}) if view.brief else usual if view.show is None else view.show
-    blocks = [draw(document, view) for part, draw in draw_by_part.items() if part in part_names]
-    return clip_lines(stack_spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
 
 
 def grid(numbers: Sequence[tuple[int, int, float | None]], view: View, title: str, *, signed: bool) -> Lines:

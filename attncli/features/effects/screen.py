@@ -11,17 +11,17 @@ from attncli.draw.lines import Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, quoted_word, short
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.effects.document import reading_of, readings_of
 from attncli.features.effects.effect_answer import (
     GRID_TITLES,
     MEASURE_COLUMNS,
     ablate_answer,
     capitalize,
-    draw_parts,
     effect_columns,
     grid,
     grids,
@@ -50,16 +50,10 @@ if TYPE_CHECKING:
         Reading,
     )
 
-EFFECTS_PARTS = PARTS_OF["effects"]
-"""Every part, in the order of the screen."""
-
 
 def effects_screen(document: EffectsDocument, view: View) -> Lines:
     """The whole screen of an `attn.effects/1` document: `view.top` heads."""
-    draw_by_part = dict(
-        zip(EFFECTS_PARTS, (_effects_header, _effects_grid, _effects_heads, effects_answer), strict=True)
-    )
-    return draw_parts(draw_by_part, document, view)
+    return draw_parts(EFFECTS_PARTS, document, view)
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
@@ -218,17 +212,10 @@ def effects_answer(document: EffectsDocument, view: View) -> Lines:
 
 # The screen of `attn.difference/1`: how effects of heads differ between two sets of texts, or two models.
 
-DIFFERENCE_PARTS = PARTS_OF["difference"]
-"""Every part, in the order of the screen."""
-
 
 def difference_screen(document: DifferenceDocument, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
-    return draw_parts(
-        dict(zip(DIFFERENCE_PARTS, (_difference_header, _difference_heads, _difference_answer), strict=True)),
-        document,
-        view,
-    )
+    return draw_parts(DIFFERENCE_PARTS, document, view)
 
 
 def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
@@ -296,18 +283,13 @@ def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
 
 # The screen of `attn.ablate/1`: what changes when a head is taken away, the largest change first.
 
-ABLATE_PARTS = PARTS_OF["ablate"]
-"""Every part, in the order of the screen."""
 LONGEST_ABLATE, SHORTEST_ABLATE, NAME_ABLATE = 20, 4, 12
 """Cells of the longest and shortest bar, and of the text of a key."""
 
 
 def ablate_screen(document: AblateDocument, view: View) -> Lines:
     """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
-    draw_by_part = dict(
-        zip(ABLATE_PARTS, (header, shown_tokens, effect_grid, _ablate_heads, ablate_answer), strict=True)
-    )
-    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
+    return draw_parts(ABLATE_PARTS, document, view)
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
@@ -450,18 +432,13 @@ def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
 
 # The screen of `attn.logits/1`: what each part adds to a token's logit.
 
-LOGITS_PARTS = PARTS_OF["logits"]
-"""Every part, in the order of the screen."""
 LONGEST_LOGITS, SHORTEST_LOGITS = 24, 4
 """Cells of the longest and shortest bar."""
 
 
 def logits_screen(document: LogitsDocument, view: View) -> Lines:
     """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
-    draw_by_part = dict(
-        zip(LOGITS_PARTS, (header, shown_tokens, _logit_grid, _logit_table, lens_table, logits_answer), strict=True)
-    )
-    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
+    return draw_parts(LOGITS_PARTS, document, view)
 
 
 def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
@@ -631,8 +608,6 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
 
 # The screen of `attn.patch/1`: which heads carry the difference between two texts.
 
-PATCH_PARTS = PARTS_OF["patch"]
-"""Every part, in the order of the screen."""
 LONGEST_PATCH, SHORTEST_PATCH = 30, 4
 """Cells of the longest and shortest bar."""
 DIFFERS = 0.6
@@ -643,8 +618,7 @@ LITTLE = 0.1
 
 def patch_screen(document: PatchDocument, view: View) -> Lines:
     """The whole screen of an `attn.patch/1` document: `view.top` heads."""
-    draw_by_part = dict(zip(PATCH_PARTS, (header, shown_tokens, _patch_grid, _patch_heads, patch_answer), strict=True))
-    return draw_parts(draw_by_part, document, view, hidden=("tokens",))
+    return draw_parts(PATCH_PARTS, document, view)
 
 
 def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
@@ -759,3 +733,46 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
             sentences(answer_sentences, view),
         )
     )
+
+
+EFFECTS_PARTS: Parts[EffectsDocument] = (
+    ScreenPart("header", _effects_header),
+    ScreenPart("grid", _effects_grid),
+    ScreenPart("heads", _effects_heads),
+    ScreenPart("answer", effects_answer),
+)
+
+
+DIFFERENCE_PARTS: Parts[DifferenceDocument] = (
+    ScreenPart("header", _difference_header),
+    ScreenPart("heads", _difference_heads),
+    ScreenPart("answer", _difference_answer),
+)
+
+
+ABLATE_PARTS: Parts[AblateDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("grid", effect_grid),
+    ScreenPart("heads", _ablate_heads),
+    ScreenPart("answer", ablate_answer),
+)
+
+
+LOGITS_PARTS: Parts[LogitsDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("grid", _logit_grid),
+    ScreenPart("parts", _logit_table),
+    ScreenPart("lens", lens_table),
+    ScreenPart("answer", logits_answer),
+)
+
+
+PATCH_PARTS: Parts[PatchDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("grid", _patch_grid),
+    ScreenPart("heads", _patch_heads),
+    ScreenPart("answer", patch_answer),
+)

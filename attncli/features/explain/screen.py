@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from msgspec import UNSET
 
@@ -19,8 +21,9 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.tables import PROJECTIONS, SHOWN, WHY, projection_table
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.screen_parts import Parts, ScreenPart, never, parts_shown
+from attncli.draw.tables import SHOWN, WHY, projection_table
+from attncli.draw.view import View
 from attncli.features.explain.derivation_screen import ALL_KEYS, LEADS, SHORT, Derivation
 from attncli.features.explain.document import (
     AttentionTopic,
@@ -112,14 +115,8 @@ def _weights(library: str, *, sink: bool, empty: bool) -> list[str]:
     return [*lines, f"a = {LIBRARIES[library]}.nan_to_num(a)"] if empty else lines
 
 
-PARTS = PARTS_OF["explain"]
-"""Every part of a derivation, in the order of the screen."""
-DEFAULT = ("header", "flow", "projections", "similarity", "scaled", "masked", "softmax", "output", "answer")
-"""Those that are shown where none are named: the five steps of one query."""
 TWICE = {"scores": ("scaled", "masked")}
 """Names of several parts together."""
-LED = ("residual", "matrices")
-"""Those that follow the steps; a sentence leads to them."""
 
 
 def explain_screen(document: ExplainDocument, view: View) -> Lines:
@@ -140,18 +137,6 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
     return [clip_lines(block, view.width, ascii=view.ascii) for block in blocks]
 
 
-def _is_part_shown(part: str, document: AttentionTopic, view: View) -> bool:
-    """Whether a part is shown: those named, or of a full view all, else the five steps, and what was asked to follow
-    them."""
-    if view.brief:
-        return part == "answer"
-    if view.show is not None:
-        return part in view.show or any(part in TWICE[name] for name in TWICE if name in view.show)
-    # a checkpoint always has a residual; of weights of one layer somebody asked for it
-    follows = part == "residual" and document.model.source != "checkpoint" and _has_residual(document)
-    return view.full or part in DEFAULT or follows
-
-
 def _has_residual(document: AttentionTopic) -> bool:
     """Whether the input is added to the output, or the sum is normalized."""
     after = document.after
@@ -162,48 +147,97 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
     compact = view.show is None and not view.full
     keys = SHORT if compact else ALL_KEYS
     code = code_lines(document, view.code) if view.code else {}
-    derivation_parts = Derivation(document, view, keys, compact, leads=True, code=code)
-    blocks: list[Lines] = []
-    for part in PARTS:
-        if not _is_part_shown(part, document, view):
-            continue
-        match part:
-            case _ if part in PROJECTIONS:
-                blocks.append(_projection(part, document, view) if view.show is not None else Lines())
-            case "header":
-                precision_note = (
-                    say(view, "more: --full, --step, --code numpy, --show matrices")
-                    if compact
-                    else say(
-                        view,
-                        "Numbers are rounded to {digits} digits. Columns of terms have as many more as they "
-                        "need to add up to the printed totals.",
-                        digits=view.precision,
-                    )
-                )
-                place = stack((derivation_parts.place(), remark(precision_note, view)))
-                blocks.append(
-                    stack((header(document, view), place)) if compact else stack_spaced((header(document, view), place))
-                )
-            case "flow":
-                blocks.append(flow_part(document, view))
-            case "tokens":
-                blocks.append(shown_tokens(document, view))
-            case "shapes":
-                blocks.append(shapes_part(document.shapes, view))
-            case "answer":
-                blocks.append(derivation_parts.answer())
-            case _ if part in TWICE:
-                continue
-            case _:
-                part_lines = getattr(derivation_parts, part)()
-                lead_sentence = (
-                    say(view, LEADS[part], query=say(view, '"{text}"', text=derivation_parts.query))
-                    if part in LED
-                    else ""
-                )
-                blocks += [stack((remark(lead_sentence, view, style=""), part_lines))] if part_lines.rows else []
-    return blocks
+    derivation = Derivation(document, view, keys, compact, leads=True, code=code)
+    names = {} if view.show is None else {part for name in view.show for part in TWICE.get(name, (name,))}
+    named_view = view if view.show is None else replace(view, show=frozenset(names))
+    return [
+        block
+        for part in parts_shown(EXPLAIN_PARTS, derivation, named_view)
+        if (block := part.draw(derivation, view)).rows
+    ]
+
+
+def _is_full(derivation: Derivation, view: View) -> bool:
+    return view.full
+
+
+def _follows(derivation: Derivation, view: View) -> bool:
+    """A checkpoint always has a residual; of weights of one layer somebody asked for it."""
+    document = derivation.document
+    return view.full or (document.model.source != "checkpoint" and _has_residual(document))
+
+
+def _header(derivation: Derivation, view: View) -> Lines:
+    if derivation.compact:
+        precision_note = say(view, "more: --full, --step, --code numpy, --show matrices")
+    else:
+        precision_note = say(
+            view,
+            "Numbers are rounded to {digits} digits. Columns of terms have as many more as they "
+            "need to add up to the printed totals.",
+            digits=view.precision,
+        )
+    blocks = (header(derivation.document, view), stack((derivation.place(), remark(precision_note, view))))
+    return stack(blocks) if derivation.compact else stack_spaced(blocks)
+
+
+def _flow(derivation: Derivation, view: View) -> Lines:
+    return flow_part(derivation.document, view)
+
+
+def _tokens(derivation: Derivation, view: View) -> Lines:
+    return shown_tokens(derivation.document, view)
+
+
+def _shapes(derivation: Derivation, view: View) -> Lines:
+    return shapes_part(derivation.document.shapes, view)
+
+
+def _matrix(part: str, derivation: Derivation, view: View) -> Lines:
+    return Lines() if view.show is None else _projection(part, derivation.document, view)
+
+
+def _several(derivation: Derivation, view: View) -> Lines:
+    """Nothing of its own: the name stands for several parts, see `TWICE`."""
+    return Lines()
+
+
+def _step(part: str, derivation: Derivation, view: View) -> Lines:
+    lines: Lines = getattr(derivation, part)()
+    return lines
+
+
+def _after(part: str, derivation: Derivation, view: View) -> Lines:
+    """A part that follows the steps; a sentence leads to it."""
+    part_lines = _step(part, derivation, view)
+    lead_sentence = say(view, LEADS[part], query=say(view, '"{text}"', text=derivation.query))
+    return stack((remark(lead_sentence, view, style=""), part_lines)) if part_lines.rows else Lines()
+
+
+def _answer(derivation: Derivation, view: View) -> Lines:
+    return derivation.answer()
+
+
+EXPLAIN_PARTS: Parts[Derivation] = (
+    ScreenPart("header", _header),
+    ScreenPart("flow", _flow),
+    ScreenPart("tokens", _tokens, _is_full),
+    ScreenPart("shapes", _shapes, _is_full),
+    ScreenPart("W_Q", partial(_matrix, "W_Q"), never),
+    ScreenPart("W_K", partial(_matrix, "W_K"), never),
+    ScreenPart("W_V", partial(_matrix, "W_V"), never),
+    ScreenPart("W_O", partial(_matrix, "W_O"), never),
+    ScreenPart("projections", partial(_step, "projections")),
+    ScreenPart("similarity", partial(_step, "similarity")),
+    ScreenPart("scaled", partial(_step, "scaled")),
+    ScreenPart("masked", partial(_step, "masked")),
+    ScreenPart("scores", _several, never),
+    ScreenPart("softmax", partial(_step, "softmax")),
+    ScreenPart("output", partial(_step, "output")),
+    ScreenPart("residual", partial(_after, "residual"), _follows),
+    ScreenPart("matrices", partial(_after, "matrices"), _is_full),
+    ScreenPart("answer", _answer),
+)
 
 
 def _projection(part: str, document: AttentionTopic, view: View) -> Lines:

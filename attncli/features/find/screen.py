@@ -6,20 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from attncli.draw.lines import Lines, clip_lines, localize, remark, stack, stack_spaced
+from attncli.draw.lines import Lines, localize, remark, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import find_answer
 from attncli.draw.tables import GAP, table
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.language import listing, message, term
 
-PARTS = PARTS_OF["find"]
-"""Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "heads", "answer"})
 BAR, LOOKS, REVERSE, EFFECT = "", message("looks most at"), "reverse", "effect"
 """Names of columns."""
 SHORTEST, LONGEST = 4, 24
@@ -30,21 +28,7 @@ NAME = 14
 
 def find_screen(document: FindDocument, view: View) -> Lines:
     """The whole screen of an `attn.find/1` document: `view.top` heads."""
-    part_names = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
-    blocks = []
-    for part in PARTS:
-        if part in part_names:
-            match part:
-                case "header":
-                    blocks.append(header(document, view))
-                case "tokens":
-                    blocks.append(shown_tokens(document, view))
-                case "answer":
-                    cut_lines = (remark(text, view, style="") for text in cut_link_sentences(document, view))
-                    blocks.append(stack((find_answer(document, view), *cut_lines)))
-                case _:
-                    blocks.append(_heads(document, view))
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    return draw_parts(FIND_PARTS, document, view)
 
 
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
@@ -142,3 +126,16 @@ def _rank(place: FoundHead | Reverse, view: View) -> str:
 
 def _name(document: FindDocument, index: int, view: View) -> str:
     return f"{index} {label(document.tokens[index].text, ascii=view.ascii)}"
+
+
+def _answer(document: FindDocument, view: View) -> Lines:
+    cut_lines = (remark(text, view, style="") for text in cut_link_sentences(document, view))
+    return stack((find_answer(document, view), *cut_lines))
+
+
+FIND_PARTS: Parts[FindDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("heads", _heads),
+    ScreenPart("answer", _answer),
+)

@@ -8,26 +8,23 @@ from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, s
 from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.screen_parts import Parts, ScreenPart, parts_shown
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.generate.compute import GenerateDocument
 from attncli.language import message, plural, say
 
-PARTS = PARTS_OF["generate"]
-"""Every part, in the order of the screen; all are shown unless the view names some."""
 BAR = 20
 
 
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
     """The whole screen: the text with its continuation, a row per new token, and the heads' mean lookback."""
-    blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
     if view.brief:
-        blocks = [_continuation(document, view)]
-    if view.show is None:
-        blocks.append(stack((_tinted_text(document, view), generate_answer(document, view))))
-    return fit_to_view(stack_spaced(blocks), view)
+        return fit_to_view(stack_spaced((_continuation(document, view), *_answer(document, view))), view)
+    blocks = (part.draw(document, view) for part in parts_shown(GENERATE_PARTS, document, view))
+    return fit_to_view(stack_spaced((*blocks, *_answer(document, view))), view)
 
 
 def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
@@ -50,20 +47,6 @@ def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
             shares = (getattr(head, name) for name in ("context", "generated", "lookback", "lookback_per_key"))
             place = (token.index, token.text, step.probability, head.layer, head.head)
             yield (*place, *shares, head.top.key, head.top.weight)
-
-
-def _part(part: str, document: GenerateDocument, view: View) -> Lines:
-    match part:
-        case "header":
-            return header(document, view)
-        case "tokens":
-            return shown_tokens(document, view)
-        case "continuation":
-            return _continuation(document, view)
-        case "lookback":
-            return _lookback(document, view)
-        case _:
-            return _heads(document, view)
 
 
 def _continuation(document: GenerateDocument, view: View) -> Lines:
@@ -157,3 +140,19 @@ def generate_answer(document: GenerateDocument, view: View) -> Lines:
         ],
         view,
     )
+
+
+def _answer(document: GenerateDocument, view: View) -> list[Lines]:
+    """What ends the screen, unless parts are named."""
+    if view.show is not None:
+        return []
+    return [stack((_tinted_text(document, view), generate_answer(document, view)))]
+
+
+GENERATE_PARTS: Parts[GenerateDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens),
+    ScreenPart("continuation", _continuation),
+    ScreenPart("lookback", _lookback),
+    ScreenPart("heads", _heads),
+)

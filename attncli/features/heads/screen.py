@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Literal, assert_never, get_args
 
@@ -30,11 +31,12 @@ from attncli.draw.lines import (
 )
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.screen_parts import Parts, ScreenPart, never, parts_shown
 from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, strongest_link_sentence, words
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.heads.document import (
     Circuits,
     Flow,
@@ -182,8 +184,6 @@ def _head_name(head: WhichHead) -> str:
     return f"L{head.layer} H{head.head}"
 
 
-PARTS = PARTS_OF["heads"]
-DEFAULT = frozenset({"header", "tokens", "grid", "maps", "metrics", "moved", *ACROSS, "answer"})
 MATRICES = frozenset({"maps", "average", "weights"})
 """The parts that show matrices; a document may be without them."""
 MAPS = 24
@@ -200,30 +200,25 @@ SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 def heads_screen(document: HeadsDocument, view: View) -> Lines:
     """The whole screen for an `attn.heads/1` document. `average` is the table of the averaged heads, `weights` the
     table of each head, `links` each head's strongest link with a bar."""
-    many = len(document.heads) > MANY
-    deep = not view.full and len({head.layer for head in document.heads}) > 1
-    by_default = DEFAULT - ({"maps"} if many else set()) - ({"tokens"} if deep else set())
-    part_names = by_default if view.show is None else view.show
-    if view.brief:
-        return heads_answer(document, view)
-    blocks = [_part(part, document, view) for part in PARTS if part in part_names]
-    if view.show is not None and view.show != frozenset(PARTS):
-        blocks = [
-            block if block.rows else _absent(part, view)
-            for block, part in zip(blocks, (p for p in PARTS if p in part_names), strict=True)
-        ]
-    if many and view.show is None:
-        blocks.insert(
-            -1,
-            remark(
-                message(
-                    "maps of {heads} heads are left out; --layer L chooses, --show maps shows them",
-                    heads=len(document.heads),
-                ),
-                view,
-            ),
+    parts = parts_shown(HEADS_PARTS, document, view)
+    blocks = [part.draw(document, view) for part in parts]
+    if view.show is not None and len(view.show) < len(HEADS_PARTS) and not view.brief:
+        blocks = [block if block.rows else _absent(part.name, view) for block, part in zip(blocks, parts, strict=True)]
+    if not _has_few_heads(document, view) and view.show is None and not view.brief:
+        note = message(
+            "maps of {heads} heads are left out; --layer L chooses, --show maps shows them", heads=len(document.heads)
         )
+        blocks.insert(-1, remark(note, view))
     return fit_to_view(stack_spaced(blocks), view)
+
+
+def _has_few_heads(document: HeadsDocument, view: View) -> bool:
+    return len(document.heads) <= MANY
+
+
+def _is_shallow(document: HeadsDocument, view: View) -> bool:
+    """Tokens would push the grid of several layers off the screen."""
+    return view.full or len({head.layer for head in document.heads}) < 2
 
 
 def _absent(part: str, view: View) -> Lines:
@@ -238,73 +233,55 @@ def _absent(part: str, view: View) -> Lines:
     return stack((heading(part, "", view), remark(message("not in this document: {way}", way=way), view)))
 
 
-def _part(part: str, document: HeadsDocument, view: View) -> Lines:
+def _average(document: HeadsDocument, view: View) -> Lines:
+    if not document.average:
+        return Lines()
+    texts, average = [token.text for token in document.tokens], document.average.weights
+    return matrix(
+        average,
+        texts,
+        key_names(texts, average),
+        view,
+        limits=(0.0, 1.0),
+        title="average of the heads",
+        note=message("mean over heads; it hides what single heads do"),
+    )
+
+
+def _weights(document: HeadsDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
-    average = document.average.weights if document.average else None
-    match part:
-        case "header":
-            return header(document, view)
-        case "tokens":
-            return shown_tokens(document, view)
-        case "grid":
-            return grid_part(document, view)
-        case "answer":
-            return heads_answer(document, view)
-        case "moved":
-            return _moved_metrics(document, view)
-        case name if name in ACROSS:
-            return across_part(name, document, view)
-        case "maps":
-            return maps_part(document, view)
-        case "metrics":
-            return metrics_part(document, view)
-        case "average":
-            note = message("mean over heads; it hides what single heads do")
-            return (
-                matrix(
-                    average,
-                    texts,
-                    key_names(texts, average),
-                    view,
-                    limits=(0.0, 1.0),
-                    title="average of the heads",
-                    note=note,
-                )
-                if average is not None
-                else Lines()
-            )
-        case "weights":
-            # cells of a pooled map have no names: the maps show them
-            head_weights = ((head, head.weights) for head in document.heads if head.pool is UNSET)
-            return stack_spaced(
-                matrix(
-                    weights,
-                    texts,
-                    key_names(texts, weights),
-                    view,
-                    limits=(0.0, 1.0),
-                    title=message("weights of {head}", head=_name(head)),
-                    note="rows: queries, columns: keys",
-                )
-                for head, weights in head_weights
-                if weights is not UNSET
-            )
-        case _:
-            link_rows = [
-                LinkRow(
-                    layer=head.layer,
-                    head=head.head,
-                    query=head.top_link.query,
-                    key=head.top_link.key,
-                    weight=head.top_link.weight,
-                )
-                for head in document.heads
-                if head.top_link
-            ]
-            place = None if len(document.heads) == 1 else layer_and_head
-            return links(
-                link_rows, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1"
-            )
+    # cells of a pooled map have no names: the maps show them
+    head_weights = ((head, head.weights) for head in document.heads if head.pool is UNSET)
+    return stack_spaced(
+        matrix(
+            weights,
+            texts,
+            key_names(texts, weights),
+            view,
+            limits=(0.0, 1.0),
+            title=message("weights of {head}", head=_name(head)),
+            note="rows: queries, columns: keys",
+        )
+        for head, weights in head_weights
+        if weights is not UNSET
+    )
+
+
+def _links(document: HeadsDocument, view: View) -> Lines:
+    link_rows = [
+        LinkRow(
+            layer=head.layer,
+            head=head.head,
+            query=head.top_link.query,
+            key=head.top_link.key,
+            weight=head.top_link.weight,
+        )
+        for head in document.heads
+        if head.top_link
+    ]
+    texts = [token.text for token in document.tokens]
+    place = layer_and_head if len(document.heads) != 1 else None
+    return links(link_rows, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1")
 
 
 def maps_part(document: HeadsDocument, view: View) -> Lines:
@@ -696,3 +673,21 @@ def _positional(document: HeadsDocument, view: View) -> list[str]:
 def _metric(head: HeadMetrics, name: str) -> float:
     metric = head.metrics.get(name)
     return 0.0 if metric is None or metric.value is None else float(metric.value)
+
+
+HEADS_PARTS: Parts[HeadsDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, _is_shallow),
+    ScreenPart("grid", grid_part),
+    ScreenPart("maps", maps_part, _has_few_heads),
+    ScreenPart("metrics", metrics_part),
+    ScreenPart("moved", _moved_metrics),
+    ScreenPart("average", _average, never),
+    ScreenPart("weights", _weights, never),
+    ScreenPart("links", _links, never),
+    ScreenPart("rollout", partial(across_part, "rollout")),
+    ScreenPart("flow", partial(across_part, "flow")),
+    ScreenPart("similarity", partial(across_part, "similarity")),
+    ScreenPart("circuits", partial(across_part, "circuits")),
+    ScreenPart("answer", heads_answer),
+)

@@ -9,12 +9,13 @@ import numpy as np
 
 from attncli.documents import Numbers
 from attncli.draw.heatmap import Map, side_by_side
-from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe, spell
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.learn.document import (
     BestHead,
     HeadScore,
@@ -27,10 +28,6 @@ from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
 from attncli.language import Message, listing, message, plural, say, translate
 
-PARTS = PARTS_OF["learn"]
-"""Every part, in the order of the screen."""
-HIDDEN = ("curve",)
-"""Parts that are shown where they are asked for: the table by steps says the same in numbers."""
 PLOT_LINES = 12
 MOST_MAPS = 8
 """Heads whose maps are drawn; more where the view is full."""
@@ -38,11 +35,7 @@ MOST_MAPS = 8
 
 def learn_screen(document: LearnDocument, view: View) -> Lines:
     """The whole screen of an `attn.learn/1` document."""
-    if view.brief:
-        return learn_answer(document, view)
-    parts = [part for part in PARTS if (part in view.show if view.show is not None else part not in HIDDEN)]
-    blocks = [_part(part, document, view) for part in parts]
-    return clip_lines(stack_spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+    return draw_parts(LEARN_PARTS, document, view)
 
 
 def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
@@ -51,24 +44,6 @@ def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:
     yield ("step", "loss", *(f"L{head.layer}H{head.head} {name}" for head, name in names))
     for place, point in enumerate(document.curve):
         yield (point.step, point.loss, *(head.scores[name].values[place] for head, name in names))
-
-
-def _part(part: str, document: LearnDocument, view: View) -> Lines:
-    match part:
-        case "header":
-            return _header(document, view)
-        case "curve":
-            return _curve(document, view)
-        case "steps":
-            return _steps(document, view)
-        case "maps":
-            return _maps(document, view)
-        case "heads":
-            return _heads(document, view)
-        case "seeds":
-            return _seeds(document, view) if len(document.runs) > 1 else Lines()
-        case _:
-            return learn_answer(document, view)
 
 
 def _header(document: LearnDocument, view: View) -> Lines:
@@ -191,6 +166,8 @@ def _rises(head: LearnedHead) -> str:
 
 
 def _seeds(document: LearnDocument, view: View) -> Lines:
+    if len(document.runs) < 2:
+        return Lines()
     """How each seed ended."""
     names = [row.score for row in document.runs[0].best]
     columns = [localize(message("seed"), view), localize(message("steps"), view), localize(message("loss"), view)]
@@ -414,3 +391,14 @@ def _described(name: str, part: str, text: str) -> str:
     kind = _task(name)
     own = getattr(kind, part, None)
     return own if isinstance(own, Message) and own == text else safe(text)
+
+
+LEARN_PARTS: Parts[LearnDocument] = (
+    ScreenPart("header", _header),
+    ScreenPart("curve", _curve, never),
+    ScreenPart("steps", _steps),
+    ScreenPart("maps", _maps),
+    ScreenPart("heads", _heads),
+    ScreenPart("seeds", _seeds),
+    ScreenPart("answer", learn_answer),
+)

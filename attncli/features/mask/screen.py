@@ -9,47 +9,23 @@ from typing import Any
 import numpy as np
 
 from attncli.draw.heatmap import Map, heatmap, side_by_side
-from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import safe, spell
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
 from attncli.language import contextual, plural, say, say_each
 
-PARTS = PARTS_OF["mask"]
-"""Every part, in the order of the screen."""
 NUMBERED = 16
 """Positions up to which a bias is printed as numbers."""
 
 
 def mask_screen(document: MaskDocument, view: View) -> Lines:
     """The whole screen of an `attn.mask/1` document."""
-    if view.brief:
-        return mask_answer(document, view)
-    part_names = frozenset(PARTS) if view.show is None else view.show
-    masks, combined = document.masks, document.combined
-    blocks = [_title(document, view)]
-    if "masks" in part_names:
-        blocks.append(
-            _gallery(document, view)
-            if document.gallery
-            else _draw_masks(masks, view)
-            if combined is None
-            else _several(masks, view)
-        )
-    if combined is not None and "combined" in part_names:
-        blocks.append(_draw_masks([combined], view, title=say(view, "all together")))
-    if "counts" in part_names and not document.gallery and combined is not None:
-        blocks.append(_counts([*masks, combined], document.n, view))
-    if document.bias is not None and "bias" in part_names:
-        blocks.append(_bias(document.bias, view))
-    if document.layers is not None and "layers" in part_names and len(document.layers) > 1:
-        blocks.append(_layers(document.layers, view))
-    if "answer" in part_names:
-        blocks.append(mask_answer(document, view))
-    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+    return draw_parts(MASK_PARTS, document, view, title=_title)
 
 
 def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
@@ -347,3 +323,40 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
             say(view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty))
         )
     return sentences(answer_sentences, view)
+
+
+def _masks(document: MaskDocument, view: View) -> Lines:
+    if document.gallery:
+        return _gallery(document, view)
+    return _draw_masks(document.masks, view) if document.combined is None else _several(document.masks, view)
+
+
+def _combined(document: MaskDocument, view: View) -> Lines:
+    if document.combined is None:
+        return Lines()
+    return _draw_masks([document.combined], view, title=say(view, "all together"))
+
+
+def _counts_part(document: MaskDocument, view: View) -> Lines:
+    if document.gallery or document.combined is None:
+        return Lines()
+    return _counts([*document.masks, document.combined], document.n, view)
+
+
+def _bias_part(document: MaskDocument, view: View) -> Lines:
+    return Lines() if document.bias is None else _bias(document.bias, view)
+
+
+def _layers_part(document: MaskDocument, view: View) -> Lines:
+    layers = document.layers or ()
+    return _layers(layers, view) if len(layers) > 1 else Lines()
+
+
+MASK_PARTS: Parts[MaskDocument] = (
+    ScreenPart("masks", _masks),
+    ScreenPart("combined", _combined),
+    ScreenPart("counts", _counts_part),
+    ScreenPart("bias", _bias_part),
+    ScreenPart("layers", _layers_part),
+    ScreenPart("answer", mask_answer),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from shlex import quote
 
 import numpy as np
@@ -14,11 +15,12 @@ from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, stack, stack_spaced
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
-from attncli.draw.tables import SHOWN, layer_and_head, links, stage_part, table, vectors
+from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import contextual, listing, message, plural, say
 
@@ -104,10 +106,6 @@ def several_layers(document: RunDocument) -> bool:
     return len({entry.layer for entry in document.overview or ()}) > 1
 
 
-PARTS = PARTS_OF["run"]
-"""Every part, in the order of the screen. All that the document has are shown unless the view names some."""
-
-
 LEARNED = {
     "hidden": "X", "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": message("S scaled"),
     "capped": message("S capped"), "biased": message("S biased"), "masked": message("S masked"), "weights": "A",
@@ -125,68 +123,53 @@ def run_screen(document: RunDocument, view: View) -> Lines:
     Full tables are those of the first layer and head that the document holds, or of every one if the
     view is full; the screen says how to see the others. Rows are the document's `queries`, or all tokens.
     """
-    parts = [part for part in PARTS if _is_part_shown(part, document, view)]
-    blocks = [_part(part, document, view) for part in parts]
-    return fit_to_view(stack_spaced(blocks), view)
+    return fit_to_view(draw_parts(RUN_PARTS, document, view), view)
 
 
-def _is_part_shown(part: str, document: RunDocument, view: View) -> bool:
-    if view.brief:
-        return part == "answer"
-    if view.show is not None:
-        return part in view.show
-    several = several_layers(document)
-    match part:
-        case "overview":
-            return several
-        case "shapes":
-            return not several
-        case "maps":
-            least = (
-                1 if len(document.tokens) > ROWS and not document.queries else 2
-            )  # a map is whole where a table is not
-            return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
-        case "tokens":
-            return view.full or not several
-        case "average":
-            return document.average is not UNSET and view.full
-        case "scores" | "weights" | "output":
-            return bool(document.layers)
-        case _ if part in SHOWN:
-            return False
-        case _:
-            return True
+def _has_one_layer(document: RunDocument, view: View) -> bool:
+    return not several_layers(document)
 
 
-def _part(part: str, document: RunDocument, view: View) -> Lines:
-    match part:
-        case "header":
-            return header(document, view)
-        case "tokens":
-            return shown_tokens(document, view)
-        case "shapes":
-            return shapes_part(document.shapes, view)
-        case "maps":
-            return maps_part(document, view)
-        case "overview":
-            if not document.overview:
-                return remark("no overview in this document", view)
-            said_below = view.show is None or "links" in view.show
-            return stack((overview_part(document, view), remark("" if said_below else left_out_note(document), view)))
-        case _ if part in SHOWN:
-            return stage_part(part, document, view)
-        case "answer":
-            return stack((run_answer(document, view), run_hint(document, view)))
-        case "average":
-            return (
-                average_part(document, view)
-                if document.average is not UNSET
-                else remark("an average needs --query TOK", view)
-            )
-        case "links":
-            return links_part(document, view)
-        case _:
-            return tables_part(part, document, view)
+def _has_several_layers(document: RunDocument, view: View) -> bool:
+    return several_layers(document)
+
+
+def _is_short(document: RunDocument, view: View) -> bool:
+    return view.full or not several_layers(document)
+
+
+def _has_maps(document: RunDocument, view: View) -> bool:
+    least = 1 if len(document.tokens) > ROWS and not document.queries else 2  # a map is whole where a table is not
+    return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
+
+
+def _has_tables(document: RunDocument, view: View) -> bool:
+    return bool(document.layers)
+
+
+def _has_average(document: RunDocument, view: View) -> bool:
+    return document.average is not UNSET and view.full
+
+
+def _shapes(document: RunDocument, view: View) -> Lines:
+    return shapes_part(document.shapes, view)
+
+
+def _overview(document: RunDocument, view: View) -> Lines:
+    if not document.overview:
+        return remark("no overview in this document", view)
+    said_below = view.show is None or "links" in view.show
+    return stack((overview_part(document, view), remark("" if said_below else left_out_note(document), view)))
+
+
+def _answer(document: RunDocument, view: View) -> Lines:
+    return stack((run_answer(document, view), run_hint(document, view)))
+
+
+def _average(document: RunDocument, view: View) -> Lines:
+    if document.average is UNSET:
+        return remark("an average needs --query TOK", view)
+    return average_part(document, view)
 
 
 def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
@@ -392,3 +375,36 @@ def run_hint(document: RunDocument, view: View) -> Lines:
         return Lines()
     name = quote(safe(query.text.strip(), ascii=view.ascii))
     return remark(say(view, "Does it matter?  attn ablate … --query {query}", query=name), view)
+
+
+RUN_PARTS: Parts[RunDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, _is_short),
+    ScreenPart("shapes", _shapes, _has_one_layer),
+    ScreenPart("overview", _overview, _has_several_layers),
+    ScreenPart("maps", maps_part, _has_maps),
+    ScreenPart("embedding", partial(stage_part, "embedding"), never),
+    ScreenPart("positions", partial(stage_part, "positions"), never),
+    ScreenPart("input", partial(stage_part, "input"), never),
+    ScreenPart("W_Q", partial(stage_part, "W_Q"), never),
+    ScreenPart("W_K", partial(stage_part, "W_K"), never),
+    ScreenPart("W_V", partial(stage_part, "W_V"), never),
+    ScreenPart("W_O", partial(stage_part, "W_O"), never),
+    ScreenPart("q", partial(stage_part, "q"), never),
+    ScreenPart("k", partial(stage_part, "k"), never),
+    ScreenPart("v", partial(stage_part, "v"), never),
+    ScreenPart("raw", partial(stage_part, "raw"), never),
+    ScreenPart("scaled", partial(stage_part, "scaled"), never),
+    ScreenPart("capped", partial(stage_part, "capped"), never),
+    ScreenPart("biased", partial(stage_part, "biased"), never),
+    ScreenPart("masked", partial(stage_part, "masked"), never),
+    ScreenPart("concat", partial(stage_part, "concat"), never),
+    ScreenPart("sum", partial(stage_part, "sum"), never),
+    ScreenPart("norm", partial(stage_part, "norm"), never),
+    ScreenPart("scores", partial(tables_part, "scores"), _has_tables),
+    ScreenPart("weights", partial(tables_part, "weights"), _has_tables),
+    ScreenPart("output", partial(tables_part, "output"), _has_tables),
+    ScreenPart("links", links_part),
+    ScreenPart("average", _average, _has_average),
+    ScreenPart("answer", _answer),
+)

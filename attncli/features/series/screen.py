@@ -6,18 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attncli.draw.lines import Lines, clip_lines, heading, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.series.document import OF_ALL, SeriesCheckpoint, SeriesDocument, curve_points, summary
 from attncli.language import Message, message, plural, say, translate
 
-PARTS = PARTS_OF["series"]
-"""Every part, in the order of the screen."""
 PLOT_LINES = 12
 ROSE = 0.1
 """A score that rose by less has not formed."""
@@ -26,14 +25,7 @@ MOST_CHANGES = 12
 
 def series_screen(document: SeriesDocument, view: View) -> Lines:
     """The whole screen of an `attn.series/1` document."""
-    if view.brief:
-        return series_answer(document, view)
-    parts = [part for part in PARTS if view.show is None or part in view.show]
-    draw_by_part = {
-        "header": _header, "steps": _steps, "curve": _curve, "changes": _changes, "answer": series_answer,
-    }  # fmt: skip
-    blocks = [draw_by_part[part](document, view) for part in parts]
-    return clip_lines(stack_spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+    return draw_parts(SERIES_PARTS, document, view)
 
 
 def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:
@@ -207,3 +199,12 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
             lang,
         )
     )
+
+
+SERIES_PARTS: Parts[SeriesDocument] = (
+    ScreenPart("header", _header),
+    ScreenPart("steps", _steps),
+    ScreenPart("curve", _curve),
+    ScreenPart("changes", _changes),
+    ScreenPart("answer", series_answer),
+)

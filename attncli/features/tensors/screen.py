@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import UNSET
@@ -11,23 +12,19 @@ from attncli.draw.lines import FAINT, Lines, fit_to_view, line, localize, remark
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, facts, mask_and_position, warning
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.tables import links, table, vectors
-from attncli.draw.view import PARTS_OF, View
+from attncli.draw.view import View
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
 from attncli.language import listing, message, say
 from attncli.measure.metric import DEFAULT
 
-PARTS = PARTS_OF["tensors"]
-"""Every part, in the order of the screen; all are shown unless the view names some."""
-
 
 def tensors_screen(document: TensorsDocument, view: View) -> Lines:
     """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
-    parts = ("answer",) if view.brief else PARTS
-    blocks = [_part(part, document, view) for part in parts if view.show is None or part in view.show]
-    return fit_to_view(stack_spaced(blocks), view)
+    return fit_to_view(draw_parts(TENSORS_PARTS, document, view), view)
 
 
 def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
@@ -58,37 +55,31 @@ def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
                     )
 
 
-def _part(part: str, document: TensorsDocument, view: View) -> Lines:
-    match part:
-        case "header":
-            return _header(document, view)
-        case "answer":
-            return tensors_answer(document, view)
-        case "shapes":
-            return shapes_part(document.shapes, view)
-        case "links":
-            queries, keys = (["query"] * document.queries, ["key"] * document.keys)
-            place = None if sum(len(entry.heads) for entry in document.batch) == 1 else _place
-            return links(
-                document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
-            )
-        case "metrics":
-            return _metrics(document, view)
-        case _ if _is_long(document):
-            return Lines()  # by blocks of rows there are no matrices
-        case _:
-            heads_shown = [
-                (entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET
-            ]
-            tables = [
-                _table(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])
-            ]
-            more = (
-                message("{last} more not shown; --head H chooses, --full shows all", last=len(heads_shown) - 1)
-                if part == "weights" and len(heads_shown) > len(tables)
-                else ""
-            )
-            return stack((stack_spaced(tables), remark(more, view)))
+def _shapes(document: TensorsDocument, view: View) -> Lines:
+    return shapes_part(document.shapes, view)
+
+
+def _links(document: TensorsDocument, view: View) -> Lines:
+    queries, keys = (["query"] * document.queries, ["key"] * document.keys)
+    place = None if sum(len(entry.heads) for entry in document.batch) == 1 else _place
+    return links(
+        document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
+    )
+
+
+def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
+    """Scores, weights or output of the first batch entry and head, or of all in a full view; none by blocks of rows,
+    where there are no matrices."""
+    if _is_long(document):
+        return Lines()
+    heads_shown = [(entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET]
+    tables = [_table(part, index, head, view) for index, head in (heads_shown if view.full else heads_shown[:1])]
+    more = (
+        message("{last} more not shown; --head H chooses, --full shows all", last=len(heads_shown) - 1)
+        if part == "weights" and len(heads_shown) > len(tables)
+        else ""
+    )
+    return stack((stack_spaced(tables), remark(more, view)))
 
 
 def _is_long(document: TensorsDocument) -> bool:
@@ -224,3 +215,15 @@ def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
     heads = next((entry.heads for entry in document.batch if entry.index == link.index), [])
     scores = next((head.scores for head in heads if head.head == link.head), UNSET)
     return scores is UNSET or int(np.isfinite(as_matrix(scores)[link.query]).sum()) > 1
+
+
+TENSORS_PARTS: Parts[TensorsDocument] = (
+    ScreenPart("header", _header),
+    ScreenPart("shapes", _shapes),
+    ScreenPart("scores", partial(_tables, "scores")),
+    ScreenPart("weights", partial(_tables, "weights")),
+    ScreenPart("output", partial(_tables, "output")),
+    ScreenPart("metrics", _metrics),
+    ScreenPart("links", _links),
+    ScreenPart("answer", tensors_answer),
+)

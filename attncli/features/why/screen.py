@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -11,11 +11,12 @@ from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quoted_word
-from attncli.draw.view import PARTS_OF, View
-from attncli.features.effects.effect_answer import capitalize, draw_parts, grids
+from attncli.draw.view import View
+from attncli.features.effects.effect_answer import capitalize, grids
 from attncli.language import contextual, message, plural, say
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from attncli.language import Message
 
 
-PARTS = PARTS_OF["why"]
-"""Every part, in the order of the screen."""
 LONGEST, SHORTEST = 24, 4
 """Cells of the longest and shortest bar."""
 ROWS = 5
@@ -42,10 +41,7 @@ WORD_CELLS = 16
 
 def why_screen(document: WhyDocument, view: View) -> Lines:
     """The whole screen of an `attn.why/1` document."""
-    drawings = (header, shown_tokens, _grid, _query_side, _key_side, _pairs, _dimensions, _writes, why_answer)
-    draw_by_part: dict[str, Callable[[WhyDocument, View], Lines]] = dict(zip(PARTS, drawings, strict=True))
-    hidden = ("tokens",) if document.writes is UNSET else ("tokens", "pairs")
-    return draw_parts(draw_by_part, document, view, hidden=hidden)
+    return draw_parts(WHY_PARTS, document, view)
 
 
 def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
@@ -514,3 +510,21 @@ def _exactness(document: WhyDocument, view: View) -> str:
             **places,
         ),
     )
+
+
+def _without_writes(document: WhyDocument, view: View) -> bool:
+    """What both sides have in pairs is left out beside who wrote them."""
+    return document.writes is UNSET
+
+
+WHY_PARTS: Parts[WhyDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("grid", _grid),
+    ScreenPart("query", _query_side),
+    ScreenPart("key", _key_side),
+    ScreenPart("pairs", _pairs, _without_writes),
+    ScreenPart("dimensions", _dimensions),
+    ScreenPart("writes", _writes),
+    ScreenPart("answer", why_answer),
+)
