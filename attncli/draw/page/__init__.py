@@ -311,6 +311,8 @@ SKELETON = """\
 
 def page_bytes(page: Page) -> Iterator[bytes]:
     """The page in pieces, in the order of the file. Every text of the run is made safe."""
+    from attncli import __version__
+
     page_heads = PageHeads(page.budget)
     runs, maps = [], []
     for index, run in enumerate(page.runs):
@@ -329,7 +331,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     first = page.runs[0]
     head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")
     long = " data-long" if len(first.sides.queries) > 60 else ""
-    yield (head + SKELETON.format(line=safe_html(runs[0]["line"]), long=long)).encode()
+    yield (head + SKELETON.format(line=safe_html(runs[0]["line"]), long=long, version=__version__)).encode()
     yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
     for index, block in enumerate(maps):
         yield element(f"t{index}", block)

@@ -100,8 +100,10 @@ def scan_page(
         "notes": notes,
     }  # fmt: skip
     title = f"attn scan · {model[:80]}"
+    from attncli import __version__
+
     head = page_head(lang, title, script(), style())
-    return (head + SKELETON.format(meta=as_json(meta), script=script())).encode()
+    return (head + SKELETON.format(version=__version__, meta=as_json(meta), script=script())).encode()
 
 
 def tails(paths: Sequence[str]) -> list[str]:

@@ -113,10 +113,17 @@ def steps_page(page: StepsPage) -> bytes:
         "scores": [[safe(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
         "maps": list(places), "notes": [safe(note) for note in page.notes],
     }  # fmt: skip
+    from attncli import __version__
+
     head = page_head(page.lang, page.title, script(), style())
     return (
         head
-        + SKELETON.format(meta=as_json(meta), script=script(), maps=element("maps", deflate(codes.tobytes())).decode())
+        + SKELETON.format(
+            version=__version__,
+            meta=as_json(meta),
+            script=script(),
+            maps=element("maps", deflate(codes.tobytes())).decode(),
+        )
     ).encode()
 
 
