@@ -51,15 +51,15 @@ ARGUMENTS: dict[str, tuple[int | str, ...]] = {
 WORDS = (
     "alias", "all", "at", "attention", "axes", "batch", "biases", "bytes", "checkpoint", "concat", "conf", "copying",
     "dim", "dist", "embeddings", "folder", "given", "global", "head", "heads", "here", "id", "index", "kept", "key",
-    "keys", "kv", "layer", "learned", "links", "log probability", "logit difference", "max", "measure", "min", "name",
-    "nats", "neighbours", "new", "no ending", "a file without an ending", "norm", "notes", "nothing", "other pair",
-    "prev", "previous", "prob", "query → key", "rank", "reverse", "revision", "reversed", "no", "runs", "seeded",
-    "self", "shape", "sink", "size", "span", "special", "std", "step", "strength", "tensor", "text", "through",
-    "token", "type", "v_dim", "values", "half", "adjacent", "vectors", "learned positions", "sinusoidal positions",
-    "halves positions", "timescales positions", "vocabulary", "width", "words", "yes", "answer", "row scale",
-    "log scale", "signed scale", "feed-forward", "prompt", "parameters", "head dims", "aliases",
-    "No such file or directory", "Permission denied", "Is a directory", "Not a directory", "No space left on device",
-    "File exists",
+    "keys", "kv", "layer", "learned", "links", "log probability", "logit difference", "max", "measure", "min",
+    "largest", "name", "nats", "neighbours", "new", "no ending", "a file without an ending", "norm", "notes",
+    "nothing", "other pair", "prev", "previous", "prob", "query → key", "rank", "reverse", "revision", "reversed",
+    "no", "runs", "seeded", "self", "shape", "sink", "size", "span", "special", "std", "step", "strength", "tensor",
+    "text", "through", "token", "type", "v_dim", "values", "half", "adjacent", "vectors", "learned positions",
+    "sinusoidal positions", "halves positions", "timescales positions", "vocabulary", "width", "words", "yes",
+    "answer", "row scale", "log scale", "signed scale", "feed-forward", "prompt", "parameters", "head dims",
+    "aliases", "No such file or directory", "Permission denied", "Is a directory", "Not a directory",
+    "No space left on device", "File exists",
 )  # fmt: skip
 """Words that reach the screen as data: names of columns, parts, stages, axes; and what systems say of files."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from attncli.errors import AttnError, UsageError
-from attncli.language import listing, message
+from attncli.language import listing, message, term
 
 MOST_OFFERED = 12
 """Layers and heads that are offered of a model that is not read for it."""
@@ -235,7 +235,7 @@ def set_up(args: list[str], lang: str) -> str:
     try:
         _, path = install(shell=shell, prog_name="attn")
     except (OSError, ValueError, RuntimeError, SubprocessError) as error:  # of a file, its letters, HOME, PowerShell
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = term(getattr(error, "strerror", None) or str(error))
         raise AttnError(
             "cannot install the completion: {reason}",
             where=str(getattr(error, "filename", None) or ""),

@@ -21,7 +21,7 @@ from attncli.cli import declarations
 from attncli.cli.option import RUN, option
 from attncli.errors import UsageError
 from attncli.inputs.files import opening_waits
-from attncli.language import message
+from attncli.language import message, term
 
 DECLARED: dict[str, tuple[type, Any]] = {
     "model": (str, declarations.CHECKPOINT),
@@ -85,7 +85,7 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
         with path.open("rb") as stream:
             raw = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = term(getattr(error, "strerror", None) or str(error))
         raise UsageError(
             "cannot read the settings: {reason}", where=str(path), expected="a TOML file", reason=reason
         ) from error

@@ -14,7 +14,7 @@ from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, Resour
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, unknown_notes
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.mask import Mask, describe_mask, shows_all, spec_text
 from attncli.mechanism.spec import (
     ADDED,
@@ -200,9 +200,16 @@ def _mask_text(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
         ]
         for text in texts
     }
-    return "; ".join(
-        f"{'layer' if len(numbers_with_text) == 1 else 'layers'} {ranges(numbers_with_text)}: {text}"
-        for text, numbers_with_text in places.items()
+    return listing(
+        (
+            message(
+                "layer {layers}: {text}" if len(numbers_with_text) == 1 else "layers {layers}: {text}",
+                layers=ranges(numbers_with_text),
+                text=text,
+            )
+            for text, numbers_with_text in places.items()
+        ),
+        "; ",
     )
 
 

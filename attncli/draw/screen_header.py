@@ -222,7 +222,7 @@ COUNTS = {
 
 def count_phrase(count: int, what: str) -> Message:
     """Such as `1 layer`, `8 heads`. what: one of `COUNTS`."""
-    return plural(COUNTS[what].template, COUNTS[what].plurals, count=count)
+    return Message(COUNTS[what].template, {"count": count}, COUNTS[what].plurals)
 
 
 def shown_tokens(document: AboutText, view: View) -> Lines:

@@ -259,7 +259,7 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
     for part in parts:
         first, last = (numbers[index] for index in (part[0], part[-1]) if index is not None)
         spans.append(f"{first}" if first == last else f"{first}–{last}")
-    return Message(WINDOWS[what].template, {"spans": ", ".join(spans), "count": len(numbers)})
+    return Message(WINDOWS[what].template, {"spans": listing(spans), "count": len(numbers)})
 
 
 def strongest_text(rows: tuple[int, int], columns: tuple[int, int]) -> str:

@@ -239,7 +239,7 @@ def _write_errors(path: Path) -> Iterator[None]:
 
 
 def _unwritable(path: Path, error: Exception) -> AttnError:
-    reason = getattr(error, "strerror", None) or str(error)
+    reason = term(getattr(error, "strerror", None) or str(error))
     return AttnError(
         "cannot write this file: {reason}", where=str(path), expected="a place that may be written", reason=reason
     )
@@ -289,7 +289,7 @@ def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[Bin
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = term(getattr(error, "strerror", None) or str(error))
         raise InputError("cannot read this file: {reason}", where=str(path), expected=what, reason=reason) from error
     try:
         status = os.fstat(handle)

@@ -107,7 +107,7 @@ def _texts_of_file(path: Path, lines: bool, limit: int) -> Iterator[Text]:
     try:
         stream = path.open("rb")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = term(getattr(error, "strerror", None) or str(error))
         raise InputError(
             "cannot read the text file: {reason}", where=str(path), expected="a UTF-8 text file", reason=reason
         ) from error

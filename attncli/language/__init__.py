@@ -167,24 +167,14 @@ def catalogue_of(lang: str) -> NullTranslations:
 
 
 def translate(text: str, lang: str) -> str:
-    """A message in this language; any other text as it is."""
-    if lang == "en":
+    """A message, or a whole literal that a catalogue has, in this language; any other text as it is."""
+    if lang == "en" or not text:
         return text
-    if isinstance(text, Message):
-        return text.spoken(lang)
-    if text and (literal := catalogue_of(lang).gettext(text)) != text:
-        return literal
-    from attncli.language import translation
-
-    return translation.translate(text, lang)
+    return text.spoken(lang) if isinstance(text, Message) else catalogue_of(lang).gettext(text)
 
 
 def _place(value: object, lang: str) -> object:
     """What stands in a place: a message in this language, all else as it is."""
-    if isinstance(value, str) and not isinstance(value, Message) and lang == "zh":
-        from attncli.language.translation import _in_place
-
-        return _in_place(value, 1)
     return value.spoken(lang) if isinstance(value, Message) else value
 
 

@@ -568,8 +568,9 @@ class _Binder:
                 raise InputError(
                     "tensor {tensor} has shape {shape}",
                     where=self.where,
-                    expected=f"{list(bound.shape())} by config.json, for "
-                    + ", ".join(role.name for role in bound.roles),
+                    expected="{stated} by config.json, for {roles}",
+                    stated=list(bound.shape()),
+                    roles=listing(role.name for role in bound.roles),
                     tensor=repr(tensor),
                     shape=list(shape),
                 )

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError, UsageError
-from attncli.language import message
+from attncli.language import message, term
 
 # The tensors of one attention as a file names them, with the prefixes of the modules around it taken off.
 
@@ -89,7 +89,9 @@ def plain(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Tensors:
             if prefix
             else "the file holds no tensors",
             where=where,
-            expected=message("one of {arrays}", arrays=listing(arrays)) if arrays else "the weights of one attention",
+            expected=message("one of {arrays}", arrays=names_text(arrays))
+            if arrays
+            else "the weights of one attention",
         )
     parts = {name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".") for name in names}
     short = _without_shared({name: ".".join(_bare(path)) for name, path in parts.items()})
@@ -133,11 +135,11 @@ def _stem(name: str, short: str) -> str:
     return name[:start] if start > 0 else name
 
 
-def listing(names: Iterable[str], most: int = NAMED_MOST) -> str:
+def names_text(names: Iterable[str], most: int = NAMED_MOST) -> str:
     """Names for a message, the first `most` of them, each cut to a readable length."""
     every = list(names)
     text = " ".join(name if len(name) <= 60 else f"{name[:59]}…" for name in every[:most])
-    return text + (f" … ({len(every)} in all)" if len(every) > most else "")
+    return message("{names} … ({count} in all)", names=text, count=len(every)) if len(every) > most else text
 
 
 Orientation = Literal["in-out", "out-in"]
@@ -287,14 +289,12 @@ class _Labels:
         return self._file_names.get(role, role)
 
     def wrong(self, role: str, array: Array, expected: str) -> InputError:
-        suffix = " as [out, in]" if array.ndim == 2 else ""
         return InputError(
-            "{role} has shape {shape}{suffix}",
+            "{role} has shape {shape} as [out, in]" if array.ndim == 2 else "{role} has shape {shape}",
             where=self._where,
             expected=expected,
             role=self.of(role),
             shape=list(array.shape),
-            suffix=suffix,
         )
 
 
@@ -444,7 +444,7 @@ def _layout(spelling: ProjectionNames, output: str, form: str) -> Layout:
     match form:
         case "linear":
             weights, biases = {r: f"{n}.weight" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
-            description = f"{spelling.description} {names_text}, [out, in]"
+            description: str = message("{kind} {names}, [out, in]", kind=term(spelling.description), names=names_text)
         case "kernel":
             weights, biases = {r: f"{n}.kernel" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
             description = message("Keras kernels {names_text}, [in, out]", names_text=names_text)

@@ -16,7 +16,7 @@ from attncli.arrays.numpy_backend import embedding
 from attncli.errors import InputError, UsageError
 from attncli.inputs.tensors import tensor_file, write_tensors
 from attncli.inputs.token import Tokenizer
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.models.layout import (
     COMMON,
     EMPTY_REQUEST,
@@ -29,7 +29,7 @@ from attncli.models.layout import (
     class_layouts,
     facts_of,
     fused_layouts,
-    listing,
+    names_text,
     plain,
     separate_layouts,
 )
@@ -169,31 +169,31 @@ def _fitting(tensors: Tensors) -> Layout:
             expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
             "c_attn, …",
             hint=_similar(present, {name for layout in layouts for name in layout.knows}),
-            file_names=listing(tensors.file_names.values()),
+            file_names=names_text(tensors.file_names.values()),
         )
     missing = [name for name in nearest.needs if name not in present]
     unknown_names = [name for name in tensors.arrays if name not in nearest.knows]
-    faults = [f"lacks {listing(missing)}"] if missing else []
+    faults = [message("lacks {missing}", missing=names_text(missing))] if missing else []
     faults += (
         [
             message(
                 "has the unknown {unknown_names}",
-                unknown_names=listing(tensors.file_names[name] for name in unknown_names),
+                unknown_names=names_text(tensors.file_names[name] for name in unknown_names),
             )
         ]
         if unknown_names
         else []
     )
-    optional, needs_text = [name for name, role in nearest.may.items() if role], listing(nearest.needs)
+    optional, needed = [name for name, role in nearest.may.items() if role], names_text(nearest.needs)
     raise InputError(
         "this file {faults}; it holds {file_names}",
         where=tensors.where,
-        expected=message("{needs_text}, and optionally {optional}", needs_text=needs_text, optional=listing(optional))
+        expected=message("{needed}, and optionally {optional}", needed=needed, optional=names_text(optional))
         if optional
-        else needs_text,
+        else needed,
         hint=_similar(unknown_names, missing or optional) or _part_of_more(tensors, nearest, unknown_names),
-        faults=" and ".join(faults),
-        file_names=listing(tensors.file_names.values()),
+        faults=listing(faults, " and "),
+        file_names=names_text(tensors.file_names.values()),
     )
 
 

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import re
+from collections.abc import Iterator
+from io import BytesIO
 from string import Formatter
 
 import catalogues
 import orjson
 import pytest
-from catalogues import FOLDER, is_translated, languages, mo_bytes, po_bytes, read, sentences, updated
+from catalogues import (
+    ARGUMENTS,
+    FOLDER,
+    KEYWORDS,
+    PACKAGE,
+    alternatives,
+    argument,
+    is_translated,
+    languages,
+    mo_bytes,
+    po_bytes,
+    read,
+    sentences,
+    updated,
+)
+from prose import Told, told
 
+from attncli.cli.help_page import TAIL
 from attncli.draw.view import View
 from attncli.language import choice, contextual, listing, message, plural, say, translate
 
@@ -42,8 +61,6 @@ def test_a_translation_has_the_places_of_its_sentence(lang: str) -> None:
 
 def test_literals_are_read_in_calls_inside_calls_and_in_alternatives() -> None:
     source = b'message("a {b}", b=plural("c", "ds", count=n))\nsay(view, "e" if x else "f")\nmessage(g)'
-    from io import BytesIO
-
     calls = [(name, texts) for _, name, texts, _ in catalogues.literals(BytesIO(source), catalogues.KEYWORDS, (), {})]
     assert ("plural", ["c", "ds"]) in calls
     assert ("say", [None, "e"]) in calls
@@ -79,3 +96,71 @@ def test_a_sentence_that_no_catalogue_has_stays_english() -> None:
     assert translate(unknown, "en") == "nobody has translated, read this"
     assert say(View(lang="zh", ascii=True), "a {noun}", noun="b") == "a b"
     assert not re.search("[a-z]{3}", say(View(lang="zh"), listing(["1", "2"], "; ")))
+
+
+AS_THEY_ARE = re.compile(
+    r"<.*|\(\(\)=>.*|\(\(\) => .*|#set .*|bold .*|(pip|uv pip|pipx) in.*|(python|iconv|ray) -.*|"
+    r"attn( [a-z]+){0,3}( [A-Z…{\d\u201c\"-].*)?|attn scan minilm .*|attn scan · \{0\}|measure\.log.*|"
+    r"([\w.]+\.[\w.]+ ?)+(, \[out, in\])?|.*(blues| on light)|An explanation with its numbers.*|at line \(.*|"
+    r"auto numpy torch|The animal didn't cross .*|Numbers, or lists of lists .*|Known families, .*|Write, list and .*|"
+    r"kv head|both ways|\{0\} is not a valid \{1\}\.|attention of \{0\} queries and .*|module 'attncli' has .*",
+    re.DOTALL,
+)
+"""Texts that are the same in every language, or that no person is told: drawings, styles, commands to type, names of
+tensors, the sample, a schema's own words, names of things in the code."""
+
+
+def unknown_texts(texts: list[Told]) -> list[str]:
+    """Those that no catalogue has; what help says in brackets behind a sentence is looked up apart."""
+    english = {text for entry in read("zh") for text in ([entry.id] if isinstance(entry.id, str) else entry.id)}
+    return [
+        f"{one.where}: {one.text!r}"
+        for one in texts
+        if not {one.text, TAIL.sub("", one.text)} & english and not AS_THEY_ARE.fullmatch(one.text)
+    ]
+
+
+def test_every_text_of_the_source_is_a_sentence_of_the_catalogues() -> None:
+    assert unknown_texts(told()) == []
+    assert unknown_texts([Told("a sentence that nobody {0} has written down", "here")]) != []
+
+
+ERRORS = frozenset(name for name in ARGUMENTS if name.endswith("Error"))
+WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
+
+
+def words_of(node: ast.expr | None) -> Iterator[str]:
+    """What an f-string, or a sum of texts, says in words."""
+    for part in ast.walk(node) if isinstance(node, ast.JoinedStr | ast.BinOp) else ():
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and WORDS.search(part.value):
+            yield part.value
+
+
+def misspoken(source: str) -> list[int]:
+    """Lines where an error or another place for a sentence is given a text that was put together, or where a function
+    that makes sentences is given no literal."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        places = (
+            ARGUMENTS.get(name, ()) if name in ERRORS else (*ARGUMENTS.get(name, ()), *([0] if name == "note" else ()))
+        )
+        if any(list(words_of(argument(node, place))) for place in places):
+            found.append(node.lineno)
+        if name in ("message", "plural", "contextual") and None in alternatives(
+            argument(node, len(KEYWORDS[name]) - 1)
+        ):
+            found.append(node.lineno)
+    return found
+
+
+def test_no_sentence_is_put_together_before_it_can_be_translated() -> None:
+    assert misspoken('raise InputError(f"no layer {layer} here")') == [1]
+    assert misspoken('raise InputError("a", expected=f"at most {most}")') == [1]
+    assert misspoken("message(text)") == [1]
+    assert misspoken('raise InputError("no layer {layer} here", layer=layer, hint=f"--layer {near}")') == []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        lines = misspoken(path.read_text("utf-8"))
+        assert lines == [], f"{path.relative_to(PACKAGE)}: {lines}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import attncli.metrics
-from attncli.language.translation import translate
+from attncli.language import translate
 from attncli.measure import metric as metrics
 from attncli.measure.metric import METRICS, Metric
 

@@ -1,22 +1,17 @@
 """Every screen speaks Chinese where it is asked to: no sentence of ours is left in English."""
 
-import inspect
 import re
-from typing import Any
 
 import pytest
 from asking import ask
 from catalogues import read
-from prose import WORDS, Told, told
 
-from attncli.cli.app import command
-from attncli.cli.help_page import TAIL
+from attncli import language
+from attncli.draw import lines
 from attncli.draw.lines import note_line
 from attncli.draw.view import View
 from attncli.features.heads.document import LABEL_NAMES, label_name
-from attncli.language import translation
-from attncli.language.translation import has, translate
-from attncli.language.zh_screens import SCREENS
+from attncli.language import listing, message, plural, translate
 from attncli.measure.labels import LABELS
 
 TEXT = "the cat sat"
@@ -61,7 +56,8 @@ def test_no_sentence_is_left_in_english(command: tuple[str, ...], monkeypatch: p
             missed.add(text)
         return said
 
-    monkeypatch.setattr(translation, "translate", listening)
+    monkeypatch.setattr(language, "translate", listening)
+    monkeypatch.setattr(lines, "translate", listening)
     answer = ask(*command, "--lang", "zh")
     assert answer.code == 0, answer.err
     assert not missed - NOT_YET
@@ -81,68 +77,11 @@ def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None
 
 
 def test_places_are_filled_with_what_stood_there() -> None:
-    assert translate("12 heads", "zh") == "12 个头"
-    assert translate("layer 3 head 1", "zh") == "第 3 层第 1 头"
+    assert translate(plural("{count} head", "{count} heads", count=12), "zh") == "12 个头"
+    assert translate(message("layer {layer} head {head}", layer=3, head=1), "zh") == "第 3 层第 1 头"
+    assert translate("layer 3 head 1", "zh") == "layer 3 head 1", "no sentence is recognised from its English"
     unknown = "a sentence that nobody has translated"
     assert translate(unknown, "zh") == unknown
-    for text, phrase in SCREENS.items():
-        assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", phrase)), text
-
-
-AS_THEY_ARE = re.compile(
-    r"\{0\} is not a valid \{1\}\.|"
-    r"<.*|\(\(\)=>.*|#set .*|bold .*|(pip|uv pip|pipx) in.*|"
-    r"(python|iconv|ray) -.*|attn( [a-z]+){0,3}( [A-Z…{\d\u201c\"-].*)?|"
-    r"([\w.]+\.[\w.]+ ?)+.*\.\w+|.*(blues| on light)|An explanation with its numbers.*|at line \(.*|auto numpy torch|"
-    r"The animal didn't cross .*|Numbers, or lists of lists .*|Known families, .*|Write, list and convert .*",
-    re.DOTALL,
-)
-"""What is the same in every language: drawings, styles, commands to type, names of tensors, the sample, a schema's own
-words; and help of groups, which is looked at paragraph by paragraph below."""
-
-
-KNOWN = {text for entry in read("zh") if entry.id for text in ([entry.id] if isinstance(entry.id, str) else entry.id)}
-
-
-def missing(texts: list[Told]) -> list[str]:
-    """Those that no catalogue has; what help says in brackets is translated apart."""
-    return [
-        f"{one.where}: {one.text!r}"
-        for one in texts
-        if one.text not in KNOWN and not has(one.text) and not has(TAIL.sub("", one.text))
-        if not AS_THEY_ARE.fullmatch(one.text)
-    ]
-
-
-def test_every_sentence_in_the_source_has_its_chinese() -> None:
-    assert missing(told()) == []
-    assert missing([Told("a sentence that nobody {0} has translated", "here")]) != []
-
-
-def test_every_help_page_has_its_chinese() -> None:
-    pages = help_texts()
-    assert len(pages) > 150
-    assert missing(pages) == []
-
-
-def help_texts() -> list[Told]:
-    """Every paragraph of every command's help, every option's sentence, every group."""
-    found: list[Told] = []
-
-    def walk(one: Any, path: str) -> None:
-        paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(one.help or ""))
-        found.extend(Told(re.sub(r"\s+", " ", text).strip(), path) for text in paragraphs)
-        context = one.make_context(path, [], resilient_parsing=True)
-        for parameter in one.get_params(context):
-            for text in (getattr(parameter, "help", None), getattr(parameter, "rich_help_panel", None)):
-                found.extend([Told(text, f"{path} {parameter.name}")] if text else [])
-        for name in one.list_commands(context) if hasattr(one, "list_commands") else ():
-            walk(one.get_command(context, name), f"{path} {name}")
-
-    walk(command(), "attn")
-    # a paragraph that begins with the command is an example to type
-    found = [one for one in found if not one.text.startswith("attn ")]
-    return [one for one in found if WORDS.search(one.text) or one.text[:1].isupper()]
 
 
 def test_help_is_told_in_chinese_plain_and_drawn() -> None:
@@ -197,19 +136,13 @@ def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
     assert not any(name in shown for name in LABELS if "-" in name)
 
 
-@pytest.mark.parametrize(
-    ("english", "chinese"),
-    [
-        ("X = E + P; W_Q[i, 0]", "X = E + P; W_Q[i, 0]"),
-        ("a word in [tokens, d_model]", "a word in [tokens, d_model]"),
-        ("float32, float64", "float32、float64"),
-        ("no tensor is called q or k or v; found a b", "没有名为 q 或 k 或 v 的张量；找到的是 a b"),
-        ("Invalid value for '-n': 'x' is not a valid int", "'-n' 的值无效：'x' 不是整数"),
-        ("layers 0-5", "第 0-5 层"),
-    ],
-)
-def test_lists_are_told_in_chinese_and_formulas_stay(english: str, chinese: str) -> None:
-    assert translate(english, "zh") == chinese
+def test_lists_are_told_in_chinese_and_formulas_stay() -> None:
+    formula = "X = E + P; W_Q[i, 0]"
+    assert translate(formula, "zh") == formula
+    names = message("no tensor is called {missing}; found {names}", missing=listing("qkv", " or "), names="a b")
+    assert names == "no tensor is called q or k or v; found a b"
+    assert "q 或 k 或 v" in message("{names}", names=listing("qkv", " or ")).spoken("zh")
+    assert translate(listing(["float32", "float64"]), "zh") == "float32、float64"
 
 
 def test_a_page_of_help_has_each_heading_once_and_its_foot_in_chinese() -> None:

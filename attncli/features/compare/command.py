@@ -43,7 +43,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.request import layers_and_heads
 from attncli.errors import InputError, UsageError, VerdictError
-from attncli.language import message
+from attncli.language import Message, listing, message
 
 if TYPE_CHECKING:
     from attncli.features.compare.document import CompareDocument
@@ -107,6 +107,15 @@ def is_there(name: str) -> bool:
         return False
 
 
+SETTINGS = {
+    "mask": message("mask {value}"),
+    "scale": message("scale {value}"),
+    "position": message("position {value}"),
+    "seed": message("seed {value}"),
+}
+"""What a side is called that differs from the other in this option."""
+
+
 def sides(
     texts: Sequence[str],
     model: Repeated[ModelOptions],
@@ -136,8 +145,13 @@ def sides(
         )
     compared_sides = []
     for side_index in range(next(iter(counts.values()))):
-        words = [f"{name} {values[side_index]}" for name, values in repeats.items()]
-        label = " · ".join(words) if words else message("text {number}", number=side_index + 1)
+        words = [
+            Message(SETTINGS[name].template, {"value": values[side_index]})
+            if name in SETTINGS
+            else f"{name} {values[side_index]}"
+            for name, values in repeats.items()
+        ]
+        label = listing(words, " · ") if words else message("text {number}", number=side_index + 1)
         text = texts[side_index] if len(texts) > 1 else texts[0]
         compared_sides.append(
             Side(

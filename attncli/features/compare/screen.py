@@ -284,7 +284,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
     texts = "text" in document.differs
     for letter in "ab":
         side = getattr(document, letter)
-        blocks.append(line((letter.upper(), "bold"), "  ", (localize(safe(side.name, ascii=view.ascii), view), "bold")))
+        blocks.append(line((letter.upper(), "bold"), "  ", (localize(side.name, view), "bold")))
         if texts:
             only_here = frozenset(getattr(document.only, letter))
             shares = [DIFFERS if index in only_here else 0.0 for index in range(len(side.tokens))]

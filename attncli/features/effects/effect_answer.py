@@ -20,7 +20,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import reading_of, readings_of
-from attncli.language import message, say
+from attncli.language import Message, message, say
 
 if TYPE_CHECKING:
     pass
@@ -290,7 +290,7 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
     elif first is not None and first.looks is not None and first.attention == "self":
         shares[first.looks.key] = first.looks.weight
     if first is not None:
-        tint = message(tint.template, head=head_phrase(first, view))
+        tint = Message(tint.template, {"head": head_phrase(first, view)})
     tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint)
     return stack(
         (tinted_sentence, sentences((*effect_sentences(document, view), not_learned_note(document.model, view)), view))

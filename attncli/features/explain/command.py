@@ -34,7 +34,7 @@ from attncli.cli.options import (
 from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
-from attncli.language import listing, message
+from attncli.language import listing, message, term
 
 if TYPE_CHECKING:
     from attncli.draw.view import View
@@ -136,8 +136,9 @@ def single(selection: Selection, what: str) -> int:
     if len(numbers) > 1:
         raise UsageError(
             "--{what} names {numbers} {what}s",
-            expected="one: this is about one {what}",
+            expected="one: this is about one {noun}",
             what=what,
+            noun=term(what),
             numbers=len(numbers),
         )
     return numbers[0]

@@ -36,7 +36,7 @@ from attncli.features.explain.softmax_topics import row_softmax, softmax_steps
 from attncli.features.run.compute import head_projections, layer_projections
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.projection import frequencies
@@ -469,7 +469,7 @@ def _position_facts(
         return (
             input_positions,
             "input",
-            "X = E + P; " + ADDED.get(input_positions, "P[i]: a vector"),
+            listing(("X = E + P", ADDED.get(input_positions, message("P[i]: a vector"))), "; "),
             None if both is None else both[1],
         )
     match score_position:

@@ -492,8 +492,8 @@ def range_text(metric: Metric) -> str:
         case (None, None):
             return message("any number")
         case (low, None):
-            return f"from {low:g}"
+            return message("from {low:g}", low=low)
         case (None, high):
             return message("up to {high:g}", high=high)
         case (low, high):
-            return f"{low:g} to {high:g}"
+            return message("{lowest:g} to {highest:g}", lowest=low, highest=high)

@@ -143,9 +143,9 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
         rows += [("runs", row.layer, row.head) for run in self.runs for row in run.best]
         for place, layer, head in rows:
             if layer >= self.model.layers or head >= self.model.heads:
-                yield place, f"there is no layer {layer} head {head}"
+                yield place, message("there is no layer {layer} head {head}", layer=layer, head=head)
         if not self.curve or not self.maps or not self.runs or not self.heads:
-            yield "curve", "curve, maps, heads or runs are empty"
+            yield "curve", message("curve, maps, heads or runs are empty")
 
 
 def reference_name(name: str) -> str:

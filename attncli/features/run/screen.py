@@ -324,7 +324,12 @@ def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: Vi
             )
         case _:
             return vectors(
-                values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries
+                values,
+                rows,
+                view,
+                title="output of the head",
+                note=listing((place, message("weights × values")), " · "),
+                row_numbers=queries,
             )
 
 

@@ -20,7 +20,7 @@ from attncli.documents.header import shape_row
 from attncli.errors import InputError, UsageError
 from attncli.features.heads.compute import numbers
 from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.metric import METRICS, Measured, Tally
 from attncli.measure.row_facts import Bools, Floats, TokenFacts
@@ -30,7 +30,7 @@ from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_
 from attncli.mechanism.attention import check_arguments
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all, spec_text
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
-from attncli.models.layout import listing
+from attncli.models.layout import names_text
 from attncli.models.run import LONG
 
 SAME = 1e-2
@@ -165,7 +165,7 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
             expected="no --layer",
             layer=layer,
         )
-    tensor_names = listing(sorted(tensors)) or "nothing"
+    tensor_names = names_text(sorted(tensors)) or "nothing"
     close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
     hint = f"rename {close[0]!r}" if close else message("attn weights show FILE lists what is there")
     raise InputError(
@@ -173,7 +173,7 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         where=where,
         expected="q, k and v",
         hint=hint,
-        missing=" or ".join(missing),
+        missing=listing(missing, " or "),
         tensor_names=tensor_names,
     )
 

@@ -11,7 +11,7 @@ from attncli.draw.screen_header import count_phrase, fact, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.weights.compute import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.language import message, plural, say
+from attncli.language import message, plural, say, term
 
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
@@ -91,7 +91,7 @@ def _sizes(sizes: AttentionSizes) -> list[str]:
 
 
 def _embedding(embedding: EmbeddingRows) -> list[str]:
-    return [message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=embedding.by)]
+    return [message("{rows}, by token {by}", rows=count_phrase(embedding.rows, "vector"), by=term(embedding.by))]
 
 
 def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
