@@ -21,6 +21,7 @@ FEED = re.compile(r"(?:layer\.\d+\.output\.dense|\.mlp|\.fc2|DenseReluDense|\.ff
 ASKS = re.compile(
     r"(?:self\.query|q_proj|q_lin|SelfAttention\.q|EncDecAttention\.q|attention\.attn\.q|query_proj|c_attn)$"
 )
+PASSES = re.compile(r"(?:self\.value|v_proj|v_lin|SelfAttention\.v|attention\.attn\.v|value_proj|c_attn)$")
 ANSWERS = re.compile(
     r"(?:self\.key|k_proj|k_lin|SelfAttention\.k|EncDecAttention\.k|attention\.attn\.k|key_proj|c_attn)$"
 )
@@ -94,17 +95,25 @@ class Frozen:
             yield
 
     def share(
-        self, target: Any, *, head: tuple[int, int, int] | None = None, feed: int | None = None, words: bool = False
+        self,
+        target: Any,
+        *,
+        head: tuple[int, int, int] | None = None,
+        feed: int | None = None,
+        words: bool = False,
+        instead: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """A part's share of what enters a projection. head: which output projection, which head of how many; feed:
-        which feed-forward part; words: what the tokens themselves are."""
+        which feed-forward part; words: what the tokens themselves are. instead: what enters the output projection in
+        another run, in place of 0; the share is then what is lost by it."""
         seen: list[torch.Tensor] = []
 
         def put_input(module: Any, args: Any) -> Any:
             value = self.values[id(module)].clone()
             if head is not None and module is self.outs[head[0]][1]:
                 width = value.shape[-1] // head[2]
-                value[..., head[1] * width : (head[1] + 1) * width] = 0
+                columns = slice(head[1] * width, (head[1] + 1) * width)
+                value[..., columns] = 0 if instead is None else instead[..., columns]
             return (value, *args[1:])
 
         def put_output(module: Any, args: Any, out: Any) -> Any:

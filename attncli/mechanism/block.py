@@ -9,7 +9,7 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
-from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions
+from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions, put_projections
 from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any, normalise
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
@@ -136,7 +136,8 @@ def _attention(
             if context.on_block is None
             else partial(context.on_block, layer, "self" if memory is None else "cross")
         )
-        q, k, v, rule = parts.q, parts.k, parts.v, parts.rule
+        q, k, v = put_projections(backend, interventions, parts.q, parts.k, parts.v)
+        rule = parts.rule
         square_stages, mixed, empty = compute_attention(
             backend, q, k, v, rule, rows=context.rows, keep=context.keep, on_block=on_block
         )

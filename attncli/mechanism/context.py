@@ -44,7 +44,18 @@ class KnockOut(Struct, frozen=True):
     keys: tuple[int, ...]
 
 
-Intervention: TypeAlias = Zero | Replace | KnockOut
+class PutProjection(Struct, frozen=True, eq=False):
+    """The queries, keys or values of one query head become `values`, [variant, token, dim], after norms and rotation.
+
+    side: "q", "k" or "v"; keys and values of a head that shares them become its own. Also called path patching.
+    """
+
+    head: int
+    side: Literal["q", "k", "v"]
+    values: Array
+
+
+Intervention: TypeAlias = Zero | Replace | KnockOut | PutProjection
 Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
 """What is changed in which layer's attention; in the order in which it is done."""
 NOTHING: Interventions = {}
@@ -67,6 +78,31 @@ def visible_links(
     return backend.array(visible)
 
 
+def put_projections(
+    backend: Backend, interventions: Sequence[Intervention], q: Array, k: Array, v: Array
+) -> tuple[Array, Array, Array]:
+    """Queries [..., head, query, dim], keys and values [..., kv, key, dim] with what is put in their place; keys and
+    values come with an entry for every query head where a head's own are put."""
+    heads = q.shape[-3]
+    for put in (change for change in interventions if isinstance(change, PutProjection)):
+        whole = {"q": q, "k": k, "v": v}[put.side]
+        group = heads // whole.shape[-3]
+        lead = np.broadcast_shapes(tuple(put.values.shape[:-2]), tuple(whole.shape[:-3]))
+        parts = []
+        for head in range(heads):
+            part = whole[..., head // group : head // group + 1, :, :]
+            if head == put.head:
+                beyond = part[..., put.values.shape[-2] :, :]  # learned keys stay
+                own = put.values[..., None, :, :]
+                if beyond.shape[-2]:
+                    own = backend.concat([own, backend.broadcast(beyond, (*own.shape[:-2], *beyond.shape[-2:]))], -2)
+                part = own
+            parts.append(backend.broadcast(part, (*lead, *part.shape[-3:])))
+        joined = backend.concat(parts, -3)
+        q, k, v = (joined if put.side == side else array for side, array in (("q", q), ("k", k), ("v", v)))
+    return q, k, v
+
+
 def apply_interventions(backend: Backend, interventions: Sequence[Intervention], mixed: Array) -> Array:
     """What the heads pass on, [..., head, token, v_dim], after what is put in its place."""
     for intervention in interventions:
@@ -77,7 +113,7 @@ def apply_interventions(backend: Backend, interventions: Sequence[Intervention],
                 mixed = backend.where(backend.array(is_zero), 0.0, mixed)
             case Replace(heads, values):
                 mixed = _replace_heads(backend, heads, values, mixed)
-            case KnockOut():
+            case KnockOut() | PutProjection():
                 pass  # it has been at work before the softmax
             case _:
                 assert_never(intervention)

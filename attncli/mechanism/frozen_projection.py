@@ -20,7 +20,7 @@ from attncli.mechanism.projection import rotate, rotation, rotations_of, tempera
 from attncli.mechanism.spec import Attention, Latent, Norm, Rope
 
 Floats = np.ndarray[Any, np.dtype[Any]]
-Side = Literal["q", "k"]
+Side = Literal["q", "k", "v"]
 
 
 class Factor(Struct, frozen=True, eq=False):
@@ -98,10 +98,11 @@ class HeadProjection(Struct, frozen=True, eq=False):
 def head_projection(
     backend: Backend, spec: Attention, weights: Weights, prefix: str, side: Side, head: int, *, apart: bool = False
 ) -> HeadProjection:
-    """The projection of one query head's queries, or of the keys that they meet. prefix: "attn" or "cross". apart:
-    whether the query has projections to itself, as a global token of Longformer."""
+    """The projection of one query head's queries, or of the keys or values that they meet. prefix: "attn" or "cross".
+    apart: whether the query has projections to itself, as a global token of Longformer."""
     number = head if side == "q" or spec.latent is not None else head // (spec.heads // spec.kv_heads)
-    rows = slice(number * spec.head_dim, (number + 1) * spec.head_dim)
+    dim = spec.v_dim if side == "v" else spec.head_dim
+    rows = slice(number * dim, (number + 1) * dim)
     name = f"global_{side}" if apart else side
 
     def read(role: str) -> Floats:
@@ -115,9 +116,15 @@ def head_projection(
     else:
         whole = read(f"{name}.weight")
         matrix = whole[rows]
-        if spec.qk_norm is not None and spec.qk_norm.over == "width" and spec.qk_norm.norm.kind == "layer":
+        if _is_centred(spec, side):
             matrix = matrix - whole.mean(0)  # the norm takes the mean over all heads away
     return HeadProjection(spec, prefix, side, name, rows, np.ascontiguousarray(matrix))
+
+
+def _is_centred(spec: Attention, side: Side) -> bool:
+    """Whether the mean over all heads is taken away, as layer normalization over the whole width does."""
+    norm = spec.qk_norm
+    return side != "v" and norm is not None and norm.over == "width" and norm.norm.kind == "layer"
 
 
 def _latent_matrix(
@@ -131,6 +138,9 @@ def _latent_matrix(
     content = spec.head_dim - latent.straight
     first = head * (content + spec.v_dim)
     down = read("kv_down.weight")
+    if side == "v":
+        values = read("kv.weight")[first + content : first + content + spec.v_dim]
+        return through_norm(latent.norm, values, read("kv_down_norm.weight")) @ down[: latent.keys]
     wide = through_norm(latent.norm, read("kv.weight")[first : first + content], read("kv_down_norm.weight"))
     return np.concatenate([wide @ down[: latent.keys], down[latent.keys :]])
 
@@ -143,7 +153,7 @@ def freeze(
     spec, prefix, side, rows = projection.spec, projection.prefix, projection.side, projection.rows
     vectors = _floats(backend, x)
     steps: list[Step] = []
-    constant = np.zeros((len(vectors), spec.head_dim), vectors.dtype)
+    constant = np.zeros((len(vectors), len(projection.matrix)), vectors.dtype)
     total = vectors @ projection.matrix.T
 
     def array_of(role: str) -> Floats | None:
@@ -165,12 +175,13 @@ def freeze(
     else:
         bias = array_of(f"{projection.name}.bias")
         if bias is not None:
-            is_centred = spec.qk_norm is not None and spec.qk_norm.over == "width" and spec.qk_norm.norm.kind == "layer"
-            shift(bias[rows] - (bias.mean() if is_centred else 0.0))
+            shift(bias[rows] - (bias.mean() if _is_centred(spec, side) else 0.0))
     if spec.clip is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(total == 0, 1.0, np.clip(total, -spec.clip, spec.clip) / total)
         put(Factor(share))
+    if side == "v":  # values are neither normed nor rotated
+        return FrozenHead(tuple(steps), constant)
     norm = spec.qk_norm
     if norm is not None and norm.over == "width":
         whole = _floats(backend, _required(weights, f"{prefix}.{projection.name}.weight"))
@@ -244,8 +255,15 @@ def _freeze_latent(
     wide, bias = array_of("kv.weight"), array_of("kv.bias")
     assert wide is not None
     content = spec.head_dim - latent.straight
-    head = rows.start // spec.head_dim
+    head = rows.start // (spec.v_dim if side == "v" else spec.head_dim)
     first = head * (content + spec.v_dim)
+    if side == "v":
+        values = slice(first + content, first + content + spec.v_dim)
+        if added is not None:
+            shift(through_norm(latent.norm, wide[values], weight) @ added[: latent.keys])
+        put(Factor(1.0 / deviation(latent.norm, narrow)))
+        shift(None if bias is None else bias[values])
+        return
     if added is not None:
         through = through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]
         shift(np.concatenate([through, added[latent.keys :]]))

@@ -449,6 +449,16 @@ def patch(
             "--at", help="Tokens that get the clean text's. [default: all]", panel=SUBJECT, about=RUN, metavar="TOK"
         ),
     ] = None,
+    into: Annotated[
+        list[str] | None,
+        option(
+            "--into",
+            help="Tell only these heads, by their queries, keys or values: L5H11:q. [default: all that follows]",
+            panel=SUBJECT,
+            about=RUN,
+            metavar="HEAD:SIDE",
+        ),
+    ] = None,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
 ) -> None:
     """Run one text with what each head makes of another, one head at a time: which brings the other's answer back.
@@ -476,6 +486,7 @@ def patch(
             versus=versus,
             query=query,
             at=at,
+            into=into or (),
             unknown=unknown,
             heads=request.head_selection(loaded_model.spec, model),
             memory=request.memory_limit(compute).bytes,

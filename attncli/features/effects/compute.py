@@ -167,6 +167,7 @@ def patch(
     versus: str | None = None,
     query: str | None = None,
     at: Iterable[str] | None = None,
+    into: Sequence[str] = (),
     unknown: bool = False,
     layers: Selection = EVERY,
     heads: Which = EVERY,
@@ -186,6 +187,7 @@ def patch(
         versus: An entry whose logit is taken away from the target's.
         query: The token of `clean` to measure at; None as of `ablate`.
         at: The tokens of `clean` that get its part; None for all.
+        into: The only heads that are told, each with its side, such as "L5H11:q"; none for all that comes after.
         unknown: Whether query and `at` may be tokens that the model does not know.
         layers: Which layers.
         heads: Which heads of each, or a HeadSelection of any, which then counts alone.
@@ -212,6 +214,7 @@ def patch(
         query=None if query is None else _span(clean_tokens, query, note, unknown=unknown),
         target=target,
         versus=versus,
+        into=into,
     )
     predicts = patching.measure != "cosine"
     _foretell(model, len(clean_tokens), patching.selection, memory, on_cost, predicts=predicts)

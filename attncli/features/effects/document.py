@@ -384,6 +384,14 @@ class PatchRow(Part, frozen=True, kw_only=True):
     recovered: Annotated[float, describe("0 as in the corrupt text, 1 as in the clean one; beyond both is possible.")]
 
 
+class ToldHead(Part, frozen=True, kw_only=True):
+    """A head that is told what earlier heads make of the clean text, by its queries, keys or values."""
+
+    layer: Count
+    head: Count
+    side: Literal["q", "k", "v"]
+
+
 class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     """The corrupt text run with what one head mixes in the clean one put in. `tokens` are those of the clean text."""
 
@@ -399,6 +407,10 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     measure: Literal["logit difference", "log probability", "cosine"]
     target: TargetToken | None
     versus: TargetToken | None
+    into: (
+        Annotated[list[ToldHead], describe("With --into: the only heads that are told; absent where all are.")]
+        | UnsetType
+    ) = UNSET
     m_clean: float
     m_corrupt: float
     effects: Annotated[list[PatchRow], describe("By what they recover, the largest first.")]

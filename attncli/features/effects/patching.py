@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
@@ -14,7 +14,7 @@ from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed, refuse_least
 from attncli.features.effects.changes import mixed_of, put_values, same_length
-from attncli.features.effects.document import PatchDocument, PatchRow
+from attncli.features.effects.document import PatchDocument, PatchRow, ToldHead
 from attncli.features.effects.measures import (
     Reader,
     Readings,
@@ -25,12 +25,20 @@ from attncli.features.effects.measures import (
     target_id,
     target_token,
 )
+from attncli.features.effects.path_patching import (
+    PathReceiver,
+    check_receivers,
+    parse_receivers,
+    run_paths,
+    told_values,
+)
 from attncli.features.effects.places import HeadAddress, measured_at, places
 from attncli.features.effects.sweep import SweepPlan, SweepText, plan_branches, sweep
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import message
 from attncli.measure.row_facts import Floats
+from attncli.mechanism.context import Kind
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
 from attncli.models.run import finish
@@ -64,6 +72,8 @@ def patch_document(
         measure=patching.measure,
         target=None if patching.target is None else target_token(model, patching.target),
         versus=None if patching.versus is None else target_token(model, patching.versus),
+        into=[ToldHead(layer=receiver.layer, head=receiver.head, side=receiver.side) for receiver in patching.into]
+        or UNSET,
         m_clean=result.clean,
         m_corrupt=result.corrupt,
         effects=[
@@ -89,7 +99,8 @@ class PatchRequest(Struct, frozen=True):
 
     positions: the tokens that get the clean text's. measure: "logit difference" of `target` and `versus` and "log
     probability" of `target`, after the last token of `query`; "cosine" of the mean of `query`'s last vectors to the
-    clean text's. Logits are those before a soft cap.
+    clean text's. Logits are those before a soft cap. into: the heads that are told, and by what; none for all that
+    reads the residual stream.
     """
 
     selection: HeadSelection
@@ -98,6 +109,7 @@ class PatchRequest(Struct, frozen=True):
     measure: PatchMeasure
     target: int | None = None
     versus: int | None = None
+    into: tuple[PathReceiver, ...] = ()
 
     @classmethod
     def of(
@@ -110,6 +122,7 @@ class PatchRequest(Struct, frozen=True):
         query: Sequence[int] | None,
         target: str | None,
         versus: str | None,
+        into: Sequence[str] = (),
     ) -> PatchRequest:
         """What is asked of a text by these names. positions: none for all tokens. query: None for the last token where
         a target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
@@ -122,7 +135,9 @@ class PatchRequest(Struct, frozen=True):
             tuple(sorted(set(positions))) or tuple(range(last + 1)),
             usual if query is None else tuple(query),
             "cosine" if target is None else "log probability" if versus is None else "logit difference",
-            *(None if name is None else target_id(model, name) for name in (target, versus)),
+            None if target is None else target_id(model, target),
+            None if versus is None else target_id(model, versus),
+            tuple(parse_receivers(into, model.spec)) if into else (),
         )
 
 
@@ -152,6 +167,8 @@ def patch(
     refuse_hashed(model)
     same_length(clean, corrupt, message("the corrupt one"))
     head_places = places(model.spec, patching.selection)
+    if patching.into:
+        check_receivers(model.spec, patching.into, head_places)
     text = choose_backend(model, corrupt, head_places)
     predicts = patching.measure != "cosine"
     refuse_least(text, memory, predicts=predicts)
@@ -160,10 +177,15 @@ def patch(
     request = _PatchReading(patching, _vector(text, last, patching.query))
     first = request.rows(text.count).start
     goal = float(request.reader(model, text.backend, last[request.rows(text.count)], first).baseline["m"][0])
-    plan = SweepPlan(head_places, put_values(text, mixed, patching.positions), start=min(patching.positions))
     space = plan_branches(model.spec, text.count, len(head_places), text.backend.dtype, memory, predicts=predicts)
-    swept = sweep(text, plan, request, space, on_progress=progress)
-    corrupt_value = float(swept.reader.baseline["m"][0])
+    if patching.into:
+        last_receiver = max(receiver.layer for receiver in patching.into)
+        head_places = [place for place in head_places if place.layer < last_receiver]
+        readings, corrupt_value = _through_paths(text, patching, request, mixed, head_places, space.at_once, progress)
+    else:
+        plan = SweepPlan(head_places, put_values(text, mixed, patching.positions), start=min(patching.positions))
+        swept = sweep(text, plan, request, space, on_progress=progress)
+        readings, corrupt_value = swept.readings["m"][:, 0], float(swept.reader.baseline["m"][0])
     if not abs(goal - corrupt_value) >= LEAST:
         raise InputError(
             "both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
@@ -173,8 +195,27 @@ def patch(
             corrupt_value=corrupt_value,
             least=LEAST,
         )
-    shares = ((swept.readings["m"][:, 0] - corrupt_value) / (goal - corrupt_value)).tolist()
+    shares = ((readings - corrupt_value) / (goal - corrupt_value)).tolist()
     return PatchResult(list(zip(head_places, shares, strict=True)), goal, corrupt_value, text.backend)
+
+
+def _through_paths(
+    text: SweepText,
+    patching: PatchRequest,
+    request: _PatchReading,
+    clean: Mapping[tuple[int, Kind], Floats],
+    senders: Sequence[HeadAddress],
+    at_once: int,
+    progress: Callable[[float], None],
+) -> tuple[Floats, float]:
+    """The measure for each sender, and that of the corrupt text."""
+    rows = request.rows(text.count)
+    _, last = mixed_of(text)
+    reader = request.reader(text.model, text.backend, last[rows], rows.start)
+    values = told_values(text, patching.into, clean, patching.positions)
+    changes = [values.get(sender, {}) for sender in senders]
+    results = run_paths(text, patching.into, changes, at_once, progress)
+    return np.concatenate([reader.read(part[:, rows])["m"] for part in results]), float(reader.baseline["m"][0])
 
 
 class _PatchReading(Struct, frozen=True, eq=False):

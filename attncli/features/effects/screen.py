@@ -668,6 +668,14 @@ PATCH_MEASURES = {
 """What each measure is called in the answer."""
 
 
+TOLD_BY = {
+    "q": message("the queries of layer {layer} head {head}"),
+    "k": message("the keys of layer {layer} head {head}"),
+    "v": message("the values of layer {layer} head {head}"),
+}
+"""How a head is told what others make of the clean text."""
+
+
 def patch_sentences(document: PatchDocument, view: View) -> list[str]:
     """The sentences: where it was put in and what was measured, and which head carries most."""
     ends = {"target": document.target, "versus": document.versus}
@@ -685,6 +693,11 @@ def patch_sentences(document: PatchDocument, view: View) -> list[str]:
             measure=measure_phrase,
         )
     ]
+    if document.into is not UNSET:
+        receivers = say(view, contextual("between", ", ")).join(
+            say(view, TOLD_BY[receiver.side], layer=receiver.layer, head=receiver.head) for receiver in document.into
+        )
+        answer_sentences.append(say(view, "only told: {heads}; norms as in the corrupt text", heads=receivers))
     if document.effects:
         first = document.effects[0]
         name = (
