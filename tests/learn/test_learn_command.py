@@ -291,7 +291,7 @@ REFUSED = {
     "a rate of nothing": (("previous", "--learning-rate", "0"), 2, "--learning-rate"),
     "too large": (("previous", "--d-model", "1024", "--layers", "24", "--batch", "4096"), 5, "--batch"),
     "a mask that no format has": (("previous", "--mask", "dilated:4,2", "--save", "new"), 2, "--mask causal"),
-    "a loss that is no number": (("previous", "--learning-rate", "1e8", "--steps", "40"), 1, "--learning-rate"),
+    "a loss that is no number": (("previous", "--learning-rate", "1000", "--steps", "60"), 1, "--learning-rate"),
 }
 
 

@@ -66,7 +66,7 @@ def learn(
         option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]", panel=MODEL, about=RUN),
     ] = None,
     seed: Annotated[
-        int, redeclare(declarations.SEED_NUMBER, help="Seed of the first weights and of the texts.", most=2**31)
+        int, redeclare(declarations.SEED_NUMBER, help="Seed of the first weights and of the texts.", most=1_000_000_000)
     ] = 0,
     seeds: Annotated[
         int,
@@ -102,8 +102,8 @@ def learn(
             panel=COMPUTE,
             about=RUN,
             metavar="X",
-            least=0.0,
-            most=1e9,
+            least=0,
+            most=1000,
             above=True,
         ),
     ] = None,

@@ -29,6 +29,8 @@ from attncli.features.learn.tasks.task import Task
 from attncli.language import Message, listing, message, plural, say, translate
 
 PLOT_LINES = 12
+CHANCE = 0.95
+"""A loss above this share of chance is no better than it."""
 MOST_MAPS = 8
 """Heads whose maps are drawn; more where the view is full."""
 
@@ -280,6 +282,8 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
     again = f"attn learn {safe(document.task)}"
     if document.steps < document.planned:
         return [message("It was stopped before its {planned:,} steps.", planned=document.planned)]
+    if document.loss is not None and document.loss > CHANCE * document.chance:
+        return [message("That is no better than chance.")]
     if not document.learned and len(document.runs) == 1:
         return [message("Another seed may: {command}", command=f"{again} --seed {document.seed + 1} …")]
     return []
