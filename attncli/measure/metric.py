@@ -174,7 +174,7 @@ confidence = Metric(
 )  # fmt: skip
 confidence_beyond_first = Metric(
     "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
-    message("{all_rows}; 0 in a row that sees only key 0", all_rows=message(ALL_ROWS)), VOITA,
+    message("{all_rows}; 0 in a row that sees only key 0", all_rows=ALL_ROWS), VOITA,
     _mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
 )  # fmt: skip
 distance = Metric(
@@ -266,7 +266,8 @@ OFFSETS: dict[str, Metric] = {
         Metric(
             f"offset{offset:+d}", f"mean A_{{i,i{offset:+d}}}".replace("-", "−"), 0, 1, "",
             "each token looks at a fixed offset",
-            message("rows that see key i{offset:+d}", offset=offset).replace("-", "−"), VOITA, _offset_metric(offset),
+            message("rows that see key i{offset}", offset=f"{offset:+d}".replace("-", "−")), VOITA,
+            _offset_metric(offset),
         )
         for offset in range(-REACH, REACH + 1)
     )

@@ -15,6 +15,8 @@ from commands import commands
 from processes import attn, finish, start
 from small_gpt2 import small_gpt2
 
+from attncli.models.aliases import local_folder
+
 
 @pytest.mark.parametrize("machine", [(), ("--json",)])
 def test_an_error_about_a_name_without_end_keeps_its_beginning_and_its_end(machine: tuple[str, ...]) -> None:
@@ -130,6 +132,8 @@ READS = {
 TEXTS = {
     "--file": ("run", "--file", "FILE"),
     "--reference-file": ("ablate", "a b", "--num-heads", "2", "--by", "mean", "--reference-file", "FILE"),
+    "--corpus": ("series", "minilm", str(local_folder("minilm")), "--corpus", "FILE"),
+    "learn source": ("learn", "text", "FILE", "--steps", "2"),
 }
 """The same for texts, which may come from a pipe."""
 WRITES = ("--csv", "--output", "--figure", "--html", "--save")
@@ -169,7 +173,7 @@ def test_texts_from_a_pipe_are_read_with_a_word_about_it(reads: str, tmp_path: P
         assert process.stderr is not None
         said = process.stderr.readline().decode()
         assert said == f"{pipe} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting\n"
-        pipe.write_text("humpty dumpty\n")
+        pipe.write_text("humpty dumpty\n" * 10)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert out

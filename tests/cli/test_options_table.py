@@ -9,7 +9,11 @@ KINDS = {
     "--output": {"FILE", "DIR"},
     "-o": {"FILE", "DIR"},
     "--save": {"FILE", "DIR"},
-    "--by": {"zero|mean|resample", "part|frequency|dimension"},  # what a head or a score is divided by
+    "--by": {
+        "zero|mean|resample",
+        "part|token|frequency|dimension",
+        "part|token",
+    },  # what a head or a score is divided by
 }
 """Spellings whose value differs in kind."""
 

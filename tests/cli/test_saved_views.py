@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,10 @@ SAVED: dict[str, tuple[str, ...]] = {
     "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
     "logits": ("logits", TEXT, *GPT2),
     "patch": ("patch", TEXT, OTHER, *SUMMED),
+    "learn": ("learn", "order", "--steps", "5"),
+    "tasks": ("learn",),
+    "series": ("series", "{t}/gpt2", "{t}/again", "--text", TEXT),
+    "why": ("why", TEXT, *HEADS, "--from", "sat", "--to", "cat"),
     "scan": ("scan", "show", "{t}/scan"),
     "scan_compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
     "scan_verify": ("scan", "verify", "{t}/scan"),
@@ -84,7 +89,7 @@ EXPLORED = {*PAGED - {"compare"}, "ablate together"}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("saved")
-    small_gpt2(made / "gpt2")
+    shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
     (made / "corpus.txt").write_text(f"{TEXT}\n{OTHER}\na bird sang\n")
     with inside():
         assert ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code == 0

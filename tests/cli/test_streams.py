@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "models": ("models", "list"),
     "models show": ("models", "show", "{t}/gpt2"),
+    "learn": ("learn", "order", "--steps", "2"),
+    "why": ("why", "a b", "--num-heads", "2", "--from", "b", "--to", "a"),
+    "series": ("series", "{t}/gpt2", "{t}/again", "--text", "a b c", "--quiet"),
     "scan show": ("scan", "show", "{t}/scan"),
     "scan compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
     "schema": ("schema", "attn.run/1"),
@@ -91,7 +95,7 @@ EVERY = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command lines name: a checkpoint with an output head, and a saved run."""
     made = tmp_path_factory.mktemp("streams")
-    small_gpt2(made / "gpt2")
+    shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
     (made / "run.json").write_text(ask("run", "a b c", "--json").out)
     (made / "corpus.txt").write_text("a b\nc d e\n")
     with inside():

@@ -31,6 +31,8 @@ IN_TEXT: dict[tuple[str, str], tuple[str, ...]] = {
     ("why", "--than"): ("why", SAID, "--from", "cat", "--to", "sat"),
     ("patch", "--query"): ("patch", SAID, SECOND, *MINILM),
     ("patch", "--at"): ("patch", SAID, SECOND, *MINILM),
+    ("learn", "--query"): ("learn", "sentence", SAID, "--target", "on", "--steps", "2"),
+    ("learn", "--target"): ("learn", "sentence", SAID, "--query", "on", "--steps", "2"),
     ("compare", "--query"): ("compare", SAID, SECOND, "--model", "minilm"),
 }
 """For every option that names a token of the text, a question that takes it."""

@@ -13,6 +13,7 @@ from commands import commands
 
 import attncli
 from attncli.errors import InputError
+from attncli.models.aliases import local_folder
 
 TEXT = "她吃苹果，他吃香蕉"
 """MiniLM knows two of its nine words: the comma and 香."""
@@ -37,11 +38,13 @@ LINES: dict[str, tuple[str, ...]] = {
     "compare": ("compare", TEXT, "他吃苹果，她吃香蕉", *MODEL),
     "cross": ("cross", TEXT, TEXT, "--tokenizer", "{tmp}/tokenizer.json"),
     "tokens": ("tokens", TEXT, *MODEL),
+    "series": ("series", "minilm", "{tmp}/minilm", "--text", TEXT, "--quiet"),
     "view": ("view", "{tmp}/run.json"),
 }
 """A line of every command that is about a text."""
 OTHERS = {
     "explore": "its words are looked at below", "scan start": "it counts texts, below",
+    "learn": "its words are those that it trains on",
     "logits": "no model that is here has an output head and unknown words",
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
@@ -58,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("unknown")
     (made / "run.json").write_text(ask("run", TEXT, *MODEL, "--json").out, "utf-8")
     model = attncli.load("minilm")
+    (made / "minilm").symlink_to(local_folder("minilm"))
     (made / "tokenizer.json").write_text(model.tokenizer.hf.to_str(), "utf-8")  # type: ignore[attr-defined]
     return made
 

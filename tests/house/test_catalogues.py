@@ -130,7 +130,9 @@ WORDS = re.compile(r"[a-z]{2,} [a-z]{2,}")
 
 
 def words_of(node: ast.expr | None) -> Iterator[str]:
-    """What an f-string, or a sum of texts, says in words."""
+    """What an f-string, or a sum of texts, says in words; one that is a command to type says nothing."""
+    if isinstance(node, ast.JoinedStr) and ast.unparse(node)[2:].startswith(("attn ", "pip ")):
+        return
     for part in ast.walk(node) if isinstance(node, ast.JoinedStr | ast.BinOp) else ():
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and WORDS.search(part.value):
             yield part.value

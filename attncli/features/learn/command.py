@@ -13,7 +13,7 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
 from attncli.cli.options import ComputeOptions, OutputOptions, TextOptions
 from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.language import message
 
 if TYPE_CHECKING:
@@ -216,7 +216,14 @@ def _task(
                     hint='attn learn sentence "the cat sat on the mat" --query sat --target cat',
                 )
             text = request.one_text(environment, TextOptions(text=source)).text
-            return sentence_task(tokenizer("whitespace").encode(text), query, target)
+            tokens = tokenizer("whitespace").encode(text)
+            if len(tokens) < 2:
+                raise InputError(
+                    message("the sentence has fewer than two words"),
+                    expected=message("two words or more, with blanks between them"),
+                )
+            places = [request.query_index(environment, tokens, reference) for reference in (query, target)]
+            return sentence_task(tokens, *places)
         case "FILE":
             if source is None:
                 raise UsageError(
@@ -233,4 +240,18 @@ def _task(
             return kind()
 
 
-learn_app = command_app(learn)
+learn_app = command_app(
+    learn,
+    essentials=(
+        "--query",
+        "--target",
+        "--layers",
+        "--num-heads",
+        "--position",
+        "--steps",
+        "--seeds",
+        "--save",
+        "--html",
+        "--json",
+    ),
+)

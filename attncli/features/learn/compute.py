@@ -40,7 +40,7 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task, even_scores, head_scores
 from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
-from attncli.inputs.token import Token, find_token
+from attncli.inputs.token import Token
 from attncli.inputs.tokenize import IdsOnly
 from attncli.language import choice, message
 from attncli.mechanism.context import Zero
@@ -469,25 +469,19 @@ def training_bytes(request: LearnRequest) -> int:
 # Tasks of the reader's own text.
 
 
-def sentence_task(tokens: Sequence[Token], query: str, target: str) -> Task:
-    """The task `sentence`. query, target: as tokens are named, such as `it`, `the:2` or `#7`.
+def sentence_task(tokens: Sequence[Token], query: int, target: int) -> Task:
+    """The task `sentence`. query, target: places among the tokens.
 
-    Raises InputError for words that are not there, for a text of fewer than two words, and for one word twice.
+    Raises InputError for one word twice.
     """
     from attncli.features.learn.tasks.own_sentence import OwnSentence
 
-    if len(tokens) < 2:
+    if query == target:
         raise InputError(
-            message("the sentence has fewer than two words"),
-            expected=message("two words or more, with blanks between them"),
-        )
-    places = [find_token(tokens, reference).index for reference in (query, target)]
-    if places[0] == places[1]:
-        raise InputError(
-            message("query and target are the same word, {word}", word=repr(tokens[places[0]].text)),
+            message("query and target are the same word, {word}", word=repr(tokens[query].text)),
             expected=message("two words of the sentence"),
         )
-    return OwnSentence(tuple(token.text for token in tokens), *places)
+    return OwnSentence(tuple(token.text for token in tokens), query, target)
 
 
 def text_task(text: str) -> Task:

@@ -107,4 +107,18 @@ def series(
     write_with_figure([document], output, environment, view)
 
 
-series_app = command_app(series)
+series_app = command_app(
+    series,
+    essentials=(
+        "--text",
+        "--corpus",
+        "--metric",
+        "--fresh",
+        "--brief",
+        "--full",
+        "--csv",
+        "--json",
+        "--figure",
+        "--html",
+    ),
+)

@@ -19,12 +19,15 @@ from msgspec import json as msgspec_json
 
 from attncli import __version__
 from attncli.arrays.backend import EVERY
+from attncli.documents import TokenRow
+from attncli.documents.header import token_rows, tokens_of
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.features.series.document import LabelChange, SeriesCheckpoint, SeriesDocument, SeriesHead
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.hub import Fetch, own_cache_folder
+from attncli.inputs.word_groups import unknown_notes
 from attncli.language import message
 from attncli.measure.labels import repeat_scores
 from attncli.models.aliases import locate
@@ -63,7 +66,8 @@ class Measured(Struct, frozen=True):
     layers: int
     loss: float | None
     heads: list[SeriesHead]
-    tokens: list[str]
+    tokens: list[TokenRow]
+    warnings: list[str]
 
 
 def checkpoint_names(words: Sequence[str]) -> tuple[str, ...]:
@@ -124,7 +128,8 @@ def series_document(
     has_steps = all(step_of(name) is not None for name in request.names)
     names = [request.names[place] for place in order] if has_steps else list(request.names)
     rows: list[SeriesCheckpoint] = []
-    tokens: list[str] = []
+    tokens: list[TokenRow] = []
+    warnings: list[str] = []
     layers = 0
     known: dict[str, str] = {}
     variables = os.environ if variables is None else variables
@@ -162,6 +167,7 @@ def series_document(
         )
         known.setdefault(digest, name)
         tokens, layers = tokens or measured.tokens, measured.layers
+        warnings += [warning for warning in measured.warnings if warning not in warnings]
         progress((place + 1) / len(names))
         if fetching is not None:
             fetching.join()
@@ -177,7 +183,7 @@ def series_document(
         metrics=list(request.metrics),
         checkpoints=rows,
         changes=label_changes(rows),
-        warnings=[],
+        warnings=[*warnings, *unknown_notes(request.texts[0], tokens_of(tokens))],
     )
 
 
@@ -263,7 +269,7 @@ def _measure(
     sums: dict[tuple[int, int], dict[str, list[float]]] = {}
     labels: dict[tuple[int, int], Counter[str]] = {}
     losses: list[float] = []
-    tokens: list[str] = []
+    tokens: list[TokenRow] = []
     maps: Floats | None = None
     for place, text in enumerate(request.texts):
         text_tokens = model.encode(text)
@@ -283,7 +289,7 @@ def _measure(
             labels.setdefault(key, Counter()).update(head.labels or ())
         if keep_maps:
             maps = np.stack([np.asarray(head.weights, np.float32) for head in document.heads])
-        tokens = tokens or [token.text for token in text_tokens]
+        tokens = tokens or token_rows(text_tokens)
         loss = _next_token_loss(model, text)
         losses += [] if loss is None else [loss]
     heads = []
@@ -295,7 +301,7 @@ def _measure(
         names_of_labels = [label for label, count in counts.items() if 2 * count >= len(request.texts)]
         heads.append(SeriesHead(layer=layer, head=head_number, metrics=means, labels=names_of_labels))
     mean_loss = float(np.mean(losses)) if losses else None
-    return Measured(len(model.spec.blocks), mean_loss, heads, tokens), maps
+    return Measured(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)), maps
 
 
 def _refuse_large(checkpoints: int, model: Model, count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from attncli.documents import Count, Document, Numbers, Part, Size, axes, describe
+from attncli.documents import Count, Document, Numbers, Part, Size, TokenRow, axes, describe
 from attncli.language import message, plural
 
 
@@ -56,7 +56,7 @@ class SeriesDocument(Document, tag="attn.series/1", frozen=True, kw_only=True):
     """The checkpoints in the order of their steps."""
 
     text: Annotated[str, describe("The first text.")]
-    tokens: Annotated[list[str], axes("token", meaning="of the first text")]
+    tokens: Annotated[list[TokenRow], axes("token", meaning="Those of the first text.")]
     texts: Annotated[Size, describe("How many texts are measured on.")]
     layers: Size
     heads: Annotated[Size, describe("Of each layer, the most.")]

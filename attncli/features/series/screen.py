@@ -9,9 +9,10 @@ import numpy as np
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe
+from attncli.draw.screen_header import warning
 from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
+from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.series.document import OF_ALL, SeriesCheckpoint, SeriesDocument, curve_points, summary
@@ -45,8 +46,9 @@ def _header(document: SeriesDocument, view: View) -> Lines:
         heads=plural("{count} head", "{count} heads", count=document.heads),
         texts=plural("{count} text", "{count} texts", count=document.texts),
     )
-    text = message("a text: {text}", text=quote_text(document.text, view))
-    return stack((heading(title, facts, view), remark(text, view)))
+    text_words = words(document.text, document.tokens, [0.0] * len(document.tokens), frozenset())
+    warnings = [warning(warning_text, view) for warning_text in document.warnings]
+    return stack((heading(title, facts, view), *warnings, sentence(text_words, view)))
 
 
 def _best(row: SeriesCheckpoint, metric: str) -> str:
@@ -189,7 +191,7 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
         StepsPage(
             "attn series",
             line,
-            document.tokens,
+            [token.text for token in document.tokens],
             heads,
             names,
             lines,

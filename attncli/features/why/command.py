@@ -134,4 +134,18 @@ def _checked(link: LinkOptions) -> tuple[str, str, Split]:
     return link.start, link.end, split
 
 
-why_app = command_app(why)
+why_app = command_app(
+    why,
+    essentials=(
+        "--from",
+        "--to",
+        "--than",
+        "--by",
+        "--writes",
+        "--model",
+        "--head",
+        "--full",
+        "--json",
+        "--figure",
+    ),
+)
