@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from attncli.draw.view import View
     from attncli.models.model import Model
 
+SIXTEEN_COLORS = ("linux", "ansi", "cygwin", "vt100", "vt220")
+"""Values of `TERM` for terminals that have sixteen colours; those with more are not all told apart by it."""
+
 DEFAULT_WIDTH = 80
 NARROWEST = 40
 WIDEST = 2000
@@ -124,6 +127,15 @@ class Environment:
         return self.stdout_is_terminal and self.variables.get("TERM") != "dumb"
 
     @property
+    def colors(self) -> str:
+        """How many colours the terminal has: "truecolor" if `COLORTERM` says so, or where a file or a pipe takes what
+        is written, "16" if `TERM` names one that has no more, else "256"."""
+        if self.variables.get("COLORTERM") in ("truecolor", "24bit") or not self.stdout_is_terminal:
+            return "truecolor"
+        terminal = self.variables.get("TERM", "")
+        return "16" if terminal.endswith("-16color") or terminal in SIXTEEN_COLORS else "256"
+
+    @property
     def light(self) -> bool:
         """Whether the terminal is dark on light: `ATTN_THEME`, the setting `palette`, or what the terminal says of
         itself in `COLORFGBG`. Raises UsageError for a variable that says neither."""
@@ -220,7 +232,7 @@ class Environment:
 
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         width = self.columns if self.stderr_is_terminal else MOST_TOLD
-        return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.notice_language)
+        return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.notice_language, colors="256")
 
     def _print_lines(self, lines: Lines) -> None:
         """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""
@@ -229,7 +241,7 @@ class Environment:
         else:
             from attncli.draw.lines import console
 
-            console(self._notices(), self.stderr, deep=False).print(lines, crop=False, soft_wrap=True)
+            console(self._notices(), self.stderr).print(lines, crop=False, soft_wrap=True)
         self.stderr.flush()
 
 

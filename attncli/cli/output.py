@@ -105,6 +105,7 @@ def validate_options(
         lang=environment.lang,
         height=environment.height,
         light=environment.light,
+        colors=environment.colors,
     )
 
 
@@ -304,9 +305,8 @@ def render_text(block: Lines, view: View, environment: Environment) -> str:
     """A screen as text, with colour if the view says so."""
     from attncli.draw.lines import console
 
-    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit") or not environment.stdout_is_terminal
     stream = StringIO()
-    console(view, stream, deep=deep).print(block, crop=False)
+    console(view, stream).print(block, crop=False)
     return stream.getvalue()
 
 

@@ -122,7 +122,7 @@ def _start_bar(environment: Environment, label: str, begun: float) -> Progress:
     from attncli.draw.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
-    screen = console(View(width=environment.columns, color=not plain), environment.stderr, deep=False)
+    screen = console(View(width=environment.columns, color=not plain, colors="256"), environment.stderr)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
     bar.add_task(label, total=1.0)

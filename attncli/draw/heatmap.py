@@ -104,7 +104,7 @@ def _draw_map(
     side: int,
 ) -> Lines:
     fractions = normalise(pool(matrix, grain.block, color_scale), color_scale, low=low, high=high)
-    palette = diverging(light=view.light) if color_scale == "signed" else sequential(light=view.light)
+    palette = diverging(view) if color_scale == "signed" else sequential(view)
     if grain.halves:
         return Lines(tuple(_halves(fractions, palette)))
     return Lines(
@@ -304,7 +304,7 @@ def _room(matrices: Sequence[NDArray], maps: Sequence[Map], view: View, side: in
 def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
     """The colours or characters from `low` to `high`, with the name of the scale."""
     color_scale = scale or view.scale_colors
-    palette = diverging(light=view.light) if color_scale == "signed" else sequential(light=view.light)
+    palette = diverging(view) if color_scale == "signed" else sequential(view)
     write = writer([low, high], view.precision)
     steps = [index / 15 for index in range(16)]
     if view.color and not view.ascii:  # two shades a cell, so that every one is there

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 from attncli.draw.safe import CUT, CUT_ASCII, cells, clusters, cut, safe, spell
 from attncli.draw.view import View
@@ -325,17 +325,24 @@ FIXED_BLANK = "\ue000"
 """A blank that Rich does not strip; a private character, which no safe text holds."""
 
 
-def console(view: View, stream: IO[str], *, deep: bool = True) -> Console:
-    """A console on a stream, as wide as the view; it reads no markup, guesses no colours and adds no links.
+COLOR_SYSTEMS: dict[str, Literal["truecolor", "256", "standard"]] = {
+    "truecolor": "truecolor",
+    "256": "256",
+    "16": "standard",
+}
+"""What Rich calls the numbers of colours of a view."""
 
-    deep: whether the terminal has 24-bit colour, else 256 colours. Without colour in the view no escape is written.
+
+def console(view: View, stream: IO[str]) -> Console:
+    """A console on a stream, as wide as the view, with as many colours; it reads no markup, guesses no colours and adds
+    no links. Without colour in the view no escape is written.
     """
     from rich.console import Console
 
     return Console(
         file=stream,
         force_terminal=view.color,
-        color_system=("truecolor" if deep else "256") if view.color else None,
+        color_system=COLOR_SYSTEMS[view.colors] if view.color else None,
         width=view.width,
         highlight=False,
         markup=False,

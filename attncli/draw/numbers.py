@@ -126,7 +126,7 @@ def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -
 
 # Bars: a number between 0 and 1 as a length on its track. Rich has progress bars, in halves of a cell; these have
 
-ACCENT = "cyan"
+ACCENT = "yellow"
 FULL, TRACK, EIGHTHS = "▇", "╌", " ▏▎▍▌▋▊▉"
 FULL_ASCII, TRACK_ASCII = "#", "."
 

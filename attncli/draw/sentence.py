@@ -167,7 +167,7 @@ def _tint_word(text: str, share: float | None, view: View, style: str) -> list[P
     if share is None or share < LEAST:
         return [(text, style)]
     if view.color:
-        return [(text, f"{style.replace(FAINT, '')} {tint(share, light=view.light)}".strip())]
+        return [(text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip())]
     mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(share * 4), 3)]
     return [(f"{mark}{text}{mark}", style)]
 
@@ -182,7 +182,7 @@ def scale(view: View) -> Lines:
     """The tints from 0 to 1, for a legend."""
     steps = (0.0, 0.25, 0.5, 0.75, 1.0)
     if view.color:
-        ramp: list[Piece] = [("  ", tint(step, light=view.light) if step else "") for step in steps]
+        ramp: list[Piece] = [("  ", tint(step, view) if step else "") for step in steps]
     else:
         ramp = [(mark, "") for mark in (MARKS_ASCII if view.ascii else MARKS)]
     return fit_to_view(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)

@@ -47,10 +47,11 @@ NEAR = 1 / 8
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours along [0, 1], interpolated between `anchors` (RRGGBB) in sRGB."""
+    """Colours along [0, 1], interpolated between `anchors` (RRGGBB) in sRGB, or the anchors alone if `is_stepped`."""
 
     name: str
     anchors: tuple[str, ...]
+    is_stepped: bool = False
 
     def rgb(self, fraction: float) -> Rgb:
         """The colour at `fraction`, clipped to [0, 1]."""
@@ -68,6 +69,9 @@ class Palette:
 
 @cache
 def _rgb(palette: Palette, level: int) -> Rgb:
+    if palette.is_stepped:
+        red, green, blue = bytes.fromhex(palette.anchors[level * len(palette.anchors) // LEVELS])
+        return red, green, blue
     place = level / (LEVELS - 1) * (len(palette.anchors) - 1)
     low = min(int(place), len(palette.anchors) - 2)
     a, b = (bytes.fromhex(palette.anchors[index]) for index in (low, low + 1))
@@ -87,41 +91,61 @@ def ink(rgb: Rgb) -> str:
     return "#000000" if (light + 0.05) ** 2 >= 1.05 * 0.05 else "#ffffff"
 
 
-SEQUENTIAL = Palette(
-    "viridis", ("440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725")
-)
-"""Dark to light at even steps of lightness. Source: viridis, Smith and van der Walt, 2015."""
+AMBER = {
+    "truecolor": Palette("amber", ("17130a", "4d3d17", "80641b", "b8891d", "e8b22c", "ffd95c", "fff3b8")),
+    "256": Palette("amber-256", ("000000", "5f5f00", "875f00", "af8700", "d7af00", "ffd700", "ffffaf"), True),
+    "16": Palette("amber-16", ("000000", "aa5500", "ffff55", "ffffff"), True),
+}
+"""Weights, in maps, tables and behind words, on a dark terminal: one hue, lighter for more; 0 recedes into the ground.
 
-SEQUENTIAL_LIGHT = Palette(
-    "yellow-green-blue", ("ffffff", "edf8b1", "c7e9b4", "7fcdbb", "41b6c4", "1d91c0", "225ea8", "0c2c84")
-)
-"""Light to dark, for terminals that are light. Source: ColorBrewer YlGnBu, Brewer and Harrower, 2002."""
+By how many colours the terminal has. Where they are few, the steps are colours that it has, set in order of lightness
+by hand: the nearest ones to colours between would go down and up again."""
 
-DIVERGING = Palette("blue-red", ("67a9ff", "3f78c4", "244a7c", "1c1f26", "7a3226", "c45a3c", "ff8f66"))
+AMBER_LIGHT = {
+    "truecolor": Palette("amber-light", ("fffdf8", "ffefc2", "ffdd80", "f7bd3c", "d69112", "9c6200", "5e3800")),
+    "256": Palette(
+        "amber-light-256", ("ffffd7", "ffffaf", "ffd787", "ffaf00", "d78700", "af5f00", "875f00", "5f5f00"), True
+    ),
+    "16": Palette("amber-light-16", ("ffffff", "ffff55", "aa5500", "000000"), True),
+}
+"""The same on a light terminal, darker for more."""
+
+BLUE_RED = {
+    "truecolor": Palette("blue-red", ("67a9ff", "3f78c4", "244a7c", "1c1f26", "7a3226", "c45a3c", "ff8f66")),
+    "256": Palette(
+        "blue-red-256",
+        ("5fafff", "0087d7", "005faf", "000087", "000000", "5f0000", "af0000", "d75f5f", "ff8787"),
+        True,
+    ),
+    "16": Palette("blue-red-16", ("5555ff", "0000aa", "000000", "aa0000", "ff5555"), True),
+}
 """Below 0 blue, about 0 dark, above 0 red: on a dark terminal what is near 0 recedes."""
 
-DIVERGING_LIGHT = Palette("blue-red on light", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b"))
+BLUE_RED_LIGHT = {
+    "truecolor": Palette("blue-red-light", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b")),
+    "256": Palette(
+        "blue-red-light-256",
+        ("005faf", "5f87d7", "87afff", "d7d7ff", "ffffff", "ffd7d7", "ffafaf", "d75f5f", "af0000"),
+        True,
+    ),
+    "16": Palette("blue-red-light-16", ("0000aa", "5555ff", "ffffff", "ff5555", "aa0000"), True),
+}
 """Below 0 blue, 0 pale, above 0 red. Source: ColorBrewer RdBu, Brewer and Harrower, 2002."""
 
-TINT = Palette("amber", ("2a2417", "5c4a1e", "94731d", "cf9f22", "ffcf4a"))
-"""Behind the words of a sentence on a dark terminal: one hue, brighter for more."""
-TINT_LIGHT = Palette("amber on light", ("fff6dc", "ffe6a3", "ffd05c", "f5b014", "d98f00"))
-"""Behind the words of a sentence on a light terminal."""
+
+def sequential(view: View) -> Palette:
+    """The palette of weights for the view's terminal: its ground, and how many colours it has."""
+    return (AMBER_LIGHT if view.light else AMBER)[view.colors]
 
 
-def sequential(*, light: bool) -> Palette:
-    """The palette of weights for a terminal."""
-    return SEQUENTIAL_LIGHT if light else SEQUENTIAL
+def diverging(view: View) -> Palette:
+    """The palette of signed values for the view's terminal."""
+    return (BLUE_RED_LIGHT if view.light else BLUE_RED)[view.colors]
 
 
-def diverging(*, light: bool) -> Palette:
-    """The palette of signed values for a terminal."""
-    return DIVERGING_LIGHT if light else DIVERGING
-
-
-def tint(fraction: float, *, light: bool) -> str:
-    """The Rich style of a word that takes this share."""
-    return (TINT_LIGHT if light else TINT).style(fraction)
+def tint(fraction: float, view: View) -> str:
+    """The Rich style of a word that takes this share: the colour of that weight in maps and tables."""
+    return sequential(view).style(fraction)
 
 
 def shade(fraction: float, *, ascii: bool) -> str:
@@ -182,8 +206,9 @@ def _share_of_range(array: NDArray, low: NDArray | float, high: NDArray | float)
 
 if __name__ == "__main__":
     steps = [index / 60 for index in range(61)]
-    for palette in (SEQUENTIAL, SEQUENTIAL_LIGHT, DIVERGING, DIVERGING_LIGHT, TINT, TINT_LIGHT):
-        show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
+    for palettes in (AMBER, AMBER_LIGHT, BLUE_RED, BLUE_RED_LIGHT):
+        for palette in palettes.values():
+            show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
     for ascii in (False, True):
         show(line("".join(shade(step, ascii=ascii) for step in steps)))
         show(line("".join(sign(step, ascii=ascii) for step in steps)))
@@ -341,7 +366,7 @@ def matrix(
         row_numbers=list(row_numbers) if row_numbers is not None else list(range(array.shape[0])),
         column_numbers=list(column_numbers) if column_numbers is not None else list(range(array.shape[1])),
         fractions=_fractions(array, view, limits, signed) if shade and view.color else None,
-        palette=diverging(light=view.light) if signed else sequential(light=view.light),
+        palette=diverging(view) if signed else sequential(view),
         peaks=[_peak(row) for row in array] if mark_max else [None] * array.shape[0],
         empty="." if view.ascii else empty,
         write=without_zero(writer(array, view.precision)) if bare else writer(array, view.precision),

@@ -15,6 +15,7 @@ class View:
     scale_colors: "linear", "log" or "row" (see `palette.normalise`). top: how many links or rows of a ranking.
     show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
     lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
+    colors: how many colours it has, "truecolor", "256" or "16".
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
     brief: the answer alone. few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
     """
@@ -30,6 +31,7 @@ class View:
     lang: str = "en"
     height: int | None = None
     light: bool = False
+    colors: str = "truecolor"
     brief: bool = False
     few: bool = False
     code: str = ""

@@ -70,10 +70,7 @@ def explore(
     def load(name: str) -> Model:
         return request.model(quiet, ModelOptions(model=name), AttentionOptions(), compute)
 
-    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
-    app = Explorer(
-        source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal, deep=deep
-    )  # fmt: skip
+    app = Explorer(source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal)
     with leaving(app.leave_by):
         app.run()
     if app.signal_number is not None:

@@ -24,7 +24,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from attncli.draw.lines import BLANK, FAINT, Line, Lines, line, line_width, remark, stack
+from attncli.draw.lines import BLANK, COLOR_SYSTEMS, FAINT, Line, Lines, line, line_width, remark, stack
 from attncli.draw.safe import cells, cut, pad, safe, spell
 from attncli.draw.view import View
 from attncli.errors import AttnError
@@ -352,8 +352,7 @@ PAUSE = 0.3
 
 
 class Explorer(App[None]):
-    """Everything on one screen. The arguments are those of `Walk`; driver: what draws, None for Textual's own; deep:
-    whether the terminal has 24-bit colour."""
+    """Everything on one screen. The arguments are those of `Walk`; driver: what draws, None for Textual's own."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "#asked { dock: bottom; height: 1; border: none; padding: 0 1; display: none; }"
@@ -368,7 +367,6 @@ class Explorer(App[None]):
         models: Callable[[], list[str]] = list,
         load: Callable[[str], Model] | None = None,
         driver: Any = None,
-        deep: bool = True,
     ) -> None:
         super().__init__(driver_class=driver)
         self.view = view
@@ -379,9 +377,8 @@ class Explorer(App[None]):
         self._stale = False
         self.question: Question | None = None
         self._typing: Timer | None = None
-        # Textual takes sixteen colours for terminals of which it knows nothing; all that run today have 256
         self.console = Console(
-            color_system="truecolor" if deep else "256", file=self.console.file, markup=False, highlight=False,
+            color_system=COLOR_SYSTEMS[view.colors], file=self.console.file, markup=False, highlight=False,
             emoji=False, legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
         )  # fmt: skip
         self.canvas = Canvas(self.choose_spot, self.draw, light=view.light, color=view.color)

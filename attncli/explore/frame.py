@@ -100,7 +100,7 @@ def _word_pieces(word: Word, view: View, width: int, *, end: bool) -> list[Piece
     word_style = FAINT if word.quiet else ""
     if word.share is not None and word.share >= LEAST:
         if view.color:
-            word_style = tint(word.share, light=view.light)
+            word_style = tint(word.share, view)
         else:
             mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(word.share * 4), 3)]
             text = f"{mark}{text}{mark}"
@@ -251,7 +251,7 @@ def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
             pad(cut(side[index] if index < len(side) else "", name, ascii=view.ascii), name, align)
             for side, align in zip(words, ("right", "left"), strict=True)
         )
-        text_style = tint(share, light=view.light) if view.color and share >= LEAST else FAINT if share < LEAST else ""
+        text_style = tint(share, view) if view.color and share >= LEAST else FAINT if share < LEAST else ""
         chosen_style = accent(view) or "bold"
         line = _between(row, origin, linked_rows, view, is_turned=state.is_turned)
         strong = "bold" if share >= 0.5 else ""

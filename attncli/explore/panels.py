@@ -90,7 +90,7 @@ def _halves(palette: Palette, upper: int, lower: int) -> Piece:
 
 def palette_of(view: View, *, signed: bool) -> Palette:
     """The palette of weights, or of differences."""
-    return diverging(light=view.light) if signed else sequential(light=view.light)
+    return diverging(view) if signed else sequential(view)
 
 
 def wholes(level_map: NDArray, across: int, view: View, *, signed: bool = False) -> list[list[Piece]]:

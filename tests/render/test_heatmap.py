@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from attncli.draw.heatmap import Map, heatmap, legend, pool, side_by_side
 from attncli.draw.lines import line_width
-from attncli.draw.shaded_matrix import SEQUENTIAL
+from attncli.draw.shaded_matrix import sequential
 from attncli.draw.view import View
 
 NAN = float("nan")
@@ -79,7 +79,7 @@ def test_without_colour_as_text() -> None:
 def test_half_blocks_hold_two_rows_each() -> None:
     values = [[0.0, 1.0], [1.0, NAN], [NAN, 0.5], [NAN, NAN], [1.0, 1.0]]
     block = heatmap(values, View(color=True), max_width=3, max_height=3)
-    dark, light, middle = (SEQUENTIAL.colour(value) for value in (0.0, 1.0, 0.5))
+    dark, light, middle = (sequential(View()).colour(value) for value in (0.0, 1.0, 0.5))
     assert block.rows == (
         (("▀", f"{dark} on {light}"), ("▀", light)),
         ((" ", ""), ("▀", middle)),
@@ -152,4 +152,4 @@ def test_weights_are_anchored_and_the_legend_has_every_shade() -> None:
     assert half.splitlines()[-1] == "0.00 ···░░░▒▒▒▓▓▓████ 1.00"
     ramp = [style for text, style in legend(View(color=True), 0.0, 1.0).rows[0] if text == "▌"]
     shades = {colour for style in ramp for colour in style.split(" on ")}
-    assert shades == {SEQUENTIAL.colour(at / 47) for at in range(48)}
+    assert shades == {sequential(View()).colour(at / 47) for at in range(48)}

@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from rich._palettes import EIGHT_BIT_PALETTE, STANDARD_PALETTE
+from rich.color import Color, ColorSystem
 
+from attncli.draw.lines import COLOR_SYSTEMS
 from attncli.draw.shaded_matrix import (
-    DIVERGING,
-    DIVERGING_LIGHT,
+    AMBER,
+    AMBER_LIGHT,
+    BLUE_RED,
+    BLUE_RED_LIGHT,
     LEVELS,
     RAMP,
     RAMP_ASCII,
-    SEQUENTIAL,
-    SEQUENTIAL_LIGHT,
-    TINT,
-    TINT_LIGHT,
+    Palette,
     diverging,
     ink,
     luminance,
@@ -25,35 +27,63 @@ from attncli.draw.shaded_matrix import (
     sequential,
     shade,
     sign,
+    tint,
 )
+from attncli.draw.view import View
 
 NAN = float("nan")
+PALETTES = [(colors, each) for each in (AMBER, AMBER_LIGHT, BLUE_RED, BLUE_RED_LIGHT) for colors in each]
 
 
-@pytest.mark.parametrize("palette", [SEQUENTIAL, SEQUENTIAL_LIGHT, DIVERGING, DIVERGING_LIGHT, TINT, TINT_LIGHT])
-def test_numbers_stay_readable_on_every_level(palette) -> None:
+def printed(palette: Palette, colors: str) -> list[float]:
+    """The luminance of each level as a terminal of so many colours shows it, after Rich has chosen."""
+    system = ColorSystem[{"256": "EIGHT_BIT", "standard": "STANDARD", "truecolor": "TRUECOLOR"}[COLOR_SYSTEMS[colors]]]
+    theme = STANDARD_PALETTE if colors == "16" else EIGHT_BIT_PALETTE
+    shown = [Color.parse(palette.colour(at / (LEVELS - 1))).downgrade(system) for at in range(LEVELS)]
+    return [luminance(tuple(theme[each.number] if each.number is not None else each.get_truecolor())) for each in shown]
+
+
+@pytest.mark.parametrize(("colors", "palettes"), PALETTES)
+def test_numbers_stay_readable_on_every_level(colors: str, palettes: dict[str, Palette]) -> None:
     for level in range(LEVELS):
-        behind = palette.rgb(level / (LEVELS - 1))
+        behind = palettes[colors].rgb(level / (LEVELS - 1))
         light = luminance(behind)
         front = 1.0 if ink(behind) == "#ffffff" else 0.0
         contrast = (max(light, front) + 0.05) / (min(light, front) + 0.05)
         assert contrast >= 4.5
 
 
-def test_the_sequential_palette_only_grows_lighter() -> None:
-    lights = [luminance(SEQUENTIAL.rgb(at / (LEVELS - 1))) for at in range(LEVELS)]
-    assert lights == sorted(lights)
-    assert SEQUENTIAL.colour(0) == "#440154"
-    assert SEQUENTIAL.colour(1) == "#fde725"
-    assert SEQUENTIAL.colour(-3) == SEQUENTIAL.colour(0)
-    assert SEQUENTIAL.style(1.0) == "#000000 on #fde725"
+@pytest.mark.parametrize("colors", AMBER)
+def test_more_is_lighter_on_a_dark_terminal_and_darker_on_a_light_one(colors: str) -> None:
+    dark, light = printed(AMBER[colors], colors), printed(AMBER_LIGHT[colors], colors)
+    assert dark == sorted(dark)
+    assert light == sorted(light, reverse=True)
+    least = {"truecolor": LEVELS, "256": 7, "16": 4}[colors]
+    assert len(set(dark)) >= least
+    assert len(set(light)) >= least
 
 
-def test_what_is_near_0_recedes_into_the_terminal() -> None:
-    dark, light = diverging(light=False), diverging(light=True)
-    assert luminance(dark.rgb(0.5)) < min(luminance(dark.rgb(0)), luminance(dark.rgb(1)))
-    assert luminance(light.rgb(0.5)) > max(luminance(light.rgb(0)), luminance(light.rgb(1)))
-    assert luminance(sequential(light=True).rgb(0)) > luminance(sequential(light=True).rgb(1))
+@pytest.mark.parametrize("colors", BLUE_RED)
+def test_what_is_further_from_0_stands_out_more(colors: str) -> None:
+    for palettes, away in ((BLUE_RED, False), (BLUE_RED_LIGHT, True)):
+        shown = printed(palettes[colors], colors)
+        below, above = shown[: LEVELS // 2][::-1], shown[LEVELS // 2 :]
+        assert below == sorted(below, reverse=away)
+        assert above == sorted(above, reverse=away)
+
+
+@pytest.mark.parametrize("colors", AMBER)
+def test_nothing_looks_like_the_ground(colors: str) -> None:
+    for palette in (sequential(View(colors=colors)), diverging(View(colors=colors))):
+        assert min(printed(palette, colors)) < 0.02
+    for palette in (sequential(View(colors=colors, light=True)), diverging(View(colors=colors, light=True))):
+        assert max(printed(palette, colors)) > 0.92
+    assert sequential(View(colors=colors)).rgb(0) == sequential(View(colors=colors)).rgb(-3)
+
+
+def test_a_word_and_a_cell_of_one_weight_have_one_colour() -> None:
+    for view in (View(), View(light=True), View(colors="256"), View(colors="16")):
+        assert [tint(at / 9, view) for at in range(10)] == [sequential(view).style(at / 9) for at in range(10)]
 
 
 def test_ramps() -> None:

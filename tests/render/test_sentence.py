@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from render.test_tables import VIEWS, WORDS, fits
 
 from attncli.draw.sentence import LEAST, WINDOW, Word, sentence, words
-from attncli.draw.shaded_matrix import TINT, TINT_LIGHT, tint
+from attncli.draw.shaded_matrix import AMBER, AMBER_LIGHT, tint
 from attncli.draw.view import View
 from attncli.inputs.token import Token
 
@@ -46,9 +46,9 @@ def test_bytes_of_one_character_are_that_character() -> None:
 
 def test_colour_tints_with_the_palette_of_the_terminal() -> None:
     (row,) = sentence([Word("a", 1.0), Word("b", 0.01)], View(color=True)).rows
-    assert row == (("a", tint(1.0, light=False)), (" ", ""), ("b", ""))
-    assert tint(1.0, light=False) == TINT.style(1.0)
-    assert tint(1.0, light=True) == TINT_LIGHT.style(1.0)
+    assert row == (("a", tint(1.0, View())), (" ", ""), ("b", ""))
+    assert tint(1.0, View()) == AMBER["truecolor"].style(1.0)
+    assert tint(1.0, View(light=True)) == AMBER_LIGHT["truecolor"].style(1.0)
 
 
 def test_a_long_text_keeps_what_matters() -> None:

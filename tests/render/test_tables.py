@@ -96,7 +96,7 @@ def test_a_small_matrix_as_text() -> None:
 def test_colour_marks_the_largest_and_shades() -> None:
     block = matrix([[0.1, 0.9]], ["a"], ["b", "c"], View(color=True))
     styles = [style for text, style in block.rows[2] if "0." in text]
-    assert styles[1].startswith("bold underline #000000 on #fde725")
+    assert styles[1].startswith("bold underline #000000 on #fff3b8")
     assert not styles[0].startswith("bold")
     assert "*" not in block.plain
     plain = matrix([[0.1, 0.9]], ["a"], ["b", "c"], View(color=True), shade=False, mark_max=False)

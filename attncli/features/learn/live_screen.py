@@ -50,8 +50,7 @@ def _live(environment: Environment, view: View) -> Iterator[Live]:
 
     from attncli.draw.lines import console
 
-    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
-    screen = console(view, cast(IO[str], _Output(environment)), deep=deep)
+    screen = console(view, cast(IO[str], _Output(environment)))
     with Live(console=screen, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False) as live:
         yield live
 
