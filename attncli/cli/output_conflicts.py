@@ -236,7 +236,7 @@ def _is_in_scan(folder: Path, place: str) -> bool:
 def _is_of_corpus(word: str, place: str) -> bool:
     """Whether a file, folder or pattern of a corpus holds the file of a place."""
     from attncli.inputs.files import place_of
-    from attncli.scan.corpus import find
+    from attncli.scan.intake import find
 
     try:
         return any(place_of(Path(name)) == place for name in find([word]))

@@ -382,7 +382,7 @@ def _check(measure: StatisticsOptions) -> None:
 
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
     from attncli.measure.metric import DEFAULT, METRICS
-    from attncli.scan.corpus import parse_format
+    from attncli.scan.intake import parse_format
     from attncli.scan.plan import ScanRequest
     from attncli.scan.worker import check_effects
 

@@ -29,8 +29,7 @@ from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, Matri
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
-from attncli.scan.corpus import Format, Record, find
-from attncli.scan.intake import File, Range, ShardSize, name_of
+from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of
 from attncli.scan.shard_files import PLANNING, temporary
 from attncli.scan.statistics import WIDTH, scale_of
 

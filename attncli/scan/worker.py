@@ -37,8 +37,7 @@ from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for, run_layers
 from attncli.scan import intake, shard_files
-from attncli.scan.corpus import Record
-from attncli.scan.intake import read_duplicates, text_hash
+from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, ScanPlan
 from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, parse_heads, row_writer, save
 from attncli.scan.statistics import to_fixed

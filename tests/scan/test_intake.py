@@ -19,10 +19,8 @@ from scanning import Inside, inside, loaded, planned
 
 from attncli.errors import InputError, UsageError
 from attncli.scan import intake, plan
-from attncli.scan import intake as row_groups
-from attncli.scan.corpus import Format, find
 from attncli.scan.engines import run
-from attncli.scan.intake import Ranges, ShardSize
+from attncli.scan.intake import Format, Ranges, ShardSize, find
 from attncli.scan.intake import _pieces as intake_pieces
 from attncli.scan.worker import Worker
 
@@ -179,7 +177,7 @@ def test_rows_are_cut_as_lines_are(lines, tmp_path):
             _, shards = intake.take_in([str(path)], None, tmp_path, size=ShardSize(10, 25, many), stdin=io.BytesIO())
             assert [[one.count for one in shard] for shard in shards] == [[count] for count in wanted]
             for (one,) in shards:
-                told = row_groups.digest_of_groups(str(path), one.first, one.count, Format("parquet", "text"), "")
+                told = intake.digest_of_groups(str(path), one.first, one.count, Format("parquet", "text"), "")
                 assert told == one.sha256
 
 
@@ -232,7 +230,7 @@ def test_a_column_with_a_dot_in_its_name_is_digested(encoder, lines, tmp_path):
     found = set()
     for some in (lines, lines[::-1]):
         pyarrow.parquet.write_table(pyarrow.table({"my.text": some}), tmp_path / "x.parquet")
-        found.update(row_groups.groups_of(str(tmp_path / "x.parquet"), Format("parquet", "my.text"), ""))
+        found.update(intake.groups_of(str(tmp_path / "x.parquet"), Format("parquet", "my.text"), ""))
     assert len(found) == 2
 
 
@@ -298,8 +296,8 @@ def test_records_are_read_line_by_line_and_none_that_is_too_long(kind, tail, enc
 def test_rows_of_a_parquet_file_are_read_a_few_at_once(encoder, lines, tmp_path, monkeypatch):
     path, format = written(tmp_path, "parquet", lines)
     made = planned(encoder, path, tmp_path / "out", format=format)
-    monkeypatch.setattr("attncli.scan.corpus.ROWS", 3)
-    monkeypatch.setattr("attncli.scan.corpus.LONGEST", 50)
+    monkeypatch.setattr("attncli.scan.intake.ROWS", 3)
+    monkeypatch.setattr("attncli.scan.intake.LONGEST", 50)
     every = [record for shard in made.shards for record in intake.records(made.files, shard, tmp_path, "")]
     assert [record.line for record in every] == list(range(len(lines)))
     assert [record.text for record in every] == [None if len(line) > 50 else line.strip() for line in lines]

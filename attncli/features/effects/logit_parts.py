@@ -1,4 +1,4 @@
-"""What each head adds to a token's logit, and the document of `attn logits` that says so."""
+"""What each head adds to a token's logit, the logit lens, and the document of `attn logits` that says both."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ from attncli.arrays.backend import Array
 from attncli.documents.header import header, notes
 from attncli.errors import UnsupportedError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
-from attncli.features.effects.document import LogitPart, LogitsDocument, LogitSource, Looks
-from attncli.features.effects.logit_lens import lens_rows
-from attncli.features.effects.measures import refuse_overflow, target_token
+from attncli.features.effects.document import (
+    LensRow,
+    LensStage,
+    LensToken,
+    LogitPart,
+    LogitsDocument,
+    LogitSource,
+    Looks,
+)
+from attncli.features.effects.measures import next_logits, refuse_overflow, target_token
 from attncli.features.effects.sweep import SweepText
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats
@@ -25,7 +32,7 @@ from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
-from attncli.models.run import cache_weights, logits, unembedding
+from attncli.models.run import cache_weights, logits, run_layers, unembedding
 
 
 def logits_document(
@@ -346,3 +353,62 @@ def _row(text: SweepText, array: Array, position: int) -> Floats:
 
 def _numbers(text: SweepText, array: Array | None) -> Floats | None:
     return None if array is None else np.asarray(text.backend.numpy(array), np.float64)
+
+
+MOST_LENS = 5
+"""Tokens that a row tells, the likeliest."""
+
+
+def lens_rows(text: SweepText, position: int, target: int) -> list[LensRow]:
+    """What the vectors of one token would say next: those that enter each layer, those after its attention, and those
+    that leave the last layer, all through the model's own final norm and output head.
+
+    Args:
+        text: The text on its model, which has an output head.
+        position: After which token.
+        target: The vocabulary entry whose rank and probability are told.
+
+    Returns:
+        Rows in the order of the model. A layer whose attention and feed-forward part run side by side has no vectors
+        between them, and no row of them.
+
+    Raises:
+        UnsupportedError: The model has no output head.
+
+    Source: nostalgebraist, interpreting GPT: the logit lens, 2020.
+    """
+    model, backend = text.model, text.backend
+    spec = model.spec
+    vectors: list[Floats] = []
+    places: list[tuple[int | None, LensStage]] = []
+
+    def add(layer: int | None, stage: LensStage, array: object) -> None:
+        vectors.append(np.asarray(backend.numpy(array), np.float64))  # type: ignore[arg-type]
+        places.append((layer, stage))
+
+    hidden = model.store.embed(backend, text.tokens)
+    last = len(spec.blocks) - 1
+    for trace in run_layers(spec, model.store, backend, hidden, text.context(), range(last + 1)):
+        add(trace.layer, "before attention", trace.before[position])
+        block = spec.blocks[trace.layer]
+        stages = trace.stages
+        if not (block.parallel and block.mlp is not None) and "sum" in stages:
+            add(trace.layer, "after attention", stages["norm" if "norm" in stages else "sum"][position])
+        if trace.layer == last:
+            add(None, "end", trace.after[position])
+    rows = []
+    for (layer, stage), vector in zip(places, vectors, strict=True):
+        logits = next_logits(model, backend, backend.array(vector[None]))[0]
+        shares = np.exp(logits - logits.max())
+        shares = shares / shares.sum()
+        best = np.argsort(-logits, kind="stable")[:MOST_LENS].tolist()
+        rows.append(
+            LensRow(
+                layer=layer,
+                stage=stage,
+                top=[LensToken(token=target_token(model, entry), probability=float(shares[entry])) for entry in best],
+                rank=int((logits > logits[target]).sum()) + 1,
+                probability=float(shares[target]),
+            )
+        )
+    return rows

@@ -15,8 +15,7 @@ from frozen_transformers import ANSWERS, ASKS, PASSES, Frozen
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.features.effects.patching import PatchRequest, patch
-from attncli.features.effects.path_patching import PathReceiver
+from attncli.features.effects.patching import PatchRequest, PathReceiver, patch
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.verify import running
 
