@@ -84,7 +84,7 @@ def header_lines(
     run_facts = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
     sizes = [*counts, *_sizes(model), _scale(model, attention, view), f"{attention.backend} {_type(attention)}"]
     blocks = [line((text, "bold")), facts(run_facts, view), facts(sizes, view, style=FAINT)]
-    blocks += [remark(safe(mask_meaning, ascii=view.ascii), view), facts(words, view, style=FAINT)]
+    blocks += [remark(mask_meaning, view), facts(words, view, style=FAINT)]
     blocks += [warning(warning_text, view) for warning_text in document.warnings or ()]
     block = stack(blocks)
     return fit_to_view(block, view)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import words
-from attncli.language import message
+from attncli.language import listing, message
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -136,7 +136,8 @@ def unknown_notes_of_two(
     notes = [unknown_notes(text, tokens) for _, text, tokens in (first, second)]
     if notes[0] == notes[1]:
         return notes[0]
-    return [f"{name}: {note}" for (name, *_), texts in zip((first, second), notes, strict=True) for note in texts]
+    sides = zip((first, second), notes, strict=True)
+    return [listing((name, note), ": ") for (name, *_), texts in sides for note in texts]
 
 
 def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:

@@ -161,7 +161,7 @@ def _header(document: ScanDocument, view: View) -> Lines:
     rows += [[say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
     if document.digest is not None:
         rows.append([say(view, contextual("scan", "digest")), document.digest[:16]])
-    warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    warnings = [remark(warning_text, view) for warning_text in document.warnings]
     return stack(
         (
             table(
@@ -497,7 +497,7 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         title=say(view, "{a} against {b}", a=safe(document.a.model), b=safe(document.b.model)),
         note=say(view, "mean a − mean b within common strata of length; largest effect first"),
     )
-    notes = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    notes = [remark(warning_text, view) for warning_text in document.warnings]
     if hidden_columns:
         comma = say(view, contextual("between", ", "))
         notes.append(
@@ -603,7 +603,7 @@ def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     ]
     names = say_each(view, "shard", "bits", contextual("column", "difference"))
     body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "shards computed again"))
-    warnings = [remark(safe(warning_text), view) for warning_text in document.warnings]
+    warnings = [remark(warning_text, view) for warning_text in document.warnings]
     return clip_lines(stack_spaced((body, *warnings, verdict)), view.width, ascii=view.ascii)
 
 

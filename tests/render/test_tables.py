@@ -239,7 +239,7 @@ def test_windows() -> None:
     assert ends(9, -5) == [0, None, 8]
     assert both_ends(9, 4) == [0, 1, None, 7, 8]
     assert both_ends(9, 5) == [0, 1, 2, None, 7, 8]
-    assert window_text(ends(9, 4), range(9), "columns") == "columns 0–2, 8 of 9"
+    assert window_text(ends(9, 4), range(9), "rows") == "rows 0–2, 8 of 9"
     assert window_text([0, 1], range(2), "rows") == ""
     assert panels([3, 3, 3, 9], 7) == [[0, 1], [2], [3]]
 

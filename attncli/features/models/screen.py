@@ -340,7 +340,7 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     sizes += [
         message("queries, keys and values cut off at ±{clip}", clip=brief(attention.clip)) if attention.clip else "",
         _latent(attention.latent) if attention.latent else "",
-        _temperature(attention.temperature, ascii=view.ascii) if attention.temperature else "",
+        _temperature(attention.temperature) if attention.temperature else "",
         message("keys and values from vectors {source_width} wide", source_width=attention.source_width)
         if attention.source_width
         else "",
@@ -419,11 +419,8 @@ def _latent(latent: LatentPart) -> str:
     return message("latent: queries from {query} entries, keys and values from {keys}", query=latent.query, keys=keys)
 
 
-def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
-    return spell(
-        message("queries times 1 + {scale}·ln(1 + ⌊(p + 1)/{floor}⌋)", scale=brief(grows.scale), floor=grows.floor),
-        ascii=ascii,
-    )
+def _temperature(grows: TemperaturePart) -> str:
+    return message("queries times 1 + {scale}·ln(1 + ⌊(p + 1)/{floor}⌋)", scale=brief(grows.scale), floor=grows.floor)
 
 
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
