@@ -81,15 +81,15 @@ if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
             return import_module(_MODULES[name])
         public = getattr(import_module(_HOMES[name]), name)
         trace = sys.modules.get("attncli.mechanism.trace")
-        if trace is not None and not trace.NOTEBOOK_FORMATS:
-            trace.NOTEBOOK_FORMATS.append(_notebook_formats)
+        if trace is not None and not trace.VIEWS:
+            trace.VIEWS.append(_views)
         return public
 
-    def _notebook_formats(result: Any) -> dict[str, str]:
-        """What a notebook shows of a result: the page that is drawn when it is first looked at."""
-        from attncli.notebook import bundle
+    def _views() -> Any:
+        """What draws results, imported when one is first looked at."""
+        from attncli import notebook
 
-        return bundle(result)
+        return notebook
 
 
 def __dir__() -> list[str]:

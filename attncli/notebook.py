@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.documents import Document
+from attncli.draw.lines import Lines
 from attncli.draw.page import Page, page_bytes, page_of
+from attncli.draw.view import View
+from attncli.errors import UnsupportedError, UsageError
+from attncli.inputs.files import atomic_writer
 from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.row_stream import kinds_left_out
@@ -20,7 +26,77 @@ from attncli.mechanism.trace import AttentionTrace, LayerTrace
 MOST = 20_000_000
 """Weights of a result that is still shown as a page."""
 BUDGET = 8_000_000
-FRAME = '<iframe sandbox="allow-scripts" width="100%" height="860" style="border:0" srcdoc="{0}"></iframe>'
+FRAME = '<iframe sandbox="allow-scripts" width="100%" height="{height}" style="border:0" srcdoc="{page}"></iframe>'
+LOWEST, HIGHEST, ABOVE_ROWS, ROW = 420, 860, 320, 18
+"""Heights of a frame in pixels: at least and at most, of what stands above a matrix, and of each of its rows."""
+SCREEN = '<div style="overflow-x:auto">{0}</div>'
+SCREEN_WIDTH = 100
+FIGURES, PAGES = (".svg", ".png", ".pdf"), (".html", ".htm")
+
+
+def rows(document: Document) -> list[dict[str, Any]]:
+    """A document's table, a dictionary for each row, by the column's name; none for a document without one."""
+    from attncli.draw.screen_header import screen_of
+
+    lines = iter(screen_of(document.schema).rows(document))
+    names = next(lines, ())
+    return [
+        {
+            str(name): value.item() if isinstance(value, np.generic) else value
+            for name, value in zip(names, line, strict=True)
+        }
+        for line in lines
+    ]
+
+
+def write_figure(document: Document, path: str | Path, style: str, lang: str) -> None:
+    """Draw a document to a file; one whose shape is its text is drawn as its screen. Raises as `Document.figure`."""
+    from attncli.draw.figures import figure
+    from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
+
+    file = Path(path)
+    if file.suffix.lower() not in FIGURES:
+        raise UsageError("a figure is a file ending in .svg, .png or .pdf, not {path}", path=repr(str(file)))
+    words = style_of(style)
+    drawing = figure(document, theme=words.theme, lang=lang)
+    if drawing is None:
+        view = View(color=True, light=words.theme is LIGHT, lang=lang, width=SCREEN_WIDTH)
+        drawing = draw_screen(_screen(document, view), words.theme)
+    data = figure_bytes(drawing.svg(mm=words.mm, title=str(getattr(document, "text", ""))), file.suffix, words)
+    with atomic_writer(file) as stream:
+        stream.write(data)
+
+
+def write_page(document: Document, path: str | Path, lang: str) -> None:
+    """Write a document as one offline page. Raises as `Document.page`."""
+    file = Path(path)
+    if file.suffix.lower() not in PAGES:
+        raise UsageError("a page is a file ending in .html, not {path}", path=repr(str(file)))
+    page = page_of(document, lang=lang)
+    if page is None:
+        raise UnsupportedError(
+            "{schema} tells of no head alone, so it has no page",
+            expected="a run, heads, a search, a comparison or effects",
+            schema=document.schema,
+        )
+    with atomic_writer(file) as stream:
+        for piece in page_bytes(page):
+            stream.write(piece)
+
+
+def _screen(document: Document, view: View) -> Lines:
+    from attncli.draw.screen_header import screen_of
+
+    return screen_of(document.schema).screen(document, view)
+
+
+def _screen_html(document: Document) -> str:
+    """A document's screen as HTML, for one that has no page."""
+    from rich.console import Console
+
+    console = Console(record=True, width=SCREEN_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(_screen(document, View(color=True, light=True, width=SCREEN_WIDTH)), crop=False)
+    return SCREEN.format(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>"))
 
 
 def bundle(value: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]:
@@ -28,8 +104,21 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]
     formats = {"text/plain": repr(value)}
     page = _page(value)
     if page is not None:
-        formats["text/html"] = FRAME.format(escape(b"".join(page_bytes(page)).decode(), quote=True))
+        height = min(max(ABOVE_ROWS + ROW * _rows_of(value), LOWEST), HIGHEST)
+        html = escape(b"".join(page_bytes(page)).decode(), quote=True)
+        formats["text/html"] = FRAME.format(height=height, page=html)
+    elif isinstance(value, Document):
+        formats["text/html"] = _screen_html(value)
     return formats
+
+
+def _rows_of(value: object) -> int:
+    """Rows of the matrices that a result shows, about."""
+    tokens = getattr(value, "tokens", None)
+    if tokens:
+        return len(tokens)
+    weights = getattr(value, "weights", None)
+    return HIGHEST if weights is None else int(weights.shape[-2])
 
 
 def _page(value: AttentionTrace[Any] | LayerTrace | Document) -> Page | None:
@@ -41,7 +130,9 @@ def _page(value: AttentionTrace[Any] | LayerTrace | Document) -> Page | None:
             record = _of_stages(value.stages, value.layer, _scale(value), value.tokens)
         case _:
             return page_of(value, budget=BUDGET)
-    return None if record is None else Page(record.text, [record], budget=BUDGET)
+    # arrays alone have no words: their page begins with the matrix, and not with a sentence of numbers
+    start = {} if isinstance(value, LayerTrace) and value.tokens else {"view": "matrix"}
+    return None if record is None else Page(record.text, [record], start=start, budget=BUDGET)
 
 
 def _scale(trace: LayerTrace) -> float | None:

@@ -78,3 +78,21 @@ def test_errors_carry_what_helps_as_notes():
 def test_help_shows_no_variable_of_the_process(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "a-secret-of-mine")
     assert "a-secret-of-mine" not in pydoc.plain(pydoc.render_doc(attncli.load))
+
+
+def test_documents_give_rows_a_figure_and_a_page(tmp_path):
+    model = attncli.load(seed=0, heads=2)
+    document = attncli.heads(model, "the cat sat")
+    rows = document.rows()
+    assert [(row["layer"], row["head"]) for row in rows] == [(0, 0), (0, 1)]
+    assert rows[1]["entropy"] == document.heads[1].metrics["entropy"].value
+    assert all(isinstance(value, int | float | str | type(None)) for row in rows for value in row.values())
+    document.figure(tmp_path / "heads.svg", style="dark")
+    document.page(tmp_path / "heads.html")
+    assert (tmp_path / "heads.svg").read_text("utf-8").startswith("<svg")
+    assert "<!doctype html>" in (tmp_path / "heads.html").read_text("utf-8")
+    for write, name in ((document.figure, "heads.txt"), (document.page, "heads.pdf")):
+        with pytest.raises(attncli.AttnError, match=name):
+            write(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.html", "heads.svg"]
+    assert document._repr_html_().startswith("<iframe")

@@ -105,7 +105,7 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     ]
     path = ctx.command_path.rstrip()
     closing = page.say(message("{command} --help has all {options} options.", command=path, options=len(options)))
-    room = PAGE_ROWS - page.height - len(page.wrapped(closing)) - 2
+    room = PAGE_ROWS - page.height - len(page.wrapped(closing)) - 2  # and an empty line above each
     left = _left(rows)
     while rows and sum(len(page.row(row, left)) for row in rows) > room:
         rows.pop()

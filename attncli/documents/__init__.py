@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -170,6 +171,51 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
         del include, exclude
         return notebook_formats(self)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows that asks for HTML alone."""
+        return self._repr_mimebundle_().get("text/html")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The document's table, as `--plain` and `--csv` write it: a dictionary for each row, by the column's name.
+
+        pandas.DataFrame(document.rows()) and polars.DataFrame(document.rows()) take it as it is. A document without
+        rows gives none. What is not known in a row is None.
+        """
+        from attncli.mechanism.trace import views
+
+        return views().rows(self)
+
+    def figure(self, path: str | Path, *, style: str = "", lang: str = "en") -> None:
+        """Draw the document to a file, as `--figure` does.
+
+        Args:
+            path: .svg, .png or .pdf.
+            style: Words as `--figure-style` takes them: "dark,85mm,300dpi".
+            lang: The language of titles: "en" or "zh".
+
+        Raises:
+            UsageError: For another suffix or style.
+            UnsupportedError: Where what writes that format is not installed.
+        """
+        from attncli.mechanism.trace import views
+
+        views().write_figure(self, path, style, lang)
+
+    def page(self, path: str | Path, *, lang: str = "en") -> None:
+        """Write the document as one offline page, as `--html` does.
+
+        Args:
+            path: A file ending in .html.
+            lang: The language that the page begins in: "en" or "zh".
+
+        Raises:
+            UsageError: For another suffix.
+            UnsupportedError: For a document that tells of no head alone and so has no page.
+        """
+        from attncli.mechanism.trace import views
+
+        views().write_page(self, path, lang)
 
     def lengths(self) -> Mapping[str, int | range]:
         """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long

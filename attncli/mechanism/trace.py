@@ -7,11 +7,12 @@ The declaration drives the shape trace, JSON keys, captions, `explain` and the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Library
+from attncli.errors import UnsupportedError
 
 
 class Stage(Struct, frozen=True):
@@ -67,14 +68,38 @@ SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
 """The stages that `--save` writes."""
 
 
-NOTEBOOK_FORMATS: list[Callable[[Any], dict[str, str]]] = []
-"""What draws results for notebooks, the last one counts. The door `attncli` puts it here when a public name is first
-used: the engine imports nothing that draws."""
+class Views(Protocol):
+    """What draws results: `attncli.notebook`."""
+
+    def bundle(self, value: Any, /) -> dict[str, str]:
+        """What a notebook shows of a result, by type: its text, and its page or its screen."""
+
+    def rows(self, document: Any, /) -> list[dict[str, Any]]:
+        """A document's table, a dictionary for each row."""
+
+    def write_figure(self, document: Any, path: Any, style: str, lang: str, /) -> None:
+        """Draw a document to a file."""
+
+    def write_page(self, document: Any, path: Any, lang: str, /) -> None:
+        """Write a document as one offline page."""
+
+
+VIEWS: list[Callable[[], Views]] = []
+"""What gives the module that draws results. The door `attncli` puts it here when a public name is first used: the
+engine imports nothing that draws."""
+
+
+def views() -> Views:
+    """What draws results. Raises UnsupportedError where nothing does, in a program that never used a name of
+    `attncli`."""
+    if not VIEWS:
+        raise UnsupportedError("nothing here draws results", expected="a result of the functions of attncli")
+    return VIEWS[-1]()
 
 
 def notebook_formats(result: object) -> dict[str, str]:
-    """What a notebook shows of a result, by type: its text, and its page where something draws one."""
-    return NOTEBOOK_FORMATS[-1](result) if NOTEBOOK_FORMATS else {"text/plain": repr(result)}
+    """What a notebook shows of a result, by type: its text, and its page or screen where something draws one."""
+    return VIEWS[-1]().bundle(result) if VIEWS else {"text/plain": repr(result)}
 
 
 class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):

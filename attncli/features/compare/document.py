@@ -153,7 +153,7 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
             "aligned": len(self.aligned),
         }
 
-    def rows(self) -> list[int]:
+    def measured_rows(self) -> list[int]:
         """The aligned queries that are measured: which entries of `aligned`."""
         queries = None if self.queries is UNSET else set(self.queries)
         return [row for row, (token_a, _) in enumerate(self.aligned) if queries is None or token_a in queries]

@@ -177,7 +177,7 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     heads = _heads_to_draw(document, view, MAPPED)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in heads), 10.0**-view.precision)
-    rows = document.rows()
+    rows = document.measured_rows()
     names = row_names([document.a.tokens[document.aligned[index][0]].text for index in rows], view)
     slot = max((view.width - names.width - 7) // 3, 8)
     if 2 * len(document.aligned) > slot:  # pooled, or finer than a line a word
@@ -227,7 +227,7 @@ def _maps(document: CompareDocument, view: View) -> Lines:
 def _tables(document: CompareDocument, view: View) -> Lines:
     """The signed difference in numbers."""
     columns = [index for index, _ in document.aligned]
-    rows = document.rows()
+    rows = document.measured_rows()
     texts = [document.a.tokens[index].text for index in columns]
     return stack_spaced(
         matrix(

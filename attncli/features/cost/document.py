@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from attncli.documents import Document, ModelPart, Part, Size, describe
 from attncli.language import message
@@ -92,7 +92,7 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     window: Annotated[Size, describe("Keys of the window, the query's own included.")]
     chunk: Size
     rounds: Size
-    rows: Annotated[Size, describe("Query rows at a time when streaming.")]
+    block_rows: Annotated[Size, describe("Query rows at a time when streaming.")] = field(name="rows")
     projections: Annotated[Many, describe("Multiply-adds of the projections to q, k, v and back.")]
     variants: list[Variant]
     growth: list[GrowthRow]
@@ -111,7 +111,17 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
                     "variants",
                     message("there is no {name} here, or not at every length of `growth`", name=repr(name)),
                 )
-        sizes = (self.n, self.d_model, self.heads, self.d_k, self.d_v, self.window, self.chunk, self.rounds, self.rows)
+        sizes = (
+            self.n,
+            self.d_model,
+            self.heads,
+            self.d_k,
+            self.d_v,
+            self.window,
+            self.chunk,
+            self.rounds,
+            self.block_rows,
+        )
         if max(*sizes, self.projections) > MOST:
             yield "n", message("this or another size is above {most:.0e}", most=MOST)
         for number, variant in enumerate(self.variants):

@@ -180,7 +180,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
             plural(
                 "all heads; at once, and by {count} query row at a time",
                 "all heads; at once, and by {count} query rows at a time",
-                count=document.rows,
+                count=document.block_rows,
             ),
         ),
     )

@@ -381,7 +381,7 @@ class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True
     layer: Count
     head: Count
     scores: Annotated[Numbers, axes("token", "key")]
-    rows: Annotated[Numbers, axes("token", "key", meaning="softmax of each row.")]
+    row_softmax: Annotated[Numbers, axes("token", "key", meaning="softmax of each row.")] = field(name="rows")
     whole: Annotated[Numbers, axes("token", "key", meaning="softmax over all entries.")]
     row_sums: Annotated[Numbers, axes("token", meaning="of `whole`.")]
     warnings: list[str]
@@ -418,7 +418,7 @@ class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
         bool, describe("Whether the other order is the tokens read backwards, which keeps every distance.")
     ]
     moved: Annotated[list[TokenRow], axes("token", meaning="the tokens in the other order.")]
-    rows: list[OrderRow]
+    order_rows: list[OrderRow] = field(name="rows")
     warnings: list[str]
 
 
@@ -442,7 +442,7 @@ class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     high: int | float | None
     range: str
     unit: str
-    rows: str
+    row_kind: str = field(name="rows")
     note: str | None
     source: str
     needs: str | None

@@ -30,7 +30,7 @@ OUTPUTS = 8
 def order_answer(document: OrderTopic, view: View) -> Lines:
     """The sentence, tinted by how far each word's output moves without positions, or as the model ran; whether the
     order is seen: what holds of every way of telling places, or of the one that ran."""
-    rows = [row for row in document.rows if row.order == document.order]
+    rows = [row for row in document.order_rows if row.order == document.order]
     plain = next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
     answer_sentences = []
     if plain is not None and plain.equal:
@@ -56,7 +56,7 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
                     most=_size(max(sizes)),
                 )
             )
-        if any(row.order != document.order and not row.equal for row in document.rows):
+        if any(row.order != document.order and not row.equal for row in document.order_rows):
             answer_sentences.append(
                 say(
                     view,
@@ -64,7 +64,7 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
                     "nothing else; another order it does see.",
                 )
             )
-    main_row = plain or document.rows[0]
+    main_row = plain or document.order_rows[0]
     if not answer_sentences:
         known_indices = [index for index in range(len(main_row.per_token)) if not document.tokens[index].unknown] or [
             main_row.token
@@ -141,7 +141,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
             position_and_text(row.token, texts[row.token], 12, view),
             say(view, "equal, but for rounding" if row.equal else "differs"),
         ]
-        for row in document.rows
+        for row in document.order_rows
     ]
     body = table(
         columns,
@@ -151,7 +151,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         title=say(view, "does attention see the order of the tokens?"),
         note=say(view, "the same tokens in another order; each token's output against its own"),
     )
-    other_orders = dict.fromkeys(tuple(row.order) for row in document.rows if row.order != document.order)
+    other_orders = dict.fromkeys(tuple(row.order) for row in document.order_rows if row.order != document.order)
     order_notes = [
         remark(
             say(
@@ -169,7 +169,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
 
 def _worth_seeing(document: OrderTopic) -> list[OrderRow]:
     """The rows whose outputs are shown: the first, without positions where it ran so, and the first that differs."""
-    rows = [row for row in document.rows if row.order == document.order and row.outputs is not UNSET]
+    rows = [row for row in document.order_rows if row.order == document.order and row.outputs is not UNSET]
     return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
 
 
@@ -223,7 +223,7 @@ def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
 def order_rows(document: OrderTopic) -> Iterable[list[object]]:
     """How far outputs move when the words are reordered, a row for each position and mask, for `--plain`."""
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
-    for row in document.rows:
+    for row in document.order_rows:
         values = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
         yield [row.position, row.mask, " ".join(map(str, row.order)), *values]
 

@@ -332,7 +332,7 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     keys = texts + [f"bias_k {index}" for index in range(len(document.scores[0]) - len(texts))]
     sums = [float(value) for value in document.row_sums]
     rows = matrix(
-        document.rows,
+        document.row_softmax,
         texts,
         keys,
         view,
@@ -387,7 +387,7 @@ def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
 def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
     """Row-wise softmax beside softmax over the whole matrix, a row for each entry, for `--plain`."""
     yield ["query", "key", "row_softmax", "matrix_softmax"]
-    for query, (row, whole) in enumerate(zip(document.rows, document.whole, strict=True)):
+    for query, (row, whole) in enumerate(zip(document.row_softmax, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
             yield [query, key, float(weight), float(share)]
 
@@ -404,7 +404,7 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
         (message("formula"), document.formula),
         (message("range"), document.range),
         (message("unit"), document.unit),
-        (message("taken over"), document.rows),
+        (message("taken over"), document.row_kind),
         (message("note"), document.note),
         (message("source"), document.source),
         (message("needs"), document.needs),

@@ -201,7 +201,7 @@ def matrix_softmax_document(
         layer=layer,
         head=head,
         scores=scores,
-        rows=weights,
+        row_softmax=weights,
         whole=whole,
         row_sums=whole.sum(axis=1),
         warnings=[*model.warnings, *unknown_notes(text, tokens)],
@@ -397,7 +397,7 @@ def order_document(
         order=list(order),
         reversed=back,
         moved=token_rows(_reorder(tokens, order)),
-        rows=rows,
+        order_rows=rows,
         warnings=unknown_notes(text, tokens),
     )
 
@@ -477,7 +477,7 @@ def metric_document(name: str) -> MetricTopic:
         high=metric.high,
         range=range_text(metric),
         unit=metric.unit or "share",
-        rows=metric.rows,
+        row_kind=metric.rows,
         note=metric.note or None,
         source=metric.source,
         needs=metric.needs or None,
