@@ -132,6 +132,26 @@ class StatisticsOptions:
         list[str] | None,
         redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="H", panel=MEASURE),
     ] = None
+    examples: Annotated[
+        int,
+        number(
+            "--examples",
+            help="Texts told of each tenth of a metric's values; 0 for none.",
+            panel=MEASURE,
+            about=RUN,
+            least=0,
+            most=20,
+        ),
+    ] = 3
+    links: Annotated[
+        bool,
+        option(
+            "--links/--no-links",
+            help="Count which tokens the strongest links go between.",
+            panel=MEASURE,
+            about=RUN,
+        ),
+    ] = True
     top: Annotated[
         int,
         redeclare(
@@ -398,6 +418,8 @@ def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOpt
         find=tuple(measure.find or ()),
         top=measure.top,
         effects=check_effects(measure.effects or "", measure.head or ()),
+        examples=measure.examples,
+        links=measure.links,
         sample=corpus.sample,
         seed=corpus.seed,
         dedupe=corpus.dedupe,
@@ -419,6 +441,12 @@ def show(
         str | None,
         redeclare(declarations.METRIC, help="Metric of the grid and the examples.", panel=SUBJECT, about=DRAWING),
     ] = None,
+    deciles: Annotated[
+        bool,
+        option(
+            "--deciles", help="Texts of each tenth of the metric's values; needs --head.", panel=SUBJECT, about=DRAWING
+        ),
+    ] = False,
     html: Annotated[Path | None, declarations.HTML] = None,
 ) -> None:
     """A scan's numbers, as far as it is done.
@@ -439,6 +467,8 @@ def show(
             "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(html))
         )
     head_place = None if head is None else parse_heads(head)[0]
+    if deciles and head_place is None:
+        raise UsageError("--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles")
     scan_plan = plan.read_plan(out)
     document = report.read_report(out) if (out / report.NAME).exists() else None
     if document is None or document.done.shards[0] < len(scan_plan.shards):
@@ -456,7 +486,7 @@ def show(
         )
     if html is not None:
         write(environment, scan_plan, document, html, view.lang)
-    closely = partial(scan_screen, metric=metric, head=head_place)
+    closely = partial(scan_screen, metric=metric, head=head_place, deciles=deciles)
     write_documents([document], output, environment, view, screen=closely)
 
 

@@ -132,6 +132,60 @@ class ScanExample(Part, frozen=True, kw_only=True):
     key: int | None
 
 
+class ScanText(Part, frozen=True, kw_only=True):
+    """A text that examples are told by."""
+
+    shard: Count
+    file: Annotated[Count, describe("Which file of the plan's corpus.")]
+    line: Annotated[Count, describe("Line of the file, from 0.")]
+    text: str
+
+
+class StratumExample(Part, frozen=True, kw_only=True):
+    """A text of a head's uniform sample that stands for a part of a metric's distribution."""
+
+    metric: str
+    decile: Annotated[
+        Annotated[int, Meta(ge=1, le=10)] | None,
+        describe("1 for the tenth of the texts with the smallest numbers; null for one of any texts."),
+    ]
+    value: float
+    text: Annotated[Count, describe("Which of the document's texts.")]
+    query: Annotated[
+        int | None, describe("The head's strongest link in this text; null where the text went by in blocks.")
+    ]
+    key: int | None
+
+
+class FrequentToken(Part, frozen=True, kw_only=True):
+    """A token of the vocabulary."""
+
+    id: Count
+    text: str
+
+
+class FrequentLink(Part, frozen=True, kw_only=True):
+    """A pair of tokens: how often a row of the first has its strongest weight on one of the second."""
+
+    query: FrequentToken
+    key: FrequentToken
+    links: Annotated[Count, describe("Query rows with this strongest link.")]
+    most: Annotated[Count, describe("The most that they can be: more only where a shard let the pair go.")]
+    texts: Annotated[Count, describe("Texts with one at least.")]
+    share_ci95: Annotated[
+        Interval | None,
+        describe("Wilson's 95% interval of the share of texts with one, or of documents."),
+    ]
+    chance: Annotated[
+        float,
+        describe(
+            "Links that rows of the first would have if each drew its key as keys are drawn over the corpus by rows "
+            "that are even over what they see."
+        ),
+    ]
+    lift: Annotated[float | None, describe("links over chance; null where chance gives none.")]
+
+
 class ScanEffect(Part, frozen=True, kw_only=True):
     """How far the vector at the end of a text turns without the head, 1 − cos, over all texts."""
 
@@ -151,6 +205,13 @@ class ScanHead(Part, frozen=True, kw_only=True):
     labels: list[ScanLabel]
     effect: ScanEffect | UnsetType = UNSET
     top: list[ScanExample]
+    sample: (
+        Annotated[list[StratumExample], describe("Texts of each decile of each metric, then of all.")] | UnsetType
+    ) = UNSET
+    links: (
+        Annotated[list[FrequentLink], describe("The most frequent pairs of tokens that strongest links go between.")]
+        | UnsetType
+    ) = UNSET
 
 
 class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
@@ -159,6 +220,10 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     plan: PlanPart
     done: DonePart
     heads: list[ScanHead]
+    link_rows: Annotated[Count, describe("Query rows whose strongest links are counted, of each head.")] | UnsetType = (
+        UNSET
+    )
+    texts: Annotated[list[ScanText], describe("The texts of the heads' samples.")] | UnsetType = UNSET
     digest: Annotated[
         str | None,
         describe("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet."),
@@ -166,10 +231,14 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Every head has the metrics of the first, which are shown side by side."""
+        """Every head has the metrics of the first, which are shown side by side; examples are texts that are there."""
         for number, head in enumerate(self.heads):
             if head.metrics.keys() != self.heads[0].metrics.keys():
                 yield f"heads[{number}].metrics", message("other metrics than those of the first head")
+            texts = 0 if self.texts is UNSET else len(self.texts)
+            for place, example in enumerate(() if head.sample is UNSET else head.sample):
+                if example.text >= texts:
+                    yield f"heads[{number}].sample[{place}].text", message("there are {texts:,} texts", texts=texts)
 
 
 # `attn.scan_compare/1`: how two scans differ, head by head.

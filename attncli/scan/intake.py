@@ -762,12 +762,12 @@ def text_hash(text: str, seed: int = 0) -> int:
 def counts(hashes: Sequence[int]) -> Ints:
     """How often each text counts in each replicate, integers [text, replicate]."""
     steps = np.arange(1, REPLICATES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = _splitmix64(np.asarray(hashes, np.uint64)[:, None] + steps[None, :])
+    mixed = splitmix64(np.asarray(hashes, np.uint64)[:, None] + steps[None, :])
     uniforms = (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
     return np.searchsorted(_EDGES, uniforms, side="right").astype(np.int64)
 
 
-def _splitmix64(x: Words) -> Words:
+def splitmix64(x: Words) -> Words:
     """splitmix64. Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -29,12 +29,13 @@ from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, Matri
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
+from attncli.scan.frequent_links import mask_places
 from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of
 from attncli.scan.shard_files import PLANNING, temporary
 from attncli.scan.statistics import WIDTH, scale_of
 
 NAME = "plan.json"
-SCHEMA = "attn.scan.plan/3"
+SCHEMA = "attn.scan.plan/4"
 """Another number for plans whose shards hold other arrays or columns."""
 EXPECTED = message("a folder that attn scan wrote")
 COPIES = "corpus"
@@ -49,6 +50,10 @@ LARGEST = 2**30
 """Bytes of a plan, at most: that of a million files has a third of them."""
 MOST_TOP = 1000
 """Examples of each head and metric, at most."""
+MOST_EXAMPLES = 20
+"""Examples of each decile, at most."""
+MOST_MASKS = 64
+"""Different masks of a model's layers, at most, under which links are counted by chance."""
 Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
@@ -84,7 +89,9 @@ class Choice:
 @dataclass(frozen=True)
 class MeasurePlan:
     """What is measured. metrics: names with the version of each formula. find: conditions of links, as written. top:
-    examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …)."""
+    examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …). examples:
+    texts of each decile of a metric. links: of each layer the place of its mask among the different ones, where the
+    strongest links of all rows are counted by their tokens; else empty."""
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -93,6 +100,8 @@ class MeasurePlan:
     find: tuple[str, ...] = ()
     top: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOP)] = 20
     effects: tuple[str, ...] = ()
+    examples: Annotated[int, msgspec.Meta(ge=0, le=MOST_EXAMPLES)] = 3
+    links: tuple[Annotated[int, msgspec.Meta(ge=0, lt=MOST_MASKS)], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -339,6 +348,8 @@ class ScanRequest:
     find: tuple[str, ...] = ()
     top: int = 20
     effects: tuple[str, ...] = ()
+    examples: int = 3
+    links: bool = True
     sample: int = 0
     seed: int = 0
     dedupe: bool = False
@@ -423,6 +434,8 @@ def _make_plan(
             request.find,
             request.top,
             request.effects,
+            request.examples,
+            mask_places(model.spec) if request.links and not request.words else (),
         ),
         choice=Choice(
             max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType, json
@@ -22,13 +23,15 @@ from attncli.inputs.token import Token
 from attncli.language import listing, message, term
 from attncli.measure.labels import LABELS, MARGIN, Label
 from attncli.measure.metric import OFFSETS
-from attncli.measure.row_facts import Floats
+from attncli.measure.row_facts import Floats, Ints
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.scan.document import (
     LEAST_TEXTS,
     DonePart,
     FailedShard,
+    FrequentLink,
+    FrequentToken,
     PlanPart,
     ScanCompareDocument,
     ScanDifference,
@@ -38,7 +41,9 @@ from attncli.scan.document import (
     ScanHead,
     ScanLabel,
     ScanMetric,
+    ScanText,
     Stratum,
+    StratumExample,
 )
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
@@ -60,6 +65,8 @@ from attncli.scan.statistics import (
     variance,
     wilson,
 )
+from attncli.scan.text_sample import MOST as NO_HASH
+from attncli.scan.text_sample import strata
 from attncli.scan.totals import (
     EFFECT,
     METRIC_LABELS,
@@ -80,6 +87,8 @@ LARGEST = 2**30
 REPEATED = 0.75
 """Where fewer than this share of the texts vary by themselves, they are repeated, and count as clusters."""
 QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
+FREQUENT = 20
+"""Pairs of tokens that are told of each head."""
 MIXED = message(
     "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
 )
@@ -103,10 +112,25 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
             skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
             | {reason: count for reason, count in totals.counts.items() if reason in (UNKNOWN, UNTOKENIZED)},
         ),
-        heads=_Heads(totals).parts() if totals.done_shards else [],
+        **_of_heads(totals),
         digest=totals.digest() if totals.done_shards else None,
         warnings=[*((MIXED,) if totals.mixed else ()), *_unknown(totals.counts)],
     )
+
+
+def _of_heads(totals: Totals) -> dict[str, Any]:
+    """The heads, and what they have in common; before a shard is done there are none."""
+    if not totals.done_shards:
+        return {"heads": []}
+    heads = _Heads(totals)
+    return {
+        "heads": heads.parts(),
+        "texts": [
+            ScanText(shard=totals.shards[place], file=place[0], line=place[1], text=totals.texts[place])
+            for place in heads.sampled
+        ],
+        "link_rows": totals.links.rows if totals.plan.measures.links else UNSET,
+    }
 
 
 def _unknown(counts: Mapping[str, int]) -> list[str]:
@@ -203,6 +227,14 @@ class _Heads:
             self.baseline = totals.whole("baseline") / self.texts
             self.deviation = np.sqrt(variance(self.texts, totals.whole("value"), totals.strata_square.sum(0)))
         self.interval, self.units = self._intervals()
+        self.sampled: dict[tuple[int, int], int] = {}
+        self._sample_bins = self._bins_of_sample()
+
+    def _bins_of_sample(self) -> Ints:
+        """The bin of each number of the samples [column, head, place]."""
+        sample = self.totals.sample
+        values = sample.values / UNIT
+        return np.stack([scale_named(name).bins(values[at]) for at, name in enumerate(self.columns)])
 
     def _intervals(self) -> tuple[Floats, Floats]:
         """The interval of each mean [2, column, head], and of how many texts or clusters [column, head]."""
@@ -234,6 +266,8 @@ class _Heads:
                 labels=self._labels(place) if self.totals.plan.measures.labels else [],
                 effect=self._effect(place),
                 top=self._examples(place),
+                sample=self._sample(place),
+                links=self._links(place, layer),
             )
             for place, (layer, head) in enumerate(self.totals.plan.heads)
         ]
@@ -340,6 +374,55 @@ class _Heads:
             borderline=borderline,
         )
 
+    def _sample(self, place: int) -> list[StratumExample] | UnsetType:
+        sample, count = self.totals.sample, self.totals.plan.measures.examples
+        if not count:
+            return UNSET
+        is_drawn = sample.table[0, place] != NO_HASH
+        examples = []
+        for column, name in enumerate(self.columns):
+            if name == POSITIONAL or name.startswith("offset"):
+                continue
+            values = sample.values[column, place]
+            histogram = self.counts["histogram"][place, self.bins[column]]
+            has_value = is_drawn & (values != NONE)
+            for decile, drawn in strata(histogram, self._sample_bins[column, place], has_value, count):
+                _, file, line, query, key = sample.table[:, place, drawn].tolist()
+                examples.append(
+                    StratumExample(
+                        metric=name, decile=None if decile is None else decile + 1, value=float(values[drawn]) / UNIT,
+                        text=self.sampled.setdefault((file, line), len(self.sampled)),
+                        query=None if query < 0 else query, key=None if key < 0 else key,
+                    )
+                )  # fmt: skip
+        return examples
+
+    def _links(self, place: int, layer: int) -> list[FrequentLink] | UnsetType:
+        links, masks = self.totals.links, self.totals.plan.measures.links
+        if not masks:
+            return UNSET
+        texts = self.totals.counts.get("texts", 0)
+        alone = self._alone()
+        return [
+            FrequentLink(
+                query=FrequentToken(id=query, text=links.texts[query]),
+                key=FrequentToken(id=key, text=links.texts[key]),
+                links=count,
+                most=most,
+                texts=text_count,
+                share_ci95=_ends(wilson(text_count * alone, texts * alone)),
+                chance=chance,
+                lift=count / chance if chance > 0 else None,
+            )
+            for query, key, count, most, text_count, chance in links.most_frequent(place, masks[layer], FREQUENT)
+        ]
+
+    def _alone(self) -> float:
+        """How many of the texts vary by themselves, as a share: all, unless documents or repeated texts count."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = float(np.nanmedian(self.units / self.texts)) if self.texts.any() else 1.0
+        return 1.0 if np.isnan(share) else share
+
     def _examples(self, place: int) -> list[ScanExample]:
         arrays, totals = self.totals.examples, self.totals
         examples = []
@@ -359,6 +442,10 @@ class _Heads:
                     )
                 )  # fmt: skip
         return examples
+
+
+def _ends(between: tuple[float, float] | None) -> list[float] | None:
+    return None if between is None else list(between)
 
 
 def _number(value: Floats | float) -> float | None:

@@ -11,6 +11,7 @@ from attncli.draw.safe import cells, label, safe, spell
 from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
+from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, plural, say, say_each
@@ -42,29 +43,38 @@ EFFECT_NOTES = {
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
 EXAMPLES = 5
+PAIRS, NAME = 10, 14
+"""Pairs of tokens that are shown unless the view is full, and cells of a token in them."""
 SPACED = 64
 """Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
 
 
 def scan_screen(
-    document: ScanDocument, view: View, *, metric: str | None = None, head: tuple[int, int] | None = None
+    document: ScanDocument,
+    view: View,
+    *,
+    metric: str | None = None,
+    head: tuple[int, int] | None = None,
+    deciles: bool = False,
 ) -> Lines:
-    """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
+    """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely; deciles:
+    with texts of its whole distribution."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
-    shown = ScanShown(document, metric_shown, chosen_head, is_close=head is not None)
+    shown = ScanShown(document, metric_shown, chosen_head, is_close=head is not None, deciles=deciles)
     return draw_parts(SCAN_PARTS, shown, view)
 
 
 @dataclass(frozen=True)
 class ScanShown:
     """A scan as it is shown. metric: of the grid and the examples. head: the one that is shown closely; is_close:
-    whether one was asked for."""
+    whether one was asked for; deciles: with texts of its whole distribution in place of the strongest."""
 
     document: ScanDocument
     metric: str
     head: ScanHead | None
     is_close: bool
+    deciles: bool
 
 
 def _wide(shown: ScanShown, view: View) -> bool:
@@ -104,6 +114,26 @@ def _examples_part(shown: ScanShown, view: View) -> Lines:
     return Lines() if shown.head is None else _examples(shown.head, shown.metric, view)
 
 
+def _deciles_shown(shown: ScanShown, view: View) -> bool:
+    """Texts of the whole distribution are asked for."""
+    return shown.is_close and shown.deciles
+
+
+def _examples_shown(shown: ScanShown, view: View) -> bool:
+    """The strongest texts are not left out for those of the whole distribution."""
+    return shown.is_close and not shown.deciles
+
+
+def _links_part(shown: ScanShown, view: View) -> Lines:
+    return _links(shown.head, shown.document, view) if shown.head is not None and shown.head.links else Lines()
+
+
+def _deciles_part(shown: ScanShown, view: View) -> Lines:
+    if shown.head is None or not shown.head.sample:
+        return Lines()
+    return _deciles(shown.head, shown.document, shown.metric, view)
+
+
 def _answer_part(shown: ScanShown, view: View) -> Lines:
     return _answer(shown.document, view) if shown.head is None else _answer_of(shown.head, shown.document, view)
 
@@ -114,7 +144,9 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("labels", _labels_part, _wide),
     ScreenPart("effects", _effects_part),
     ScreenPart("metrics", _metrics_part, _close),
-    ScreenPart("examples", _examples_part, _close),
+    ScreenPart("links", _links_part, _close),
+    ScreenPart("examples", _examples_part, _examples_shown),
+    ScreenPart("deciles", _deciles_part, _deciles_shown),
     ScreenPart("answer", _answer_part),
 )
 
@@ -336,6 +368,70 @@ def _examples(head: ScanHead, name: str, view: View) -> Lines:
     )
 
 
+def _links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
+    """Which tokens the head's strongest links go between, beside what chance would make."""
+    links = list(head.links or ())[: None if view.full else PAIRS]
+    arrow = spell(" → ", ascii=view.ascii)
+    rows = [
+        [
+            f"{short(link.query.text, NAME, view)}{arrow}{short(link.key.text, NAME, view)}",
+            f"{link.links:,}"
+            if link.most == link.links
+            else f"{link.links:,}{spell('–', ascii=view.ascii)}{link.most:,}",
+            f"{link.chance:,.1f}",
+            "-" if link.lift is None else f"{link.lift:,.1f}",
+            _share(link.texts / max(document.done.texts, 1), link.share_ci95, view),
+        ]
+        for link in links
+    ]
+    columns = say_each(view, message("query and key"), message("links"), message("by chance"), message("lift"))
+    note = plural(
+        "strongest links of {count:,} query row; lift: how many times what chance makes; texts: share with one",
+        "strongest links of {count:,} query rows; lift: how many times what chance makes; texts: share with one",
+        count=document.link_rows or 0,
+    )
+    return table(
+        [*columns, say(view, "texts")],
+        rows,
+        view,
+        align=["left", "right", "right", "right", "left"],
+        title=say(view, "which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
+        note=say(view, note),
+    )
+
+
+def _deciles(head: ScanHead, document: ScanDocument, name: str, view: View) -> Lines:
+    """Texts of each tenth of a metric's values, then any texts: drawn by a hash, all as likely."""
+    write = number if name in head.metrics else _turn
+    texts = document.texts or []
+    rows, before = [], 0
+    for example in (example for example in head.sample or () if example.metric == name):
+        decile = 0 if example.decile is None else example.decile
+        if decile == before and not view.full and decile:
+            continue
+        text = texts[example.text]
+        rows.append(
+            [
+                say(view, "any") if not decile else f"{decile}",
+                write(example.value, view),
+                f"{text.file}:{text.line + 1}",
+                label(text.text, ascii=view.ascii),
+            ]
+        )
+        before = decile
+    return table(
+        [*say_each(view, message("tenth"), message("value")), "", say(view, "text")],
+        rows,
+        view,
+        align=["right", "right", "left", "left"],
+        title=say(
+            view, "texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name
+        ),
+        note=say(view, "drawn by a hash of each text; tenth 10: the largest values; any: of all texts"),
+        faint=(2,),
+    )
+
+
 def _answer(document: ScanDocument, view: View) -> Lines:
     done_count, total = document.done.shards
     answer_sentences = []
@@ -452,7 +548,28 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     )
     labels = say(view, contextual("between", ", ")).join(earned_labels)
     labels_sentence = say(view, name, layer=head.layer, head=head.head, labels=labels, texts=_texts(document, view))
-    return sentences([labels_sentence, *_few(document, view), *_even([head], document, view)], view)
+    return sentences(
+        [labels_sentence, *_linked(head, document, view), *_few(document, view), *_even([head], document, view)], view
+    )
+
+
+def _linked(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
+    """Which of the head's most frequent links chance makes least: the one of the largest lift."""
+    above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
+    if not above:
+        return []
+    link = max(above, key=lambda link: link.lift or 0.0)
+    return [
+        say(
+            view,
+            "Of its {most} commonest links {query} → {key} is furthest above chance: {links}, {lift} times as many.",
+            most=min(PAIRS, len(head.links or ())),
+            query=quote_text(link.query.text.strip() or link.query.text, view),
+            key=quote_text(link.key.text.strip() or link.key.text, view),
+            links=say(view, plural("{count:,} link", "{count:,} links", count=link.links)),
+            lift=f"{link.lift:,.1f}",
+        )
+    ]
 
 
 # The screen of `attn.scan_compare/1`: where two scans differ most.

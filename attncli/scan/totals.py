@@ -18,10 +18,14 @@ from attncli.errors import AttnError, InputError
 from attncli.measure.labels import LABELS, decide
 from attncli.measure.metric import OFFSETS, metric_of
 from attncli.measure.row_facts import Floats, Ints
+from attncli.scan.frequent_links import KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
 from attncli.scan.statistics import UNIT, Scale, from_halves, halves, scale_of, square_sum, squares, to_fixed
+from attncli.scan.text_sample import DRAWN, TextSample
+from attncli.scan.text_sample import FIELDS as SAMPLED
+from attncli.scan.text_sample import MOST as NO_HASH
 
 # The strongest examples of each head and metric: the texts with the largest values, the same in any order.
 
@@ -85,11 +89,13 @@ def _best(every: Ints, top: int) -> Ints:
     return np.take_along_axis(every, order, -1)
 
 
-def strongest(backend: Backend, weights: Array) -> Ints:
-    """The (query, key) of the largest weight of each text and head, [2, text, head], out of weights
-    [text, head, query, key]."""
+def strongest(backend: Backend, weights: Array) -> tuple[Ints, Ints]:
+    """The key of the largest weight of each row, [text, head, query], and the (query, key) of the largest weight of
+    each text and head, [2, text, head], out of weights [text, head, query, key]."""
     array: Any = backend.numpy(weights)
-    return np.stack(np.divmod(array.reshape((*array.shape[:2], -1)).argmax(-1), array.shape[-1]))
+    keys = array.argmax(-1)
+    queries = np.take_along_axis(array, keys[..., None], -1)[..., 0].argmax(-1)
+    return keys, np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
 
 
 # What a shard adds up: integer arrays that do not depend on the order of texts, and that add up with other shards'.
@@ -258,7 +264,7 @@ HALF = 32
 class Totals:
     """plan: of the scan. done_shards: which are in. counts: texts, tokens and skipped records. machines: what computed
     them. texts: the examples' texts by (file, line). broken: shards whose file could not be read, with the reason.
-    low, high: the halves of each array's total."""
+    low, high: the halves of each array's total. links: of every head."""
 
     plan: ScanPlan
     done_shards: list[int] = field(default_factory=list)
@@ -270,11 +276,17 @@ class Totals:
     low: dict[str, Ints] = field(default_factory=dict)
     high: dict[str, Ints] = field(default_factory=dict)
     examples: dict[str, Ints] = field(default_factory=dict)
+    links: TotalLinks = field(default_factory=TotalLinks)
+
+    @cached_property
+    def sample(self) -> TextSample:
+        """The texts of every head that stand for all."""
+        return TextSample(len(self.columns), len(self.plan.heads), DRAWN * self.plan.measures.examples)
 
     def add(self, shard: int, state: ShardState) -> None:
         """Take a shard in."""
         for name, array in state.arrays.items():
-            if name.startswith("top_"):
+            if name.startswith(("top_", "sample_", "link_")):
                 continue
             whole = array.astype(np.int64)
             low, high = whole & ((1 << HALF) - 1), whole >> HALF
@@ -288,6 +300,14 @@ class Totals:
             self.examples.update(best.fields)
         else:
             self.examples.update(new_examples)
+        arrays = {
+            name: array.astype(np.int64)
+            for name, array in state.arrays.items()
+            if name.startswith(("sample_", "link_"))
+        }
+        self.sample.take(arrays)
+        if self.plan.measures.links:
+            self.links.take(arrays, state.facts["tokens"])
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
@@ -302,6 +322,7 @@ class Totals:
         there = self.examples["value"] != NONE
         files, lines = (self.examples[name][there].tolist() for name in ("file", "line"))
         example_places = set(zip(files, lines, strict=True))
+        example_places |= self.sample.lines()
         for place in [text_place for text_place in self.texts if text_place not in example_places]:
             del self.texts[place], self.shards[place]
 
@@ -336,7 +357,7 @@ class Totals:
         return len(self.machines) > 1
 
     def digest(self) -> str | None:
-        """sha256 over sums, histograms and examples; None for a mixed fleet, whose last bits may differ."""
+        """sha256 over sums, histograms, examples and links; None for a mixed fleet, whose last bits may differ."""
         if self.mixed:
             return None
         hasher = hashlib.sha256()
@@ -345,6 +366,8 @@ class Totals:
             hasher.update(name.encode() + carried_high.tobytes() + (self.low[name] & ((1 << HALF) - 1)).tobytes())
         for name in FIELDS:
             hasher.update(name.encode() + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes())
+        hasher.update(b"".join(name.encode() + array.tobytes() for name, array in self.sample.arrays.items()))
+        hasher.update(self.links.state())
         return hasher.hexdigest()
 
 
@@ -372,6 +395,11 @@ class ShardFacts(Struct, frozen=True):
     counts: dict[str, Annotated[int, Meta(ge=0)]]
     machine: dict[str, str]
     examples: list[tuple[int, int, str]]
+    tokens: list[tuple[Annotated[int, Meta(ge=0, lt=2**31)], str]] = []
+
+
+ANY_SIZE = -1
+"""A side of an array that may be of any size."""
 
 
 def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
@@ -389,6 +417,8 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
         there = state.arrays[name].shape if name in state.arrays else "missing"
+        if name == "link_tokens" and there != "missing":
+            there = (*there[:1], ANY_SIZE, *there[2:])
         if there != shapes.get(name):
             raise InputError(
                 "this shard is not whole: {name} is {there}",
@@ -399,10 +429,15 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
             )
         if state.arrays[name].dtype.kind not in "iu":
             raise InputError("this shard is not whole: {name} holds no whole numbers", where=where, name=name)
-    has_example = state.arrays["top_value"] != NONE
-    places = zip(*(state.arrays[f"top_{name}"][has_example].tolist() for name in ("file", "line")), strict=True)
-    if not set(places) <= {(file, line) for file, line, _ in facts.examples}:
+    example_places: set[tuple[int, int]] = set()
+    for kind, free in (("top", ("value", NONE)), ("sample", ("hash", NO_HASH))):
+        has_example = state.arrays[f"{kind}_{free[0]}"] != free[1]
+        places = [state.arrays[f"{kind}_{name}"][has_example].tolist() for name in ("file", "line")]
+        example_places.update(zip(*places, strict=True))
+    if not example_places <= {(file, line) for file, line, _ in facts.examples}:
         raise InputError("this shard is not whole: an example has no text", where=where)
+    if plan.measures.links and not links_are_whole(state.arrays, {number for number, _ in facts.tokens}):
+        raise InputError("this shard is not whole: a link's token is not among its tokens", where=where)
     return state
 
 
@@ -411,4 +446,11 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     columns = columns_of(plan.metrics, labels=plan.measures.labels, effects=bool(plan.measures.effects))
     heads = len(plan.heads)
     examples = dict.fromkeys((f"top_{name}" for name in FIELDS), (len(columns), heads, plan.measures.top))
-    return {**tally_shapes(columns, heads, labels=plan.measures.labels), **examples}
+    sizes = {**tally_shapes(columns, heads, labels=plan.measures.labels), **examples}
+    size = DRAWN * plan.measures.examples
+    sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, size))
+    sizes |= {"sample_value": (len(columns), heads, size)}
+    if plan.measures.links:
+        sizes |= dict.fromkeys(("link_pairs", "link_counts", "link_texts"), (heads, KEPT))
+        sizes |= {"link_lost": (2, heads), "link_tokens": (3 + max(plan.measures.links), ANY_SIZE)}
+    return sizes

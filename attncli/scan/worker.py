@@ -37,10 +37,12 @@ from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for, run_layers
 from attncli.scan import intake, shard_files
+from attncli.scan.frequent_links import ShardLinks
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, ScanPlan
 from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, parse_heads, row_writer, save
 from attncli.scan.statistics import to_fixed
+from attncli.scan.text_sample import DRAWN, TextSample
 from attncli.scan.totals import EFFECT, NONE, POSITIONAL, Examples, Tallies, TextValues, columns_of, strongest
 
 # Batches of texts with equal token counts: nothing is padded, so nothing is computed for nothing.
@@ -311,6 +313,18 @@ UNTOKENIZED = "untokenized"
 """Why a text does not count that the tokenizer fails on; counted only where there is one."""
 
 
+@dataclass(frozen=True, eq=False)
+class ShardTakers:
+    """What takes the numbers of a shard's batches; None for what is not asked for."""
+
+    tallies: Tallies
+    examples: Examples
+    sample: TextSample
+    counts: ShardLinks | None
+    rows: RowTable | None
+    links: LinkTable | None
+
+
 class Worker:
     """Computes shards one after the other, with the weights in memory.
 
@@ -365,11 +379,14 @@ class Worker:
         texts = list(self._texts(records, counts))
         tallies = Tallies(self.columns, int(self._starts[-1]), labels=plan.measures.labels)
         examples = Examples(len(self.columns), int(self._starts[-1]), plan.measures.top)
+        sample = TextSample(len(self.columns), int(self._starts[-1]), DRAWN * plan.measures.examples)
+        counts_of_links = ShardLinks(self.model.spec, self._starts) if plan.measures.links else None
         links = LinkTable() if self._conditions else None
+        takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links)
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.together(batch[0].tokens)
             for group in [batch] if together else [[text] for text in batch]:
-                self._batch([self._tokenize(text) for text in group], tallies, examples, rows, links)
+                self._batch([self._tokenize(text) for text in group], takers)
                 self._between()
                 if progress is not None:
                     progress(len(group))
@@ -377,8 +394,10 @@ class Worker:
         arrays: dict[str, Ints] = {
             **tallies.arrays,
             **{f"top_{name}": array for name, array in examples.fields.items()},
+            **sample.arrays,
+            **({} if counts_of_links is None else counts_of_links.arrays()),
         }
-        example_places = examples.lines()
+        example_places = examples.lines() | sample.lines()
         example_texts = [
             [text.record.file, text.record.line, text.record.text]
             for text in texts
@@ -390,6 +409,7 @@ class Worker:
             "plan": plan.digest,
             "range": [part.sha256 for part in plan.shards[number]],
             "examples": sorted(example_texts),
+            "tokens": [] if counts_of_links is None else counts_of_links.token_texts(arrays["link_pairs"]),
         }
         return ShardState(
             {name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))
@@ -439,14 +459,7 @@ class Worker:
         tokens = truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit)
         return TokenizedText(text.record, tuple(tokens), text.hash, text.own, text.name)
 
-    def _batch(
-        self,
-        batch: Sequence[TokenizedText],
-        tallies: Tallies,
-        examples: Examples,
-        rows: RowTable | None,
-        links: LinkTable | None,
-    ) -> None:
+    def _batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
         shape = (len(batch), len(self.columns), int(self._starts[-1]))
         value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
         row_counts = np.zeros(shape[1:], np.int64)
@@ -471,6 +484,9 @@ class Worker:
             [shard_files.places(condition, text.tokens) for text in batch] for condition in self._conditions
         ]
         backend = self.model.backend
+        together = self._layers.together(len(batch[0].tokens))
+        ids = takers.counts.begin([text.tokens for text in batch]) if takers.counts is not None and together else None
+        links = takers.links
 
         def on_weights(layer: int, weights: Array, first: int, first_head: int) -> None:
             for number, (condition, where) in enumerate(zip(self._conditions, condition_places, strict=True)):
@@ -491,17 +507,21 @@ class Worker:
             row_counts[:metrics, heads] = np.broadcast_to(np.asarray(counts), (count, metrics)).T
             spread = even if even.ndim == 3 else even[:, None, :]
             baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), count, metrics)).transpose(0, 2, 1)
-            if weights is not None and examples.top:
-                strong[..., heads] = strongest(backend, weights)
+            if weights is not None:
+                keys, strong[..., heads] = strongest(backend, weights)
+                if ids is not None and takers.counts is not None:
+                    takers.counts.add(ids, layer, keys)
 
         self._layers.run(batch, on_layer, on_weights if self._conditions else None)
         if self.plan.measures.labels:
             self._positional(value, norm, baseline, row_counts)
         every = TextValues(value, norm, baseline, row_counts, len(batch[0].tokens), [text.hash for text in batch])
-        tallies.add(every)
-        examples.add(np.where(np.isnan(every.mean), NONE, to_fixed(every.mean)), places, strong)
-        if rows is not None:
-            rows.add(names, len(batch[0].tokens), every.mean, row_counts)
+        takers.tallies.add(every)
+        values = np.where(np.isnan(every.mean), NONE, to_fixed(every.mean))
+        takers.examples.add(values, places, strong)
+        takers.sample.add(values, places, strong)
+        if takers.rows is not None:
+            takers.rows.add(names, len(batch[0].tokens), every.mean, row_counts)
 
     def _positional(self, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints) -> None:
         """The largest offset mass of each text and head, over offsets that enough rows have."""

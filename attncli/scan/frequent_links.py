@@ -1,0 +1,249 @@
+"""Which token looks at which, head by head: counts of all rows' strongest links, within bounded memory.
+
+Each row's strongest link is a pair of tokens. A shard keeps the most frequent pairs of each head, and how often one
+that it let go of may have come. What is told of a pair is a count and the most that it can be: equal unless a shard let
+it go. Beside them stand how often each token asks, and how often each would be looked at by chance.
+Source: Misra and Gries, Finding repeated elements, 1982; Agarwal et al., Mergeable summaries, 2013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from attncli.inputs.token import Token
+from attncli.measure.batch_measure import sight_of
+from attncli.measure.row_facts import Floats, Ints
+from attncli.mechanism.mask import Mask
+from attncli.mechanism.spec import Spec
+from attncli.scan.statistics import to_fixed
+
+KEPT = 256
+"""Pairs that a shard keeps of each head."""
+PENDING = 1 << 21
+"""Links that are held before they are counted, over all heads."""
+DISTINCT = 1 << 15
+"""Pairs of a head that a shard counts at once; beyond twice as many the rarest are let go of."""
+NOBODY = -1
+"""A place that no pair has taken."""
+SHIFT = 32
+"""A pair is query id · 2³² + key id."""
+
+
+class LinkCounts:
+    """Pairs of one head. codes: ascending; counts: links; texts: texts with one at least. lost: how often a pair may
+    have come that is not there, or more often than is told."""
+
+    def __init__(self) -> None:
+        self.codes: Ints = np.zeros(0, np.int64)
+        self.counts: Ints = np.zeros((2, 0), np.int64)
+        self.lost = 0
+
+    def add(self, codes: Ints, counts: Ints) -> None:
+        """Take pairs in any order, with their counts [links or texts, pair]."""
+        codes = np.concatenate([self.codes, codes])
+        counts = np.concatenate([self.counts, counts], 1)
+        self.codes, where = np.unique(codes, return_inverse=True)
+        self.counts = np.stack([np.bincount(where, row, self.codes.size) for row in counts]).astype(np.int64)
+
+    def prune(self, most: int) -> int:
+        """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the largest count that is
+        let go of, 0 for none."""
+        if self.codes.size <= most:
+            return 0
+        order = np.lexsort((self.codes, -self.counts[0]))
+        dropped = int(self.counts[0, order[most]])
+        kept = np.sort(order[:most])
+        self.codes, self.counts = self.codes[kept], self.counts[:, kept]
+        return dropped
+
+
+def mask_places(spec: Spec) -> tuple[int, ...]:
+    """Of each layer the place of its mask among the different ones, in the order of layers."""
+    names = [repr(block.attention.mask) for block in spec.blocks]
+    return tuple(list(dict.fromkeys(names)).index(name) for name in names)
+
+
+class ShardLinks:
+    """Counts a shard's links. starts: the first head of each layer, and how many there are."""
+
+    def __init__(self, spec: Spec, starts: Ints) -> None:
+        self._starts = starts
+        self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
+        self._heads = [LinkCounts() for _ in range(int(starts[-1]))]
+        self._pending: list[list[tuple[Ints, Ints]]] = [[] for _ in self._heads]
+        self._size = 0
+        self._asking: dict[int, int] = {}
+        self._chance: dict[int, Ints] = {}
+        self._texts: dict[int, str] = {}
+
+    def begin(self, batch: Sequence[Sequence[Token]]) -> Ints | None:
+        """The ids of a batch's tokens [text, token], whose rows are counted; None where they have none, or a row
+        sees nothing."""
+        ids = [[NOBODY if token.id is None else token.id for token in tokens] for tokens in batch]
+        table = np.array(ids, np.int64)
+        if (table < 0).any() or any(sees_nothing(mask, table.shape[1]) for mask in self._masks.values()):
+            return None
+        for tokens in batch:
+            for token in tokens:
+                self._texts.setdefault(int(token.id or 0), token.text)
+        present, where = np.unique(table, return_inverse=True)
+        where = where.reshape(table.shape)
+        for number, row_count in zip(present.tolist(), np.bincount(where.ravel()).tolist(), strict=True):
+            self._asking[number] = self._asking.get(number, 0) + row_count
+        received = np.stack([even_weight(mask, table.shape[1]) for mask in self._masks.values()])
+        shares = np.zeros((len(self._masks), present.size), np.int64)
+        for row, weights in zip(shares, received, strict=True):
+            np.add.at(row, where.ravel(), np.broadcast_to(weights, table.shape).ravel())
+        for place, number in enumerate(present.tolist()):
+            self._chance[number] = self._chance.get(number, 0) + shares[:, place]
+        return table
+
+    def add(self, ids: Ints, layer: int, keys: Ints) -> None:
+        """Take a layer's strongest keys [text, head, query] of the tokens `ids` [text, query]."""
+        key_ids = np.take_along_axis(np.broadcast_to(ids[:, None, :], keys.shape), keys, -1)
+        codes = np.sort((ids[:, None, :] << SHIFT) + key_ids, -1)
+        is_first = np.ones(codes.shape, bool)
+        is_first[..., 1:] = codes[..., 1:] != codes[..., :-1]
+        for place in range(keys.shape[1]):
+            of_head, first = codes[:, place].ravel(), is_first[:, place].ravel()
+            self._pending[int(self._starts[layer]) + place].append((of_head, first.astype(np.int64)))
+            self._size += of_head.size
+        if self._size > PENDING:
+            self._count()
+
+    def _count(self) -> None:
+        for head, parts in zip(self._heads, self._pending, strict=True):
+            if parts:
+                codes = np.concatenate([part[0] for part in parts])
+                head.add(codes, np.stack([np.ones_like(codes), np.concatenate([part[1] for part in parts])]))
+                if head.codes.size > 2 * DISTINCT:
+                    head.lost += head.prune(DISTINCT)
+                parts.clear()
+        self._size = 0
+
+    def arrays(self) -> dict[str, Ints]:
+        """What the shard keeps, by name.
+
+        `link_pairs`, `link_counts`, `link_texts` [head, place]. `link_lost` [2, head]: how often any pair may have come
+        unseen, and one that is not there. `link_tokens` [2 + masks, token]: the id, how many rows ask with it, and the
+        weight that would rest on it were all rows even, in multiples of 2⁻²⁴.
+        """
+        self._count()
+        pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
+        counts, lost = np.zeros((2, len(self._heads), KEPT), np.int64), np.zeros((2, len(self._heads)), np.int64)
+        for place, head in enumerate(self._heads):
+            lost[0, place] = head.lost
+            lost[1, place] = head.prune(KEPT)
+            pairs[place, : head.codes.size] = head.codes
+            counts[:, place, : head.codes.size] = head.counts
+        ids = sorted(self._asking)
+        tokens = [ids, [self._asking[number] for number in ids], *np.array([self._chance[number] for number in ids]).T]
+        table = np.array(tokens, np.int64).reshape((2 + len(self._masks), len(ids)))
+        return {
+            "link_pairs": pairs,
+            "link_counts": counts[0],
+            "link_texts": counts[1],
+            "link_lost": lost,
+            "link_tokens": table,
+        }
+
+    def token_texts(self, pairs: Ints) -> list[tuple[int, str]]:
+        """The texts of the tokens of pairs that are kept."""
+        there = pairs[pairs != NOBODY]
+        numbers = {*(there >> SHIFT).tolist(), *(there & ((1 << SHIFT) - 1)).tolist()}
+        return [(number, self._texts[number]) for number in sorted(numbers)]
+
+
+@lru_cache(64)
+def even_weight(mask: Mask, count: int) -> Ints:
+    """The weight that each of `count` keys gets in all if every row is even over what it sees, [key], in multiples of
+    2⁻²⁴; the mean over heads where they see different keys."""
+    sight = sight_of(mask, count)
+    visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
+    spread: Floats = visibility / np.maximum(sight.count, 1)[..., None]
+    return to_fixed(spread.sum(1).mean(0))
+
+
+@lru_cache(64)
+def sees_nothing(mask: Mask, count: int) -> bool:
+    """Whether any of `count` queries sees no key."""
+    return bool((sight_of(mask, count).count == 0).any())
+
+
+class TotalLinks:
+    """The links of all shards, which are taken in their order."""
+
+    def __init__(self) -> None:
+        self._heads: list[LinkCounts] = []
+        self._kept: list[dict[int, int]] = []
+        self._lost: Ints = np.zeros((2, 0), np.int64)
+        self._tokens: dict[int, Ints] = {}
+        self.texts: dict[int, str] = {}
+
+    def take(self, arrays: Mapping[str, Ints], texts: Sequence[tuple[int, str]]) -> None:
+        """Take the next shard's."""
+        pairs = arrays["link_pairs"]
+        if not self._heads:
+            self._heads = [LinkCounts() for _ in pairs]
+            self._kept = [{} for _ in pairs]
+            self._lost = np.zeros((2, len(pairs)), np.int64)
+        self._lost += arrays["link_lost"]
+        for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
+            there = pairs[place] != NOBODY
+            head.add(
+                pairs[place][there], np.stack([arrays["link_counts"][place][there], arrays["link_texts"][place][there]])
+            )
+            unseen = int(arrays["link_lost"][1, place])
+            if unseen:
+                for code in pairs[place][there].tolist():
+                    kept[code] = kept.get(code, 0) + unseen
+            if head.codes.size > 2 * DISTINCT:
+                dropped = head.prune(DISTINCT)
+                self._lost[0, place] += dropped
+                still = set(head.codes.tolist())
+                self._kept[place] = {code: number for code, number in kept.items() if code in still}
+        for number, *row in arrays["link_tokens"].T.tolist():
+            self._tokens[number] = self._tokens.get(number, 0) + np.array(row, np.int64)
+        self.texts.update(texts)
+
+    @property
+    def rows(self) -> int:
+        """Query rows that are counted, of each head."""
+        return int(sum(int(row[0]) for row in self._tokens.values()))
+
+    def most_frequent(self, head: int, mask: int, count: int) -> list[tuple[int, int, int, int, int, float]]:
+        """The most frequent pairs of a head: (query id, key id, links, the most that they can be, texts, links by
+        chance). mask: the place of the layer's mask. By chance: as many as if each row with the query's token drew its
+        strongest key as tokens are drawn when all rows are even over what they see."""
+        counts = self._heads[head]
+        order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
+        rows, pairs = self.rows, []
+        for place in order.tolist():
+            code, links, texts = int(counts.codes[place]), int(counts.counts[0, place]), int(counts.counts[1, place])
+            query, key = code >> SHIFT, code & ((1 << SHIFT) - 1)
+            unseen = int(self._lost[:, head].sum()) - self._kept[head].get(code, 0)
+            share = float(self._tokens[key][1 + mask]) / float(1 << 24) / rows
+            pairs.append((query, key, links, links + unseen, texts, float(self._tokens[query][0]) * share))
+        return pairs
+
+    def state(self) -> bytes:
+        """What the digest of a scan is over."""
+        parts = [part for head in self._heads for part in (head.codes.tobytes(), head.counts.tobytes())]
+        tokens = np.array([[number, *self._tokens[number].tolist()] for number in sorted(self._tokens)], np.int64)
+        return b"".join([*parts, self._lost.tobytes(), tokens.tobytes()])
+
+
+def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
+    """Whether a shard's pairs are of tokens that it counts and has the texts of, each once and in order, and none of
+    its counts is below 0."""
+    pairs, ids = arrays["link_pairs"].astype(np.int64), arrays["link_tokens"][0].astype(np.int64)
+    there = pairs != NOBODY
+    codes = pairs[there]
+    numbers = {*(codes >> SHIFT).tolist(), *(codes & ((1 << SHIFT) - 1)).tolist()}
+    is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool((np.diff(ids) > 0).all())
+    counts = [arrays[name] for name in ("link_counts", "link_texts", "link_lost", "link_tokens")]
+    is_counted = all(bool((array >= 0).all()) for array in counts) and bool((arrays["link_tokens"][1] > 0).all())
+    return is_ascending and is_counted and numbers <= set(ids.tolist()) and numbers <= set(texts)

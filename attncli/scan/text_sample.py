@@ -1,0 +1,101 @@
+"""A uniform sample of the texts for each head, drawn by a hash of text and head: the same in any order of texts.
+
+It stands for the whole distribution: the texts of each decile of a metric are those of the sample whose numbers fall
+there. A sample without replacement of the smallest hashes is one of equal chances, and samples of shards add up.
+Source: Broder, On the resemblance and containment of documents, 1997 (bottom-k sketches).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attncli.measure.row_facts import Bools, Ints
+from attncli.scan.intake import splitmix64
+
+DRAWN = 32
+"""Texts in the sample of a head for each example of a decile: a decile of it has fewer than that once in 300 times."""
+MOST = np.iinfo(np.int64).max
+"""The hash of a place that no text has taken."""
+FIELDS = ("hash", "file", "line", "query", "key")
+"""What is kept of a text: its hash with the head's, where it stands, and the head's strongest link in it."""
+DECILES = 10
+
+
+class TextSample:
+    """The `size` texts of each head with the smallest hashes. table: [field, head, place], smallest first; values: each
+    column's number, [column, head, place], in multiples of 2⁻²⁴."""
+
+    def __init__(self, columns: int, heads: int, size: int) -> None:
+        self.size = size
+        self.table: Ints = np.full((len(FIELDS), heads, size), -1, np.int64)
+        self.table[0] = MOST
+        self.values: Ints = np.zeros((columns, heads, size), np.int64)
+
+    @property
+    def arrays(self) -> dict[str, Ints]:
+        """What is kept by name."""
+        return {
+            **{f"sample_{name}": row for name, row in zip(FIELDS, self.table, strict=True)},
+            "sample_value": self.values,
+        }
+
+    def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
+        """Take texts' values [text, column, head].
+
+        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
+        [2, text, head].
+        """
+        if not self.size:
+            return
+        hashes = head_hashes(places["hash"], self.table.shape[1])
+        heads = np.flatnonzero((hashes <= self.table[0, :, -1]).any(0))
+        new = np.empty((len(FIELDS), heads.size, hashes.shape[0]), np.int64)
+        new[0] = hashes[:, heads].T
+        new[1], new[2] = places["file"], places["line"]
+        new[3:] = links[..., heads].transpose(0, 2, 1)
+        self._keep(heads, new, values[..., heads].transpose(1, 2, 0))
+
+    def take(self, arrays: dict[str, Ints]) -> None:
+        """Take another shard's sample."""
+        if self.size:
+            table = np.stack([arrays[f"sample_{name}"] for name in FIELDS])
+            self._keep(np.arange(table.shape[1]), table, arrays["sample_value"])
+
+    def _keep(self, heads: Ints, table: Ints, values: Ints) -> None:
+        every = np.concatenate([self.table[:, heads], table], -1)
+        order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
+        self.table[:, heads] = np.take_along_axis(every, order[None], -1)
+        whole = np.concatenate([self.values[:, heads], values], -1)
+        self.values[:, heads] = np.take_along_axis(whole, order[None], -1)
+
+    def lines(self) -> set[tuple[int, int]]:
+        """Which texts are in it: (file, line)."""
+        there = self.table[0] != MOST
+        return set(zip(self.table[1][there].tolist(), self.table[2][there].tolist(), strict=True))
+
+
+def head_hashes(hashes: Ints, heads: int) -> Ints:
+    """The hash of each text with each head, 63 bits, [text, head]: a head draws texts of its own."""
+    numbers = np.arange(1, heads + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (splitmix64(hashes.astype(np.uint64)[:, None] ^ numbers[None, :]) >> np.uint64(1)).astype(np.int64)
+
+
+def decile_of_bins(histogram: Ints) -> Ints:
+    """The decile, 0 to 9, that the texts of each bin of a histogram [bin] fall into: by the middle of their ranks, as
+    texts of one bin are told apart by nothing."""
+    total = max(int(histogram.sum()), 1)
+    below = np.cumsum(histogram) - histogram
+    return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
+
+
+def strata(histogram: Ints, bins: Ints, is_there: Bools, count: int) -> list[tuple[int | None, int]]:
+    """Which texts of a head's sample stand for which stratum of a metric: (decile from 0, place), `count` of each at
+    most, those of the smallest hashes; then (None, place) for the uniform sample.
+
+    histogram: of all texts. bins: of the sample's texts, [place]; is_there: which have the metric.
+    """
+    deciles = decile_of_bins(histogram)[bins]
+    chosen: list[tuple[int | None, int]] = []
+    for decile in range(DECILES):
+        chosen += [(decile, int(place)) for place in np.flatnonzero(is_there & (deciles == decile))[:count]]
+    return [*chosen, *((None, int(place)) for place in np.flatnonzero(is_there)[:count])]

@@ -1,0 +1,259 @@
+"""What each head does over the whole distribution: samples, deciles, frequent links; against loops over all texts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from msgspec import UNSET, to_builtins
+from scanning import Inside, planned
+
+import attncli
+from attncli.draw.safe import cells
+from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.scan import frequent_links, report
+from attncli.scan.document import ScanDocument
+from attncli.scan.engines import ScanPart, run
+from attncli.scan.frequent_links import LinkCounts, TotalLinks
+from attncli.scan.intake import text_hash
+from attncli.scan.plan import ScanPlan
+from attncli.scan.text_sample import head_hashes
+from attncli.scan.totals import Totals, total
+
+MASK = (1 << 64) - 1
+
+
+def mixed(number: int) -> int:
+    """splitmix64's last steps, in whole numbers."""
+    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    number = (number ^ (number >> 27)) * 0x94D049BB133111EB & MASK
+    return number ^ (number >> 31)
+
+
+def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[ScanPlan, Totals, ScanDocument]:
+    made = planned(model, corpus, folder, **wanted)
+    run(made, folder, str(model), Inside())
+    totals = total(made, folder)
+    return made, totals, report.scan_document(totals)
+
+
+def rows_of(model: Path, line: str) -> Any:
+    """Every head's weights of a text in float64, with its tokens."""
+    exact = attncli.load(str(model), backend="numpy", dtype="float64")
+    tokens = exact.encode(line)
+    return tokens, [np.asarray(trace.stages["weights"]) for trace in exact.trace(tokens, keep=("weights",))]
+
+
+def test_head_hashes_are_those_of_whole_numbers() -> None:
+    hashes = np.array([0, 5, 2**63 - 1, 12345678901234567], np.int64)
+    expected = [[mixed(int(each) ^ (head * 0x9E3779B97F4A7C15 & MASK)) >> 1 for head in (1, 2, 3)] for each in hashes]
+    assert head_hashes(hashes, 3).tolist() == expected
+
+
+@pytest.mark.parametrize("which", ["encoder", "decoder"])
+def test_samples_and_deciles_are_those_of_loops(
+    which: str, request: pytest.FixtureRequest, corpus: Path, lines: list[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("attncli.scan.totals.DRAWN", 4)
+    monkeypatch.setattr("attncli.scan.worker.DRAWN", 4)
+    folder = request.getfixturevalue(which)
+    _, _, document = scanned(folder, corpus, tmp_path / "out", examples=3)
+    exact = attncli.load(str(folder), backend="numpy", dtype="float64")
+    numbers: dict[tuple[int, int, str], list[float | None]] = defaultdict(list)
+    for line in lines:
+        told = heads_document(exact, line, exact.encode(line), HeadsRequest(metrics=("entropy", "sink"), maps=False))
+        for head in told.heads:
+            for name, value in head.metrics.items():
+                numbers[head.layer, head.head, name].append(value.value)
+    assert document.texts
+    for place, head in enumerate(document.heads):
+        number = (place + 1) * 0x9E3779B97F4A7C15 & MASK
+        hashes = [mixed((text_hash(line) & (2**63 - 1)) ^ number) >> 1 for line in lines]
+        order = sorted(range(len(lines)), key=lambda at, hashes=hashes: (hashes[at], at))[:12]
+        assert head.sample
+        for name in ("entropy", "sink"):
+            examples = [example for example in head.sample if example.metric == name]
+            drawn = [document.texts[example.text].line for example in examples if example.decile is None]
+            assert drawn == [at for at in order if numbers[head.layer, head.head, name][at] is not None][:3]
+            values = numbers[head.layer, head.head, name]
+            for example in examples:
+                at = document.texts[example.text].line
+                assert at in order
+                assert document.texts[example.text].text == lines[at]
+                assert example.value == pytest.approx(values[at], abs=2e-5)
+                if example.decile is None:
+                    continue
+                ranks = sorted(value for value in values if value is not None)
+                middle = np.mean([value < example.value for value in ranks])
+                assert abs(middle * 10 - (example.decile - 0.5)) < 1.2, "its rank is in the decile, but for ties"
+        deciles = Counter(example.decile for example in head.sample if example.metric == "sink")
+        assert max(deciles.values()) <= 3
+
+
+@pytest.mark.parametrize("which", ["encoder", "decoder"])
+def test_frequent_links_are_those_of_loops(
+    which: str, request: pytest.FixtureRequest, corpus: Path, lines: list[str], tmp_path: Path
+) -> None:
+    folder = request.getfixturevalue(which)
+    _, totals, document = scanned(folder, corpus, tmp_path / "out")
+    counts: dict[tuple[int, int], Counter[tuple[int, int]]] = defaultdict(Counter)
+    texts: dict[tuple[int, int], Counter[tuple[int, int]]] = defaultdict(Counter)
+    asking: Counter[int] = Counter()
+    even: Counter[int] = Counter()
+    rows = 0
+    for line in lines:
+        tokens, layers = rows_of(folder, line)
+        ids = [token.id for token in tokens]
+        rows += len(ids)
+        asking.update(ids)
+        for i in range(len(ids)):
+            seen = range(i + 1) if which == "decoder" else range(len(ids))
+            for j in seen:
+                even[ids[j]] += 1 / len(seen)
+        for layer, weights in enumerate(layers):
+            for head, table in enumerate(weights):
+                pairs = [(ids[i], ids[int(row.argmax())]) for i, row in enumerate(table)]
+                counts[layer, head].update(pairs)
+                texts[layer, head].update(set(pairs))
+    assert document.link_rows == rows
+    for head in document.heads:
+        place = (head.layer, head.head)
+        assert head.links
+        expected = sorted(counts[place].items(), key=lambda item: (-item[1], item[0]))[: report.FREQUENT]
+        assert [((link.query.id, link.key.id), link.links) for link in head.links] == expected
+        for link in head.links:
+            pair = (link.query.id, link.key.id)
+            assert (link.most, link.texts) == (link.links, texts[place][pair])
+            chance = asking[pair[0]] * even[pair[1]] / rows
+            assert link.chance == pytest.approx(chance, abs=1e-5)
+            assert link.lift == pytest.approx(link.links / chance, rel=1e-5)
+            low, high = link.share_ci95 or (0, 0)
+            assert low < link.texts / len(lines) < high or link.texts == len(lines)
+            assert link.query.text in {"[CLS]", "[SEP]", *" ".join(lines).split()}
+    assert totals.digest()
+
+
+def test_counts_of_pairs_that_were_let_go_of_are_bounded() -> None:
+    """Shards that keep three pairs of each head: what is told of a pair holds what was counted."""
+    drawn = np.random.default_rng(4)
+    exact: Counter[int] = Counter()
+    links = TotalLinks()
+    for _ in range(9):
+        codes = (drawn.integers(0, 9, 60) ** 2 // 6).astype(np.int64)
+        exact.update(codes.tolist())
+        head = LinkCounts()
+        head.add(codes, np.ones((2, codes.size), np.int64))
+        lost = head.prune(3)
+        pairs = np.full((1, 3), -1, np.int64)
+        pairs[0, : head.codes.size] = head.codes
+        numbers = np.array([range(20), [60] + [1] * 19, [1] * 20], np.int64)
+        links.take(
+            {
+                "link_pairs": pairs,
+                "link_counts": head.counts[:1],
+                "link_texts": head.counts[1:],
+                "link_lost": np.array([[0], [lost]]),
+                "link_tokens": numbers,
+            },
+            [],
+        )
+    found = links.most_frequent(0, 0, 20)
+    assert any(most > count for _, _, count, most, _, _ in found)
+    for _, key, count, most, _, _ in found:
+        assert count <= exact[key] <= most
+
+
+def test_pruned_pairs_are_bounded_within_a_shard(encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    _, _, whole = scanned(encoder, corpus, tmp_path / "whole", shard=60)
+    monkeypatch.setattr(frequent_links, "PENDING", 40)
+    monkeypatch.setattr(frequent_links, "DISTINCT", 6)
+    _, _, pruned = scanned(encoder, corpus, tmp_path / "pruned", shard=60)
+    uncertain = 0
+    for exact, bounded in zip(whole.heads, pruned.heads, strict=True):
+        assert exact.links
+        assert bounded.links
+        known = {(link.query.id, link.key.id): link.links for link in exact.links}
+        for link in bounded.links:
+            uncertain += link.most > link.links
+            count = known.get((link.query.id, link.key.id))
+            assert count is None or link.links <= count <= link.most
+    assert uncertain
+
+
+def test_one_digest_over_shards_parts_and_orders(encoder: Path, corpus: Path, lines: list[str], tmp_path: Path) -> None:
+    """Sizes of shards change the plan, so samples and links are compared; parts and orders are one plan's."""
+    documents = []
+    for shard in (7, 13, 60):
+        made, _, document = scanned(encoder, corpus, tmp_path / f"shards{shard}", shard=shard)
+        assert made.texts == len(lines)
+        assert document.texts
+        samples = [
+            [(example.metric, example.decile, document.texts[example.text].line) for example in head.sample or ()]
+            for head in document.heads
+        ]
+        documents.append((samples, to_builtins([head.links for head in document.heads])))
+    assert documents[0] == documents[1] == documents[2]
+    assert documents[0][0][0]
+    made = planned(encoder, corpus, tmp_path / "parts", shard=7)
+    for part in (2, 1):
+        run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(part, 2))
+    assert total(made, tmp_path / "parts").digest() == total(made, tmp_path / "shards7").digest()
+
+
+@pytest.mark.parametrize("array", ["link_pairs", "link_tokens", "sample_line", "link_counts"])
+def test_a_shard_whose_links_do_not_fit_is_not_taken(array: str, encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    made, _, _ = scanned(encoder, corpus, tmp_path / "out", shard=60)
+    file = tmp_path / "out/shards/000/000000.state.npz"
+    with np.load(file, allow_pickle=False) as old:
+        arrays = dict(old)
+    changed = arrays[array].copy()
+    changed.flat[0] = {"link_pairs": (7 << 40) + 1, "link_tokens": 999, "sample_line": 54321, "link_counts": -3}[array]
+    arrays[array] = changed.astype(np.int64)
+    with file.open("wb") as stream:
+        np.savez(stream, **arrays)
+    assert total(made, tmp_path / "out").broken
+
+
+def test_examples_and_links_may_be_left_out(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    _, _, document = scanned(encoder, corpus, tmp_path / "out", examples=0, links=False)
+    assert [document.heads[0].links, document.heads[0].sample, document.link_rows] == [UNSET] * 3
+
+
+def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    _, _, document = scanned(encoder, corpus, tmp_path / "out")
+    report.write(document, tmp_path / "out")
+    head = document.heads[1]
+    assert head.links
+    asked = ("scan", "show", str(tmp_path / "out"), "--head", f"L{head.layer}H{head.head}")
+    for width in (60, 80, 120):
+        for lang in ("en", "zh"):
+            said = ask(*asked, "--deciles", "--lang", lang, width=width)
+            assert said.code == 0, said.err
+            assert max(map(cells, said.out.splitlines())) <= width
+            for link in head.links[:10]:
+                assert f"{link.query.text} → {link.key.text}" in said.out
+                assert f"{link.lift:,.1f}" in said.out
+    best = max(head.links[:10], key=lambda link: link.lift or 0)
+    answer = ask(*asked, "--brief", width=200).out
+    assert f'"{best.query.text}" → "{best.key.text}" is furthest above chance: {best.links} link' in answer
+    shown = ask(*asked, "--show", "deciles", "--full", "--metric", "sink", width=120).out
+    texts = document.texts or ()
+    for example in head.sample or ():
+        if example.metric == "sink":
+            assert f"{texts[example.text].file}:{texts[example.text].line + 1} " in shown
+    refused = ask("scan", "show", str(tmp_path / "out"), "--deciles")
+    assert (refused.code, "--deciles shows the texts of one head" in refused.err) == (2, True)
+
+
+def test_a_folder_of_another_version_is_refused(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    scanned(encoder, corpus, tmp_path / "out")
+    plan = tmp_path / "out/plan.json"
+    plan.write_text(plan.read_text().replace("attn.scan.plan/4", "attn.scan.plan/3"))
+    answer = ask("scan", "show", str(tmp_path / "out"))
+    assert (answer.code, "another version of attn made this scan" in answer.err) == (3, True), answer.err
