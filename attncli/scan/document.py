@@ -184,6 +184,13 @@ class FrequentLink(Part, frozen=True, kw_only=True):
         ),
     ]
     lift: Annotated[float | None, describe("links over chance; null where chance gives none.")]
+    lift_ci95: Annotated[
+        Interval | None,
+        describe(
+            "95% interval of the lift over other texts, tokens as frequent as here; null where fewer than 10 texts "
+            "have the pair, or its number is not exact."
+        ),
+    ]
 
 
 class ScanEffect(Part, frozen=True, kw_only=True):

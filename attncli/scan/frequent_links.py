@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,22 +31,25 @@ NOBODY = -1
 """A place that no pair has taken."""
 SHIFT = 32
 """A pair is query id · 2³² + key id."""
+COUNTED = ("counts", "texts", "squares")
+"""What is counted of a pair: links, texts with one at least, and the squares of the texts' numbers of links."""
 
 
 class LinkCounts:
-    """Pairs of one head. codes: ascending; counts: links; texts: texts with one at least. lost: how often a pair may
-    have come that is not there, or more often than is told."""
+    """Pairs of one head. codes: ascending; counts: of `COUNTED`, [what, pair]. lost: how often a pair may have come
+    that is not there, or more often than is told."""
 
     def __init__(self) -> None:
         self.codes: Ints = np.zeros(0, np.int64)
-        self.counts: Ints = np.zeros((2, 0), np.int64)
+        self.counts: Ints = np.zeros((len(COUNTED), 0), np.int64)
         self.lost = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
-        """Take pairs in any order, with their counts [links or texts, pair]."""
+        """Take pairs in any order, with their counts [what, pair]."""
         codes = np.concatenate([self.codes, codes])
         counts = np.concatenate([self.counts, counts], 1)
         self.codes, where = np.unique(codes, return_inverse=True)
+        # sums below 2**53 are exact in float64
         self.counts = np.stack([np.bincount(where, row, self.codes.size) for row in counts]).astype(np.int64)
 
     def prune(self, most: int) -> int:
@@ -107,9 +111,12 @@ class ShardLinks:
         codes = np.sort((ids[:, None, :] << SHIFT) + key_ids, -1)
         is_first = np.ones(codes.shape, bool)
         is_first[..., 1:] = codes[..., 1:] != codes[..., :-1]
+        # 1, 3, 5, … for a text's first, second, third link of a pair: what the square of their number grows by
+        places = np.arange(codes.shape[-1], dtype=np.int32)
+        steps = 1 + 2 * (places - np.maximum.accumulate(np.where(is_first, places, 0), -1))
         for place in range(keys.shape[1]):
-            of_head, first = codes[:, place].ravel(), is_first[:, place].ravel()
-            self._pending[int(self._starts[layer]) + place].append((of_head, first.astype(np.int64)))
+            of_head = codes[:, place].ravel()
+            self._pending[int(self._starts[layer]) + place].append((of_head, steps[:, place].ravel()))
             self._size += of_head.size
         if self._size > PENDING:
             self._count()
@@ -117,8 +124,8 @@ class ShardLinks:
     def _count(self) -> None:
         for head, parts in zip(self._heads, self._pending, strict=True):
             if parts:
-                codes = np.concatenate([part[0] for part in parts])
-                head.add(codes, np.stack([np.ones_like(codes), np.concatenate([part[1] for part in parts])]))
+                codes, steps = (np.concatenate(column) for column in zip(*parts, strict=True))
+                head.add(codes, np.stack([np.ones_like(codes), steps == 1, steps]))
                 if head.codes.size > 2 * DISTINCT:
                     head.lost += head.prune(DISTINCT)
                 parts.clear()
@@ -127,13 +134,14 @@ class ShardLinks:
     def arrays(self) -> dict[str, Ints]:
         """What the shard keeps, by name.
 
-        `link_pairs`, `link_counts`, `link_texts` [head, place]. `link_lost` [2, head]: how often any pair may have come
-        unseen, and one that is not there. `link_tokens` [2 + masks, token]: the id, how many rows ask with it, and the
-        weight that would rest on it were all rows even, in multiples of 2⁻²⁴.
+        `link_pairs`, and `COUNTED` as `link_counts` and so on, [head, place]. `link_lost` [2, head]: how often any pair
+        may have come unseen, and one that is not there. `link_tokens` [2 + masks, token]: the id, how many rows ask
+        with it, and the weight that would rest on it were all rows even, in multiples of 2⁻²⁴.
         """
         self._count()
         pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
-        counts, lost = np.zeros((2, len(self._heads), KEPT), np.int64), np.zeros((2, len(self._heads)), np.int64)
+        counts = np.zeros((len(COUNTED), len(self._heads), KEPT), np.int64)
+        lost = np.zeros((2, len(self._heads)), np.int64)
         for place, head in enumerate(self._heads):
             lost[0, place] = head.lost
             lost[1, place] = head.prune(KEPT)
@@ -144,8 +152,7 @@ class ShardLinks:
         table = np.array(tokens, np.int64).reshape((2 + len(self._masks), len(ids)))
         return {
             "link_pairs": pairs,
-            "link_counts": counts[0],
-            "link_texts": counts[1],
+            **{f"link_{name}": row for name, row in zip(COUNTED, counts, strict=True)},
             "link_lost": lost,
             "link_tokens": table,
         }
@@ -173,6 +180,20 @@ def sees_nothing(mask: Mask, count: int) -> bool:
     return bool((sight_of(mask, count).count == 0).any())
 
 
+class PairCount(NamedTuple):
+    """How often a head's rows of one token link another most strongly. query, key: ids. most: the most that `links` can
+    be. squares: of the texts' numbers of links. chance: links, were each row with the query's token to draw its key as
+    tokens are drawn when all rows are even over what they see."""
+
+    query: int
+    key: int
+    links: int
+    most: int
+    texts: int
+    squares: int
+    chance: float
+
+
 class TotalLinks:
     """The links of all shards, which are taken in their order."""
 
@@ -193,9 +214,7 @@ class TotalLinks:
         self._lost += arrays["link_lost"]
         for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
             there = pairs[place] != NOBODY
-            head.add(
-                pairs[place][there], np.stack([arrays["link_counts"][place][there], arrays["link_texts"][place][there]])
-            )
+            head.add(pairs[place][there], np.stack([arrays[f"link_{name}"][place][there] for name in COUNTED]))
             unseen = int(arrays["link_lost"][1, place])
             if unseen:
                 for code in pairs[place][there].tolist():
@@ -214,19 +233,18 @@ class TotalLinks:
         """Query rows that are counted, of each head."""
         return int(sum(int(row[0]) for row in self._tokens.values()))
 
-    def most_frequent(self, head: int, mask: int, count: int) -> list[tuple[int, int, int, int, int, float]]:
-        """The most frequent pairs of a head: (query id, key id, links, the most that they can be, texts, links by
-        chance). mask: the place of the layer's mask. By chance: as many as if each row with the query's token drew its
-        strongest key as tokens are drawn when all rows are even over what they see."""
+    def most_frequent(self, head: int, mask: int, count: int) -> list[PairCount]:
+        """The most frequent pairs of a head. mask: the place of the layer's mask."""
         counts = self._heads[head]
         order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
         rows, pairs = self.rows, []
         for place in order.tolist():
-            code, links, texts = int(counts.codes[place]), int(counts.counts[0, place]), int(counts.counts[1, place])
+            code, (links, texts, squares) = int(counts.codes[place]), counts.counts[:, place].tolist()
             query, key = code >> SHIFT, code & ((1 << SHIFT) - 1)
             unseen = int(self._lost[:, head].sum()) - self._kept[head].get(code, 0)
             share = float(self._tokens[key][1 + mask]) / float(1 << 24) / rows
-            pairs.append((query, key, links, links + unseen, texts, float(self._tokens[query][0]) * share))
+            chance = float(self._tokens[query][0]) * share
+            pairs.append(PairCount(query, key, links, links + unseen, texts, squares, chance))
         return pairs
 
     def state(self) -> bytes:
@@ -244,6 +262,6 @@ def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
     codes = pairs[there]
     numbers = {*(codes >> SHIFT).tolist(), *(codes & ((1 << SHIFT) - 1)).tolist()}
     is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool((np.diff(ids) > 0).all())
-    counts = [arrays[name] for name in ("link_counts", "link_texts", "link_lost", "link_tokens")]
+    counts = [arrays[f"link_{name}"] for name in (*COUNTED, "lost", "tokens")]
     is_counted = all(bool((array >= 0).all()) for array in counts) and bool((arrays["link_tokens"][1] > 0).all())
     return is_ascending and is_counted and numbers <= set(ids.tolist()) and numbers <= set(texts)

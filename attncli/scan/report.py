@@ -45,6 +45,7 @@ from attncli.scan.document import (
     Stratum,
     StratumExample,
 )
+from attncli.scan.frequent_links import PairCount
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
@@ -405,16 +406,17 @@ class _Heads:
         alone = self._alone()
         return [
             FrequentLink(
-                query=FrequentToken(id=query, text=links.texts[query]),
-                key=FrequentToken(id=key, text=links.texts[key]),
-                links=count,
-                most=most,
-                texts=text_count,
-                share_ci95=_ends(wilson(text_count * alone, texts * alone)),
-                chance=chance,
-                lift=count / chance if chance > 0 else None,
+                query=FrequentToken(id=pair.query, text=links.texts[pair.query]),
+                key=FrequentToken(id=pair.key, text=links.texts[pair.key]),
+                links=pair.links,
+                most=pair.most,
+                texts=pair.texts,
+                share_ci95=_ends(wilson(pair.texts * alone, texts * alone)),
+                chance=pair.chance,
+                lift=pair.links / pair.chance if pair.chance > 0 else None,
+                lift_ci95=_lift_interval(pair, texts, alone),
             )
-            for query, key, count, most, text_count, chance in links.most_frequent(place, masks[layer], FREQUENT)
+            for pair in links.most_frequent(place, masks[layer], FREQUENT)
         ]
 
     def _alone(self) -> float:
@@ -442,6 +444,23 @@ class _Heads:
                     )
                 )  # fmt: skip
         return examples
+
+
+FEWEST = 10
+"""Texts with a pair, from which on its lift has an interval."""
+
+
+def _lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | None:
+    """The 95% interval of a pair's lift over other texts like these, with tokens as frequent as here: of the logarithm
+    of its links, by the spread of texts. alone: how many of the texts vary by themselves, as a share. None where texts
+    are too few, the number of links is not exact, or chance makes none."""
+    units = texts * alone
+    if units < LEAST_TEXTS or pair.texts * alone < FEWEST or pair.most > pair.links or pair.chance <= 0:
+        return None
+    spread = (pair.squares - pair.links**2 / texts) * texts / (texts - 1) / alone
+    width = reach(units - 1) * math.sqrt(max(spread, 0.0)) / pair.links
+    lift = pair.links / pair.chance
+    return [lift * math.exp(-width), lift * math.exp(width)]
 
 
 def _ends(between: tuple[float, float] | None) -> list[float] | None:

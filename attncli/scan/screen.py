@@ -17,6 +17,7 @@ from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
     LEAST_TEXTS,
+    FrequentLink,
     ScanCompareDocument,
     ScanDocument,
     ScanEffect,
@@ -45,6 +46,8 @@ RESTING = ("special-token", "first-token sink")
 EXAMPLES = 5
 PAIRS, NAME = 10, 14
 """Pairs of tokens that are shown unless the view is full, and cells of a token in them."""
+ROOMY = 72
+"""Columns from which on lifts have their intervals beside them."""
 SPACED = 64
 """Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
 
@@ -379,7 +382,7 @@ def _links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
             if link.most == link.links
             else f"{link.links:,}{spell('–', ascii=view.ascii)}{link.most:,}",
             f"{link.chance:,.1f}",
-            "-" if link.lift is None else f"{link.lift:,.1f}",
+            _lift(link, view),
             _share(link.texts / max(document.done.texts, 1), link.share_ci95, view),
         ]
         for link in links
@@ -398,6 +401,16 @@ def _links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
         title=say(view, "which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
         note=say(view, note),
     )
+
+
+def _lift(link: FrequentLink, view: View) -> str:
+    """A pair's lift, with its interval where there is room for one."""
+    if link.lift is None:
+        return "-"
+    if link.lift_ci95 is None or view.width < ROOMY:
+        return f"{link.lift:,.1f}"
+    low, high = link.lift_ci95
+    return f"{link.lift:,.1f} ({low:,.1f}{spell('–', ascii=view.ascii)}{high:,.1f})"
 
 
 def _deciles(head: ScanHead, document: ScanDocument, name: str, view: View) -> Lines:

@@ -18,7 +18,7 @@ from attncli.errors import AttnError, InputError
 from attncli.measure.labels import LABELS, decide
 from attncli.measure.metric import OFFSETS, metric_of
 from attncli.measure.row_facts import Floats, Ints
-from attncli.scan.frequent_links import KEPT, TotalLinks, links_are_whole
+from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.plan import ScanPlan
 from attncli.scan.shard_files import ShardState, is_done, load, path_of
@@ -451,6 +451,6 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, size))
     sizes |= {"sample_value": (len(columns), heads, size)}
     if plan.measures.links:
-        sizes |= dict.fromkeys(("link_pairs", "link_counts", "link_texts"), (heads, KEPT))
+        sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))
         sizes |= {"link_lost": (2, heads), "link_tokens": (3 + max(plan.measures.links), ANY_SIZE)}
     return sizes

@@ -32,7 +32,13 @@ from attncli.scan.worker_process import ALLOCATION, MemoryTrimmer
 
 ROUNDS = 4
 BATCH = 32
-FINDS = {"scan": (), "scan with --find": ("from=it weight>=0.3",)}
+PLAIN: dict[str, object] = {"examples": 0, "links": False}
+SCANS: dict[str, dict[str, object]] = {
+    "scan": PLAIN,
+    "scan with --find": PLAIN | {"find": ("from=it weight>=0.3",)},
+    "with samples, links": {},
+}
+"""By name, what is asked for; samples and links are there unless they are declined."""
 METRICS = (*DEFAULT, "normalised_entropy", "special", "punctuation", "diagonality", "band")
 
 
@@ -101,8 +107,8 @@ def serve(lines: list[str], folder: Path) -> None:
     corpus.write_text("\n".join(lines), "utf-8")
     model = attncli.load("minilm", backend="torch")
     workers = {}
-    for name, found in FINDS.items():
-        wanted, out = plan.ScanRequest((str(corpus),), METRICS, labels=False, find=found), folder / name
+    for name, asking in SCANS.items():
+        wanted, out = plan.ScanRequest((str(corpus),), METRICS, labels=False, **asking), folder / name
         made = plan.write(plan.make_plan(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
         workers[name] = Worker(made, out, model, between=MemoryTrimmer().keep)
     for asked in sys.stdin:
@@ -134,7 +140,7 @@ def main() -> None:
             return float(told.readline())
 
         runs: dict[str, Callable[[], float]] = {
-            **{name: partial(scanned, name) for name in FINDS},
+            **{name: partial(scanned, name) for name in SCANS},
             "matrix products": partial(seconds, multiply),
             "loop, weights only": partial(seconds, partial(loop.run, metrics=False)),
         }

@@ -102,6 +102,7 @@ def test_frequent_links_are_those_of_loops(
     _, totals, document = scanned(folder, corpus, tmp_path / "out")
     counts: dict[tuple[int, int], Counter[tuple[int, int]]] = defaultdict(Counter)
     texts: dict[tuple[int, int], Counter[tuple[int, int]]] = defaultdict(Counter)
+    by_text: dict[tuple[int, int], list[Counter[tuple[int, int]]]] = defaultdict(list)
     asking: Counter[int] = Counter()
     even: Counter[int] = Counter()
     rows = 0
@@ -119,6 +120,7 @@ def test_frequent_links_are_those_of_loops(
                 pairs = [(ids[i], ids[int(row.argmax())]) for i, row in enumerate(table)]
                 counts[layer, head].update(pairs)
                 texts[layer, head].update(set(pairs))
+                by_text[layer, head].append(Counter(pairs))
     assert document.link_rows == rows
     for head in document.heads:
         place = (head.layer, head.head)
@@ -131,6 +133,13 @@ def test_frequent_links_are_those_of_loops(
             chance = asking[pair[0]] * even[pair[1]] / rows
             assert link.chance == pytest.approx(chance, abs=1e-5)
             assert link.lift == pytest.approx(link.links / chance, rel=1e-5)
+            numbers = np.array([text[pair] for text in by_text[place]])
+            if link.texts < 10:
+                assert link.lift_ci95 is None
+            else:
+                width = 2.001 * numbers.std(ddof=1) * len(lines) ** 0.5 / numbers.sum()
+                ends = [np.log(link.lift) - width, np.log(link.lift) + width]
+                assert np.log(link.lift_ci95) == pytest.approx(ends, abs=2e-4)
             low, high = link.share_ci95 or (0, 0)
             assert low < link.texts / len(lines) < high or link.texts == len(lines)
             assert link.query.text in {"[CLS]", "[SEP]", *" ".join(lines).split()}
@@ -146,7 +155,7 @@ def test_counts_of_pairs_that_were_let_go_of_are_bounded() -> None:
         codes = (drawn.integers(0, 9, 60) ** 2 // 6).astype(np.int64)
         exact.update(codes.tolist())
         head = LinkCounts()
-        head.add(codes, np.ones((2, codes.size), np.int64))
+        head.add(codes, np.ones((3, codes.size), np.int64))
         lost = head.prune(3)
         pairs = np.full((1, 3), -1, np.int64)
         pairs[0, : head.codes.size] = head.codes
@@ -155,16 +164,17 @@ def test_counts_of_pairs_that_were_let_go_of_are_bounded() -> None:
             {
                 "link_pairs": pairs,
                 "link_counts": head.counts[:1],
-                "link_texts": head.counts[1:],
+                "link_texts": head.counts[1:2],
+                "link_squares": head.counts[2:],
                 "link_lost": np.array([[0], [lost]]),
                 "link_tokens": numbers,
             },
             [],
         )
     found = links.most_frequent(0, 0, 20)
-    assert any(most > count for _, _, count, most, _, _ in found)
-    for _, key, count, most, _, _ in found:
-        assert count <= exact[key] <= most
+    assert any(pair.most > pair.links for pair in found)
+    for pair in found:
+        assert pair.links <= exact[pair.key] <= pair.most
 
 
 def test_pruned_pairs_are_bounded_within_a_shard(encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: Any) -> None:
