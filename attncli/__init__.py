@@ -3,7 +3,7 @@
     attncli.attention(q, k, v, causal=True)     every stage of one attention, NumPy or torch
     attncli.load("minilm"), attncli.load(seed=0)    a model; `model.trace(text)` yields its layers
     from attncli.metrics import entropy, measure    numbers per head
-    attncli.run(model, text), heads, find, ablate, logits, patch    what the commands show, as documents
+    attncli.run(model, text), heads, find, ablate, logits, patch, why    what the commands show, as documents
 
 Where things are. The engine, in the order in which data flows; a room imports only rooms above it:
     language    sentences and their catalogues in other languages; guide/ holds the pages of the guide
@@ -16,7 +16,7 @@ Where things are. The engine, in the order in which data flows; a room imports o
     measure     what weights say: metrics, links, labels, records of a run
     draw        how a result looks: text, tables, matrices, the shaded sentence; figures/, page/
 The features, a folder each, with its command.py, compute.py, document.py and screen.py:
-    features/   run, heads, explain, find, ablate, logits, patch, compare, cross, mask, cost, …
+    features/   run, heads, explain, find, effects, why, learn, compare, cross, mask, cost, …
     scan        how a corpus is counted: a plan, shards, workers, what they add up to
     explore     how a run is walked through: the full-screen application
     cli         what all commands have in common: the application, shared options, output, completion
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from attncli.features.find.compute import find as find
     from attncli.features.heads.compute import heads as heads
     from attncli.features.run.compute import run as run
+    from attncli.features.why.compute import why as why
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.context import KnockOut as KnockOut
     from attncli.mechanism.context import Replace as Replace
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention", "find",
-    "heads", "load", "logits", "metrics", "patch", "run",
+    "heads", "load", "logits", "metrics", "patch", "run", "why",
 ]  # fmt: skip
 
 _HOMES = {
@@ -66,6 +67,7 @@ _HOMES = {
     "ablate": "attncli.features.effects.compute",
     "logits": "attncli.features.effects.compute",
     "patch": "attncli.features.effects.compute",
+    "why": "attncli.features.why.compute",
 }
 _MODULES = {"metrics": "attncli.metrics"}
 

@@ -424,6 +424,22 @@ def page_record(
     return run_record(model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words)
 
 
+def write_document_page(
+    model: Model, text: Text, document: Document, page_options: PageOptions, lang: str, *, alone: bool = False
+) -> None:
+    """Write the page of what a document says of a text, with every head of its run to look at.
+
+    alone: whether the page tells of nothing but what the document holds.
+    """
+    from attncli.draw.page import page_of
+    from attncli.measure.run_record import run_record
+
+    record = None if alone else run_record(model, text.text, request.tokens_of(model, text))
+    page = page_of(document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET)
+    assert page is not None  # the commands that call this tell of heads
+    write_page(page_options, page)
+
+
 def write_page(page_options: PageOptions, page: Page) -> None:
     """Write the page to the file that `--html` names."""
     from attncli.draw.page import page_bytes

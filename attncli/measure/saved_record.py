@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
@@ -20,6 +20,7 @@ from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.tensors.document import TensorsDocument
+from attncli.features.why.document import WhyDocument, WhyLink
 from attncli.measure.head_record import (
     HIDDEN,
     METRICS,
@@ -36,7 +37,9 @@ from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 EffectDocuments = AblateDocument | PatchDocument | LogitsDocument
-AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | EffectDocuments
+AboutHeads = (
+    RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | EffectDocuments | WhyDocument
+)
 NUMPY = choose("numpy", device=None, dtype="float32")
 
 
@@ -81,6 +84,8 @@ def document_record(document: Document) -> RunRecord | None:
             parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
         case LogitsDocument():
             parts = [(part.layer or 0, part) for part in document.parts if part.attention == "self"]
+        case WhyDocument(link=link):
+            parts = [(link.layer, link), *_earlier_heads(document)]
         case CrossDocument():
             parts = [(part.layer, head) for part in document.layers for head in part.heads]
         case TensorsDocument():
@@ -100,10 +105,31 @@ def document_record(document: Document) -> RunRecord | None:
         case CrossDocument():
             text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
             sides = Sides(queries, queries if len(keys) == len(queries) == 0 else keys)
+        case WhyDocument() if document.source_tokens is not UNSET:
+            text, queries, keys = document.text, tokens_of(document.tokens), tokens_of(document.source_tokens)
+            sides = Sides(queries, keys)
         case _:
             text, queries = document.text, tokens_of(document.tokens)
             sides = Sides(queries, queries, names=identities_of(document, queries))
     return _record(document, text, sides, _heads(document, parts, sides, rows))
+
+
+def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
+    """The heads before a link's that look at the same text: each is a part of it."""
+    if document.link.attention == "cross":  # the page of a link to another text has that text's words
+        return []
+    places = {
+        (part.layer, part.head)
+        for part in document.parts
+        if part.kind == "head" and part.layer is not None and part.head is not None
+    }
+    return [(layer, EarlierHead(head)) for layer, head in places]
+
+
+class EarlierHead(NamedTuple):
+    """A head of which only its number is known."""
+
+    head: int
 
 
 def compared_records(document: CompareDocument) -> list[RunRecord]:
@@ -187,6 +213,9 @@ def _links_record(
             links = [(document.query, document.key, HIDDEN if head.rank is None else head.weight)]
         case AblateDocument():
             links = _looks(document, head)
+        case WhyDocument(link=link) if isinstance(head, WhyLink):
+            links = [(link.query, row.key, row.weight) for row in document.row if row.key < len(sides.keys)]
+            links.sort(key=lambda row: (row[1] != link.key, -row[2]))
         case _:
             pass
     if isinstance(head, HeadMetrics):

@@ -81,7 +81,7 @@ def test_view_makes_the_page_of_saved_effects(tmp_path: Path) -> None:
     found, document = meta(file), json.loads(saved.read_text())
     assert found["start"] == {"view": "effects"}
     (effects,) = found["effects"]
-    assert (effects["kind"], effects["measure"], effects["at"]) == ("patch", "cosine", "mean")
+    assert (effects["kind"], effects["measure"], effects["at"]) == ("patch", "cosine", "")
     told = {(one["l"], one["h"]): one["v"] for one in effects["heads"]}
     assert told == {(one["layer"], one["head"]): one["recovered"] for one in document["effects"]}
     assert f"{effects['kind']}.lead" in found["words"]["en"]

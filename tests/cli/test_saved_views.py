@@ -65,11 +65,13 @@ SAVED: dict[str, tuple[str, ...]] = {
     "effects": ("ablate", *SUMMED, "--lines", "--file", "{t}/corpus.txt"),
     "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
     "logits": ("logits", TEXT, *GPT2),
+    "logits with the lens": ("logits", TEXT, *GPT2, "--lens", "--by", "token"),
     "patch": ("patch", TEXT, OTHER, *SUMMED),
     "learn": ("learn", "order", "--steps", "5"),
     "tasks": ("learn",),
     "series": ("series", "{t}/gpt2", "{t}/again", "--text", TEXT),
     "why": ("why", TEXT, *HEADS, "--from", "sat", "--to", "cat"),
+    "why of a model": ("why", TEXT, *GPT2, "--from", "on", "--to", "cat", "--head", "L1H0", "--by", "token"),
     "scan": ("scan", "show", "{t}/scan"),
     "scan_compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
     "scan_verify": ("scan", "verify", "{t}/scan"),
@@ -79,6 +81,7 @@ SAVED: dict[str, tuple[str, ...]] = {
 PAGED = {
     *("run", "run of a query", "run of a model", "heads", "heads without maps", "heads sorted", "find"),
     *("find with effects", "tensors", "cross", "compare", "logits", "patch"),
+    *("logits with the lens", "why", "why of a model"),
     *("ablate", "ablate at the mean", "ablate a link"),
 }  # fmt: skip
 """What has a page. The others tell of no head of one text."""
@@ -169,7 +172,8 @@ def test_a_saved_document_has_a_page_or_is_refused(folder: Path, name: str) -> N
     held = {head["r"] for run in meta["runs"] for head in run["heads"]}
     linked = any(head["k"] for run in meta["runs"] for head in run["heads"])
     assert held != {"absent"} or linked or meta["effects"]
-    assert (meta["start"].get("view") == "effects") == bool(meta["effects"])
+    views = [view for view in ("lens", "why", "effects") if meta[view]]
+    assert meta["start"].get("view") in (views[:1] or (None, "search", "difference"))
     assert str(folder) not in file.read_text("utf-8")
 
 

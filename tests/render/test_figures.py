@@ -37,6 +37,8 @@ ASKED: dict[str, tuple[str, ...]] = {
     "ablate": ("ablate", "--model", "minilm", TEXT, "--query", "cat", "--layer", "4-5"),
     "patch": ("patch", "--model", "minilm", TEXT, "the dog sat on the mat", "--layer", "5"),
     "find": ("find", TEXT, "--from", "cat", "--to", "mat"),
+    "why": ("why", "--model", "minilm", TEXT, "--from", "cat", "--to", "mat", "--by", "token"),
+    "why by frequency": ("why", TEXT, "--from", "cat", "--to", "mat", "--position", "rope", "--by", "frequency"),
     "compare": ("compare", TEXT, "the dog sat on the mat"),
     "cross": ("cross", "今天 我 的 计划 是 买菜", "مرحبا بالعالم 👩‍👩‍👧 é a much_longer_word_than_the_others"),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz"), "--mask", "causal"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -36,7 +36,15 @@ from attncli.errors import InputError
 from attncli.features.compare.document import ComparedHead, CompareDocument
 from attncli.features.cost.document import CostDocument
 from attncli.features.cross.document import CrossDocument
-from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
+from attncli.features.effects.document import (
+    LENS_STAGES,
+    AblateDocument,
+    LensRow,
+    LogitsDocument,
+    PatchDocument,
+    reading_of,
+    readings_of,
+)
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
 from attncli.features.learn.document import LearnDocument, reference_name
@@ -44,6 +52,7 @@ from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points
 from attncli.features.tensors.document import TensorsDocument
+from attncli.features.why.document import WhyDocument, WhyPart, part_name, ranked_parts
 from attncli.language import contextual, message, plural, say, translate
 from attncli.measure.metric import METRIC_TITLES
 
@@ -288,7 +297,92 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
     bars = [
         bar_of(say(view, PARTS[part.part], layer=part.layer, head=part.head), part.value, signed=True) for part in parts
     ]
-    draw_bars(drawing, bars, top + 16)
+    top = draw_bars(drawing, bars, top + 16)
+    if document.lens is not UNSET:
+        _draw_lens(drawing, document.lens, target, top + 22, view)
+
+
+def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: float, view: View) -> None:
+    """How likely the target is after each part of each layer, and what is likeliest there."""
+    title = say(view, "what each layer would say next, and how likely {target} is there", target=target)
+    drawing.text(0, top, title, size=9, bold=True)
+    bars = []
+    for row in rows:
+        stage = say(view, LENS_STAGES[row.stage])
+        name = stage if row.layer is None else say(view, "layer {layer} {stage}", layer=row.layer, stage=stage)
+        first = label(row.top[0].token.text) if row.top else ""
+        bars.append(bar_of(name, row.probability, more=say(view, "rank {rank}", rank=row.rank) + f" · {first}"))
+    draw_bars(drawing, bars, top + 8)
+
+
+# The figure of why a head looks at a key: both sides ranked, and the earlier heads.
+
+
+def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
+    """What asks and what answers as bars, a line where the weight would be without; the earlier heads by what they add."""
+    link = document.link
+    query, key = label(document.tokens[link.query].text), label(document.keys[link.key].text)
+    places = {"layer": link.layer, "head": link.head, "weight": f"{document.weight:.2f}"}
+    if isinstance(document.centred, str):
+        subtitle = say(
+            view,
+            "layer {layer} head {head}, weight {weight}: the score is {total} above what the row expects",
+            total=f"{document.total:.2f}",
+            **places,
+        )
+    else:
+        subtitle = say(
+            view,
+            "layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}",
+            total=f"{document.total:.2f}",
+            other=label(document.keys[document.centred.key].text),
+            **places,
+        )
+    top = draw_title(drawing, f"{query}  →  {key}", subtitle)
+    if document.dimensions:
+        rows = sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]
+        bars = [
+            bar_of(
+                ", ".join(map(str, row.dimensions[:2])), row.contribution, signed=True, more=_period(row.period, view)
+            )
+            for row in rows
+        ]
+        draw_bars(drawing, bars, top)
+        return
+    titles = {
+        "query": say(view, "what asks: parts of {query}", query=query),
+        "key": say(view, "what answers: parts of {key}", key=key),
+    }
+    sides: tuple[Literal["query", "key"], ...] = ("query", "key")
+    for side in sides:
+        drawing.text(0, top + 9, titles[side], size=9, bold=True)
+        bars = []
+        for part, value in ranked_parts(document, side)[: RANKED // 2]:
+            without = part.weight_without.query if side == "query" else part.weight_without.key
+            more = "" if without is None else say(view, "without: {weight}", weight=f"{without:.2f}")
+            bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
+        top = draw_bars(drawing, bars, top + 16) + 14
+    heads = [
+        (part.layer, part.head, (part.query_side or 0.0) + (part.key_side or 0.0), None)
+        for part in document.parts
+        if part.kind == "head" and part.layer is not None and part.head is not None and part.source is None
+    ]
+    if heads:
+        drawing.text(0, top + 9, say(view, "what earlier heads add to the advantage, both sides"), size=9, bold=True)
+        _grid(drawing, heads, top + 24, view)
+
+
+def _period(period: float | None, view: View) -> str:
+    return "" if period is None else say(view, "period {period}", period=f"{period:.3g}")
+
+
+def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
+    """A part's name, with the token that it was carried from."""
+    name = say(view, part_name(part))
+    if part.source is None:
+        return name
+    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
+    return f"{name} ← {label(tokens[part.source].text)}" if part.source < len(tokens) else name
 
 
 def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> None:
@@ -331,6 +425,8 @@ def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, l
             draw_patching(drawing, document, view)
         case LogitsDocument():
             draw_logits(drawing, document, view)
+        case WhyDocument():
+            draw_why(drawing, document, view)
         case MaskDocument():
             _masks(drawing, document, view)
         case CostDocument():

@@ -31,7 +31,9 @@ from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
+from attncli.features.why.document import QUARTER, WhyDocument, WhyPart, part_name, ranked_parts
 from attncli.inputs.token import Token
+from attncli.language import languages, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
 from attncli.measure.run_record import RunRecord
@@ -108,6 +110,7 @@ class Page:
 
     start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
     words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
+    why: of which links it holds the parts. lens: what tells what each layer would say next.
     left_out: pairs of words that are no links to list of two runs; None where every pair is.
     """
 
@@ -121,6 +124,8 @@ class Page:
     partial: bool = False
     option: str = ""
     left_out: AlignedExclusion | None = None
+    why: Sequence[WhyDocument] = ()
+    lens: LogitsDocument | None = None
 
 
 class PageHeads:
@@ -193,7 +198,7 @@ class PageHeads:
 
 MODULES = (
     "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
-    "derivation", "search", "difference", "rollout", "effects", "rows", "keyboard", "main",
+    "derivation", "search", "difference", "rollout", "effects", "why", "rows", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 
@@ -325,7 +330,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         runs.append(_run_entry(run) | {"heads": heads, "tile": list(shape)})
     meta = {
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
-        "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
+        "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
+        "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
         "out": page.left_out and page.left_out.flags(),
     }  # fmt: skip
     first = page.runs[0]
@@ -394,6 +400,56 @@ def _effects(effects: PageEffects) -> dict[str, Any]:
     }
 
 
+MOST_PARTS = 12
+"""Parts of either side of a link that a page tells."""
+
+
+def _why(document: WhyDocument) -> dict[str, Any]:
+    """Why a link has its weight as the page's script knows it."""
+    link = document.link
+    sides = [ranked_parts(document, side) for side in ("query", "key")]
+    added: dict[tuple[int, int], float] = {}
+    for part in document.parts:
+        if part.kind == "head" and part.attention == "self" and part.layer is not None and part.head is not None:
+            place = (part.layer, part.head)
+            added[place] = added.get(place, 0.0) + (part.query_side or 0.0) + (part.key_side or 0.0)
+    largest = [max((value for _, value in side), default=0.0) for side in sides]
+    return {
+        "l": link.layer, "h": link.head, "q": link.query, "k": link.key, "w": document.weight, "s": document.score,
+        "t": document.total, "than": None if isinstance(document.centred, str) else document.centred.key,
+        "d": f"{abs(document.difference):.0e}" if document.difference else "0", "count": len(document.parts),
+        "spread": document.total > 0 and max(largest) < QUARTER * document.total,
+        "asks": [_part(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]],
+        "answers": [_part(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]],
+        "heads": [[*place, value] for place, value in added.items()] if link.attention == "self" else [],
+    }  # fmt: skip
+
+
+def _part(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
+    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
+    source = f" ← {label(tokens[part.source].text)}" if part.source is not None and part.source < len(tokens) else ""
+    is_head = part.kind == "head" and part.attention == "self"
+    return {
+        "n": {lang: translate(part_name(part), lang) + source for lang in languages()},
+        "v": value,
+        "w": part.weight_without.query if side == "query" else part.weight_without.key,
+        "l": part.layer if is_head else None,
+        "h": part.head if is_head else None,
+    }
+
+
+def _lens(document: LogitsDocument) -> dict[str, Any]:
+    """What each layer would say next as the page's script knows it."""
+    rows = [
+        {
+            "l": row.layer, "stage": row.stage.replace(" ", "_"), "rank": row.rank, "p": row.probability,
+            "top": [[label(entry.token.text), entry.probability] for entry in row.top[:3]],
+        }
+        for row in document.lens or ()
+    ]  # fmt: skip
+    return {"target": label(document.target.text), "rows": rows}
+
+
 def page_of(
     document: Document, *, record: RunRecord | None = None, lang: str = "en", budget: int = BUDGET, option: str = ""
 ) -> Page | None:
@@ -415,7 +471,11 @@ def page_of(
     run_record = document_record(document) if record is None else record
     if run_record is None:
         return None
-    return Page(run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option)
+    return Page(
+        run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option,
+        why=[document] if isinstance(document, WhyDocument) and document.parts else (),
+        lens=document if isinstance(document, LogitsDocument) and document.lens is not UNSET else None,
+    )  # fmt: skip
 
 
 def compared_page(
@@ -455,7 +515,13 @@ def start_of(document: Document) -> Mapping[str, str]:
             whole = len(document.query) == len(document.tokens)
             return {"view": "effects"} | ({} if whole else {"query": str(document.query[-1])})
         case LogitsDocument():
-            return {"view": "effects", "query": str(document.position)}
+            view = "effects" if document.lens is UNSET else "lens"
+            return {"view": view, "query": str(document.position)}
+        case WhyDocument(link=link):
+            return {
+                "view": "why" if document.parts else "matrix",
+                "head": f"{link.layer}.{link.head}", "query": str(link.query), "key": str(link.key),
+            }  # fmt: skip
         case RunDocument() if document.queries is not UNSET and len(document.queries) == 1:
             return {"query": str(document.queries[0])}
         case _:

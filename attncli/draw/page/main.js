@@ -15,6 +15,7 @@ import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
 import { any, bare, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
+import { showLens, showWhy } from "./why.js";
 import { headName, labelName, named, nextLanguage, say } from "./words.js";
 
 const linked = meta.runs.some(({ heads }) => heads.some(({ k }) => k.length));
@@ -22,6 +23,7 @@ const mapped = !bare || run().tile[0] > 1 || !(linked || meta.effects.length);
 const VIEWS = Object.entries({
   matrix: mapped, links: !bare, derivation: !bare, search: !bare || linked, difference: meta.pairs,
   rollout: !(bare || run().k || meta.partial), effects: meta.effects.length,
+  why: meta.why.length, lens: meta.lens,
 }).flatMap(([view, there]) => (there ? [view] : []));
 
 /** A choice among names. @param {string} name @param {string[]} values @param {string} now @param {(value: string) => void} act @param {string} kind */
@@ -62,7 +64,7 @@ async function refresh(changed) {
   set(at("view"), { "aria-labelledby": `tab-${view}` });
   if (changed.has("view")) {
     fill("view");
-    if (!["search", "effects", "difference"].includes(view)) lay(null);
+    if (!["search", "effects", "difference", "why"].includes(view)) lay(null);
   }
   const one = head();
   if (!one) return;
@@ -92,6 +94,8 @@ async function refresh(changed) {
     if (row) shadeWords(row);
   }
   else if (view === "effects" && any(changed, "view lang")) showEffects();
+  else if (view === "why" && any(changed, "view lang head query key")) showWhy();
+  else if (view === "lens" && any(changed, "view lang")) showLens();
 }
 
 onChange((changed) => {

@@ -10,8 +10,14 @@
  *   metrics: string[], notes: string[]}} RunMeta
  * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
  * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
+ * @typedef {{n: Record<string, string>, v: number, w: number|null, l: number|null, h: number|null}} Part
+ * n: its name by language; v: what it adds; w: the weight without it; l, h: of a head
+ * @typedef {{l: number, h: number, q: number, k: number, w: number, s: number, t: number, than: number|null, d: string, count: number, spread: boolean,
+ *   asks: Part[], answers: Part[], heads: [number, number, number][]}} Why
+ * w: the link's weight; s: its score; t: the advantage; d: the sum of all parts less the score; heads: what earlier ones add on both sides
+ * @typedef {{target: string, rows: {l: number|null, stage: string, rank: number, p: number, top: [string, number][]}[]}} Lens
  * @typedef {{title: string, lang: string, partial: boolean, option: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
- *   pairs: [number[], number[]]|null, out: [number[], number[], number[], number[][]]|null, effects: Effects[], start: Record<string, string>}} Meta
+ *   pairs: [number[], number[]]|null, out: [number[], number[], number[], number[][]]|null, effects: Effects[], why: Why[], lens: Lens|null, start: Record<string, string>}} Meta
  * out: pairs of shared words that are no links to list: as queries, as keys, offsets beside, the words' places in either text
  * @typedef {{q: Float32Array, k: Float32Array, d: number, n: number, m: number, lse: Float32Array, bias: Float32Array|null,
  *   scale: number, cap: number|null, bits: Uint8Array|null}} Parts

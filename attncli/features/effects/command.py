@@ -36,6 +36,7 @@ from attncli.cli.output import (
     PageOptions,
     validate_options,
     validate_page,
+    write_document_page,
     write_documents,
     write_figure,
     write_page,
@@ -344,6 +345,7 @@ def logits(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
+    page: PageOptions,
     target: Annotated[str | None, declarations.TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
@@ -366,7 +368,8 @@ def logits(
     """
 
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "logits")
+    view = validate_options(output, environment, "logits", files={"--html": page.html})
+    validate_page(page, lines=text.lines)
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
@@ -376,14 +379,14 @@ def logits(
     split: Literal["part", "token"] | None = "token" if by == "token" else "part" if by == "part" else None
     if split is None:
         raise UsageError("--by is {value}", expected="part or token", value=repr(by))
-    single = output.json or output.svg is not None
+    single = output.json or output.svg is not None or page.html is not None
 
     def documents() -> Iterator[LogitsDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)
                 request.refuse_memory(effects.logits_memory(loaded_model, len(tokens)), compute, "a shorter text")
-                yield effects.logits(
+                document = effects.logits(
                     loaded_model,
                     source_text.text,
                     target=target,
@@ -395,6 +398,9 @@ def logits(
                     tokens=tokens,
                     note=environment.note,
                 )
+                if page.html is not None:
+                    write_document_page(loaded_model, source_text, document, page, view.lang)
+            yield document
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
 

@@ -336,6 +336,12 @@ class LogitPart(Part, frozen=True, kw_only=True):
 
 
 LensStage = Literal["before attention", "after attention", "end"]
+LENS_STAGES = {
+    "before attention": message("before attention"),
+    "after attention": message("after attention"),
+    "end": message("at the end"),
+}
+"""What a row of the lens is called."""
 
 
 class LensToken(Part, frozen=True, kw_only=True):

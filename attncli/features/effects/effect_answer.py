@@ -19,7 +19,7 @@ from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
-from attncli.features.effects.document import reading_of, readings_of
+from attncli.features.effects.document import LENS_STAGES, reading_of, readings_of
 from attncli.language import Message, message, say
 
 if TYPE_CHECKING:
@@ -350,12 +350,6 @@ def more_heads_note(effects: Sequence[AnyHead], effects_shown: Sequence[AnyHead]
 
 # What the logit lens says.
 
-STAGE_NAMES = {
-    "before attention": message("before attention"),
-    "after attention": message("after attention"),
-    "end": message("at the end"),
-}
-"""What a row of the lens is called."""
 LENS_WORDS, LENS_WORD = 3, 14
 """Tokens that a row of the lens shows, and cells of each."""
 
@@ -372,7 +366,7 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
         rows.append(
             [
                 "" if row.layer is None else f"L{row.layer}",
-                say(view, STAGE_NAMES[row.stage]),
+                say(view, LENS_STAGES[row.stage]),
                 f"{row.rank:,}",
                 f"{row.probability:.3f}",
                 "  ".join(words_said),

@@ -25,7 +25,13 @@ from attncli.cli.options import (
     redeclare,
     without,
 )
-from attncli.cli.output import validate_options, write_with_figure
+from attncli.cli.output import (
+    PageOptions,
+    validate_options,
+    validate_page,
+    write_document_page,
+    write_with_figure,
+)
 from attncli.errors import UsageError
 from attncli.language import choice
 
@@ -71,6 +77,7 @@ def why(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
+    page: PageOptions,
     link: LinkOptions,
 ) -> None:
     """Take a head's score apart: which parts of both words make it look there.
@@ -82,38 +89,41 @@ def why(
     from attncli.cli.progress import progress
 
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "why")
+    view = validate_options(output, environment, "why", files={"--html": page.html})
+    validate_page(page, lines=text.lines)
     start, end, split = _checked(link)
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
     from attncli.features.why import compute as explanation
 
+    single = output.json or output.svg is not None or page.html is not None
+
     def documents() -> Iterator[WhyDocument]:
-        for source_text in request.texts(environment, text, single=output.json or output.svg is not None):
-            with (
-                request.errors_located_in(source_text),
-                progress(environment, "taking the score apart") as on_progress,
-            ):
-                tokens = request.tokens_of(loaded_model, source_text)
-                yield explanation.why(
-                    loaded_model,
-                    source_text.text,
-                    start,
-                    end,
-                    than=link.than,
-                    cross=link.cross,
-                    by=split,
-                    writes=link.writes,
-                    target=link.target,
-                    heads=request.head_selection(loaded_model.spec, model),
-                    unknown=link.unknown,
-                    source_text=model.source,
-                    memory=request.memory_limit(compute).bytes,
-                    tokens=tokens,
-                    note=environment.note,
-                    progress=on_progress,
-                )
+        for source_text in request.texts(environment, text, single=single):
+            with request.errors_located_in(source_text):
+                with progress(environment, "taking the score apart") as on_progress:
+                    document = explanation.why(
+                        loaded_model,
+                        source_text.text,
+                        start,
+                        end,
+                        than=link.than,
+                        cross=link.cross,
+                        by=split,
+                        writes=link.writes,
+                        target=link.target,
+                        heads=request.head_selection(loaded_model.spec, model),
+                        unknown=link.unknown,
+                        source_text=model.source,
+                        memory=request.memory_limit(compute).bytes,
+                        tokens=request.tokens_of(loaded_model, source_text),
+                        note=environment.note,
+                        progress=on_progress,
+                    )
+                if page.html is not None:
+                    write_document_page(loaded_model, source_text, document, page, view.lang, alone=link.cross)
+            yield document
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
 

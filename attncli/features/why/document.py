@@ -9,13 +9,15 @@ from msgspec import UNSET, UnsetType
 
 from attncli.documents import Count, Header, Part, TokenRow, Weight, describe, index_of, position_errors
 from attncli.features.effects.document import AttentionKind, TargetToken
-from attncli.language import message
+from attncli.language import Message, contextual, message
 
 WhyKind = Literal[
     "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "norm", "relative",
     "score_bias",
 ]  # fmt: skip
 Split = Literal["part", "token", "frequency", "dimension"]
+QUARTER = 0.25
+"""A part that gives at least this share of the advantage is named as a reason."""
 Optional = Annotated[float | None, describe("Null where the part has no such side.")]
 
 
@@ -157,3 +159,69 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
     def keys(self) -> list[TokenRow]:
         """The tokens that are looked at."""
         return self.tokens if self.source_tokens is UNSET else self.source_tokens
+
+
+# What screens, figures and pages say of parts.
+
+
+def part_name(part: WhyPart) -> Message:
+    """A part as tables name it."""
+    layer, head = part.layer, part.head
+    match part.kind:
+        case "token":
+            return contextual("part", "token")
+        case "position":
+            return contextual("part", "position")
+        case "type":
+            return contextual("part", "token type")
+        case "states":
+            return message("captured states")
+        case "head" if part.attention == "cross":
+            return message("L{layer} H{head} cross", layer=layer, head=head)
+        case "head":
+            return message("L{layer} H{head}", layer=layer, head=head)
+        case "heads":
+            return message("L{layer} all heads", layer=layer)
+        case "feed_forward":
+            return message("L{layer} feed-forward", layer=layer)
+        case "convolution":
+            return message("L{layer} convolution", layer=layer)
+        case "relative":
+            return message("relative position")
+        case "score_bias":
+            return message("position bias")
+        case "bias" if part.place == "qk":
+            return message("biases of q and k")
+        case "bias":
+            return message("embedding bias") if layer is None else message("L{layer} attention bias", layer=layer)
+        case _:
+            return _norm_name(part)
+
+
+def _norm_name(part: WhyPart) -> Message:
+    match part.place:
+        case "embed.norm":
+            return message("embedding norm")
+        case "final":
+            return message("final norm")
+        case "mlp.sum" | "mlp.out":
+            return message("L{layer} norm after feed-forward", layer=part.layer)
+        case "cross.sum" | "cross.out":
+            return message("L{layer} norm after cross-attention", layer=part.layer)
+        case "attn.sum" | "attn.out":
+            return message("L{layer} norm after attention", layer=part.layer)
+        case "conv.norm":
+            return message("L{layer} norm after convolution", layer=part.layer)
+        case _:
+            return message("L{layer} norm before attention", layer=part.layer)
+
+
+def side_value(part: WhyPart, side: Literal["query", "key"]) -> float | None:
+    """What a part adds to the advantage on one side; None where it has no such side."""
+    return part.query_side if side == "query" else part.key_side
+
+
+def ranked_parts(document: WhyDocument, side: Literal["query", "key"]) -> list[tuple[WhyPart, float]]:
+    """The parts of one side with what they add, the largest first by size."""
+    values = [(part, value) for part in document.parts if (value := side_value(part, side)) is not None]
+    return sorted(values, key=lambda pair: -abs(pair[1]))

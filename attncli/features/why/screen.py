@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET
 
@@ -17,20 +17,18 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quoted_word
 from attncli.draw.view import View
 from attncli.features.effects.effect_answer import capitalize, grids
-from attncli.language import contextual, message, plural, say
+from attncli.features.why.document import QUARTER, part_name, ranked_parts, side_value
+from attncli.language import contextual, plural, say
 
 if TYPE_CHECKING:
     from attncli.documents import TokenRow
     from attncli.features.why.document import WhyDocument, WhyPart
-    from attncli.language import Message
 
 
 LONGEST, SHORTEST = 24, 4
 """Cells of the longest and shortest bar."""
 ROWS = 5
 """Parts of each side that are shown unless more are asked for."""
-QUARTER = 0.25
-"""A part that gives at least this share of the advantage is named as a reason."""
 NONE = 1e-4
 """An advantage below this is none."""
 NEARLY_ALL = 0.95
@@ -61,58 +59,6 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
             part.kind, part.layer, part.attention, part.head, part.place, part.source, part.side, part.query_side,
             part.key_side, without.query, without.key, without.all_keys,
         )  # fmt: skip
-
-
-def part_name(part: WhyPart) -> Message:
-    """A part as tables name it."""
-    layer, head = part.layer, part.head
-    match part.kind:
-        case "token":
-            return contextual("part", "token")
-        case "position":
-            return contextual("part", "position")
-        case "type":
-            return contextual("part", "token type")
-        case "states":
-            return message("captured states")
-        case "head" if part.attention == "cross":
-            return message("L{layer} H{head} cross", layer=layer, head=head)
-        case "head":
-            return message("L{layer} H{head}", layer=layer, head=head)
-        case "heads":
-            return message("L{layer} all heads", layer=layer)
-        case "feed_forward":
-            return message("L{layer} feed-forward", layer=layer)
-        case "convolution":
-            return message("L{layer} convolution", layer=layer)
-        case "relative":
-            return message("relative position")
-        case "score_bias":
-            return message("position bias")
-        case "bias" if part.place == "qk":
-            return message("biases of q and k")
-        case "bias":
-            return message("embedding bias") if layer is None else message("L{layer} attention bias", layer=layer)
-        case _:
-            return _norm_name(part)
-
-
-def _norm_name(part: WhyPart) -> Message:
-    match part.place:
-        case "embed.norm":
-            return message("embedding norm")
-        case "final":
-            return message("final norm")
-        case "mlp.sum" | "mlp.out":
-            return message("L{layer} norm after feed-forward", layer=part.layer)
-        case "cross.sum" | "cross.out":
-            return message("L{layer} norm after cross-attention", layer=part.layer)
-        case "attn.sum" | "attn.out":
-            return message("L{layer} norm after attention", layer=part.layer)
-        case "conv.norm":
-            return message("L{layer} norm after convolution", layer=part.layer)
-        case _:
-            return message("L{layer} norm before attention", layer=part.layer)
 
 
 def _name(part: WhyPart, document: WhyDocument, view: View) -> str:
@@ -167,15 +113,10 @@ def _key_side(document: WhyDocument, view: View) -> Lines:
     return _side(document, view, "key")
 
 
-def _side(document: WhyDocument, view: View, side: str) -> Lines:
+def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
     if document.by in ("frequency", "dimension"):
         return Lines()
-    values = [
-        (part, value)
-        for part in document.parts
-        if (value := part.query_side if side == "query" else part.key_side) is not None
-    ]
-    ranked = sorted(values, key=lambda pair: -abs(pair[1]))
+    ranked = ranked_parts(document, side)
     shown = ranked[: _count_shown(view, len(ranked))]
     rest = ranked[len(shown) :]
     query, key = _of_words(document, view)
@@ -420,10 +361,11 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
     query, key = _of_words(document, view)
     texts = []
     spread = []
-    for side, word in (("query", query), ("key", key)):
-        parts = [part for part in document.parts if _value(part, side) is not None]
-        first = max(parts, key=lambda part: _value(part, side) or 0.0, default=None)
-        value = 0.0 if first is None else _value(first, side) or 0.0
+    sides: tuple[tuple[Literal["query", "key"], str], ...] = (("query", query), ("key", key))
+    for side, word in sides:
+        parts = [part for part, _ in ranked_parts(document, side)]
+        first = max(parts, key=lambda part: side_value(part, side) or 0.0, default=None)
+        value = 0.0 if first is None else side_value(first, side) or 0.0
         if first is None or value < QUARTER * document.total:
             spread.append(side)
             continue
@@ -455,10 +397,6 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
     elif spread == ["key"]:
         texts.append(say(view, "On the side that answers, no part explains a quarter: the reason is spread."))
     return texts
-
-
-def _value(part: WhyPart, side: str) -> float | None:
-    return part.query_side if side == "query" else part.key_side
 
 
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from asking import ask
 from browsing import Opened, opened
+from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.notebook import bundle
@@ -88,6 +89,50 @@ def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened
     window.clean()
 
 
+def test_why_is_told_of_the_link_that_the_document_is_about(window: Opened, tmp_path: Path) -> None:
+    asked = ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL)
+    document, direct = ask(*asked, "--json").json, tmp_path / "direct.html"
+    assert ask(*asked, "--html", str(direct)).code == 0
+    added = {(part["layer"], part["head"]): 0.0 for part in document["parts"] if part["kind"] == "head"}
+    for part in document["parts"]:
+        if part["kind"] == "head":
+            added[part["layer"], part["head"]] += part["query_side"] + part["key_side"]
+    for file in (saved_page(tmp_path, *asked), direct):
+        window.go(file)
+        sides = window.until("() => { const all = [...document.querySelectorAll('#view .asked .side')]; "
+            "return all.length && all.map((one) => one.querySelector('.where').textContent) }")  # fmt: skip
+        assert sides == ["L4 feed-forward", "token"]
+        window.until("() => [...document.querySelectorAll('#grid .over')].some((one) => one.textContent)")
+        told = {name: number for name, number, _ in window.value(TILES) if number}
+        assert len(told) == 60
+        assert float(told["layer 4 head 0"]) == pytest.approx(added[4, 0], abs=5.1e-3)
+        assert "85 parts add up to the score 4.1412" in window.value("() => document.querySelector('#view').innerText")
+        window.page.locator("#view .asked button", has_text="L4 H0").first.click()
+        window.until("() => attn.state.head === 48")
+        held = "() => [...document.querySelectorAll('#view .found .where')].map((one) => one.textContent)"
+        assert window.until(held) == ["layer 5 head 11 · it → animal"]
+        window.page.locator("#view .found button").first.click()
+        assert window.until("() => document.querySelectorAll('#view .asked .side').length") == 2
+        window.value("() => attn.choose({lang: 'zh'})")
+        assert window.until("() => document.querySelector('#view .lead').textContent.includes('该行的期望')")
+        window.clean()
+
+
+def test_the_lens_is_told_layer_by_layer(window: Opened, tmp_path: Path) -> None:
+    small_gpt2(tmp_path / "gpt2")
+    asked = ("logits", "the cat sat on", "--model", str(tmp_path / "gpt2"), "--lens")
+    lens = ask(*asked, "--json").json["lens"]
+    for file in (saved_page(tmp_path, *asked), tmp_path / "direct.html"):
+        assert ask(*asked, "--html", str(tmp_path / "direct.html")).code == 0
+        window.go(file)
+        rows = window.until("() => { const all = [...document.querySelectorAll('#view .found li')]; "
+            "return all.length && all.map((one) => one.innerText) }")  # fmt: skip
+        assert len(rows) == len(lens)
+        for row, entry in zip(rows, lens, strict=True):
+            assert f"rank {entry['rank']} · " in row
+        window.clean()
+
+
 def test_a_link_that_the_mask_hides_is_said_to_be_hidden(window: Opened, tmp_path: Path) -> None:
     hidden = ("find", "the cat sat on the mat", "--num-heads", "4", "--mask", "causal", "--from", "cat", "--to", "mat")
     window.go(saved_page(tmp_path, *hidden))
@@ -130,6 +175,7 @@ COMMANDS = {
     "heads": ("heads", TEXT, *FULL),
     "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
     "ablate": ("ablate", TEXT, "--query", "it", "--baseline", "none", *FULL),
+    "why": ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL),
     "compare": ("compare", TEXT, OTHER, *FULL),
     "cross": ("cross", "the cat sat", "on a mat"),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
