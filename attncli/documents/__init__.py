@@ -31,7 +31,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema_components
 
-from attncli.language import message
+from attncli.language import contextual, message
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
@@ -346,6 +346,16 @@ def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterato
                     text=len(text),
                 ),
             )
+
+
+SOURCE_NAMES = {
+    "seeded": message("seeded"),
+    "random": contextual("weights", "random"),
+    "file": message("weight file"),
+    "checkpoint": message("checkpoint"),
+    "tensors": message("captured tensors"),
+}
+"""What people call the sources of weights."""
 
 
 class ModelPart(Part, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ from attncli.explore.loaded_run import (
 )
 from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.state import Extent, State, at_pair, by_head, by_word, next_scale
-from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, stop_in_sight
+from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, error_text, stop_in_sight
 from attncli.features.run.document import RunDocument
-from attncli.language import listing, message, say
+from attncli.language import listing, message, say, translate
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
 """How files end that can be written."""
@@ -444,7 +444,7 @@ def take_answer(walk: Walk, question: Question, text: str) -> None:
                 assert_never(question)
     except AttnError as error:
         walk.refused_name = text
-        walk.notice = Notice(f"{error.what}; {error.expected}" if error.expected else error.what)
+        walk.notice = Notice(error_text(error, walk.view))
         if question != "type":
             walk.stage.ask(question, text)
     walk.stage.draw()
@@ -486,7 +486,7 @@ def act(walk: Walk, action: str) -> None:
                 if walk.tour is not None and action != "tour":
                     walk.tour = stop_in_sight(walk.state, walk.tour)
         except AttnError as error:
-            walk.notice = Notice(error.what)
+            walk.notice = Notice(translate(error.what, walk.view.lang))
         walk.stage.draw()
 
 

@@ -51,7 +51,7 @@ from attncli.explore.panels import (
 )
 from attncli.explore.state import ACTIONS, KEYS, Key, State
 from attncli.explore.walk import QUESTIONS, Question, Walk, WalkJob, Work, caption
-from attncli.language import message, plural, say
+from attncli.language import message, plural, say, translate
 from attncli.models.model import Model
 
 
@@ -500,7 +500,7 @@ class Explorer(App[None]):
             try:
                 retype(self.walk, text)
             except AttnError as error:
-                self.walk.show_message(error.what)
+                self.walk.show_message(translate(error.what, self.view.lang))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """What was typed is taken."""

@@ -18,7 +18,7 @@ from attncli.explore.panels import search_rows as heads_found
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
 from attncli.inputs.token import SAMPLE
-from attncli.language import Message, message, say
+from attncli.language import Message, listing, message, say, translate
 from attncli.models.model import Model
 
 # Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
@@ -186,7 +186,7 @@ class Walk:
             if first or not isinstance(error, AttnError):
                 self.stage.leave(failure=error)
             else:
-                self.show_message(f"{error.what}; {error.expected}" if error.expected else error.what)
+                self.show_message(error_text(error, self.view))
 
         self.work = self.stage.begin(say(self.view, WORK[name]), job, on_error)
 
@@ -396,6 +396,11 @@ def begin_tour(state: State, loaded_run: LoadedRun) -> State:
     matches = loaded_run.search(query, key)
     layer, head = matches[0][1] if matches else (state.layer, state.head)
     return replace(state, query=query, key=key, layer=layer, head=head, is_turned=False)
+
+
+def error_text(error: AttnError, view: View) -> str:
+    """What an error says, and what was expected, in one line."""
+    return translate(listing([error.what, error.expected], "; ") if error.expected else error.what, view.lang)
 
 
 def at_stop(state: State, stop: int) -> State:

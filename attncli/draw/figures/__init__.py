@@ -34,7 +34,7 @@ from attncli.draw.token_names import key_names, mark_unknown_words
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.compare.document import ComparedHead, CompareDocument
-from attncli.features.cost.document import CostDocument
+from attncli.features.cost.document import CostDocument, variant_name
 from attncli.features.cross.document import CrossDocument
 from attncli.features.effects.document import (
     LENS_STAGES,
@@ -552,11 +552,17 @@ def _cost(drawing: Drawing, document: CostDocument, view: View) -> None:
         say(view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads),
     )
     series = [
-        (name, [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds])
+        (
+            variant_name(name, view),
+            [(row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds],
+        )
         for name in (variant.name for variant in document.variants)
     ]
     top = draw_curves(
         drawing, series, top, say(view, "tokens"), say(view, contextual("figure", "multiply-adds per layer"))
     )
-    bars = [Bar(row.name, row.multiply_adds, f"{row.multiply_adds:.3g} · {row.grows}") for row in document.variants]
+    bars = [
+        Bar(variant_name(row.name, view), row.multiply_adds, f"{row.multiply_adds:.3g} · {row.grows}")
+        for row in document.variants
+    ]
     draw_bars(drawing, bars, top + 16)

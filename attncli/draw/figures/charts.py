@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.documents import Header, TokenRow
+from attncli.documents import SOURCE_NAMES, Header, TokenRow
 from attncli.draw.figures.drawing import Drawing, from_right, shorten_to_fit, width
 from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
@@ -164,7 +164,7 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
 def model_note(document: Header | CrossDocument | TensorsDocument, view: View) -> str:
     """Which weights ran, and under which conventions; and which side of a map is which."""
     model, attention = document.model, document.attention
-    parts = [model.name or model.source]
+    parts = [model.name or say(view, SOURCE_NAMES[model.source])]
     parts += [say(view, "seed {seed}, not learned", seed=model.seed)] if model.source in ("seeded", "random") else []
     parts += [say(view, "mask {mask}", mask=attention.mask)] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []

@@ -22,18 +22,19 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from attncli.documents import Document
+from attncli.documents import SOURCE_NAMES, Document
 from attncli.documents.header import tokens_of
-from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
+from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.token_names import marked_text
+from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.why.document import QUARTER, WhyDocument, WhyPart, part_name, ranked_parts
 from attncli.inputs.token import Token
-from attncli.language import languages, translate
+from attncli.language import languages, say, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
 from attncli.measure.run_record import RunRecord
@@ -337,7 +338,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     first = page.runs[0]
     head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")
     long = " data-long" if len(first.sides.queries) > 60 else ""
-    yield (head + SKELETON.format(line=safe_html(runs[0]["line"]), long=long, version=__version__)).encode()
+    line = safe_html(runs[0]["line"][page.lang])
+    yield (head + SKELETON.format(line=line, long=long, version=__version__)).encode()
     yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
     for index, block in enumerate(maps):
         yield element(f"t{index}", block)
@@ -351,8 +353,8 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": safe(run.name), "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": _line(run),
-        "metrics": list(METRICS), "notes": [safe(note) for note in run.warnings],
+        "name": safe(run.name), "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
+        "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
 
 
@@ -369,18 +371,18 @@ def words(tokens: Sequence[Token]) -> list[list[str | int]]:
     return rows
 
 
-def _line(run: RunRecord) -> str:
+def _line(run: RunRecord, view: View) -> str:
     """Which weights ran, how many, and under which conventions."""
     model, attention = run.model, run.attention
     if model is None or attention is None:
         return safe(run.name)
-    parts = [last_part(model.name or model.source)]
+    parts = [last_part(model.name) if model.name else say(view, SOURCE_NAMES[model.source])]
     if model.seed is not None:
-        parts[0] += f" (seed {model.seed})"
+        parts[0] = say(view, "{name} (seed {seed})", name=parts[0], seed=model.seed)
     parts += [model.family] if model.family else []
     parts += [f"{model.layers} × {model.heads}"]
-    parts += [f"mask {attention.mask}"] if attention.mask != "none" else []
-    parts += [f"position {attention.position}"] if attention.position != "none" else []
+    parts += [say(view, "mask {mask}", mask=attention.mask)] if attention.mask != "none" else []
+    parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
     return safe(" · ".join(parts))
 
 

@@ -127,7 +127,7 @@ function draw() {
   fill("chosen", say("head.name", { layer: head.l, head: head.h }));
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
   fill("view", ...examples(), ...figures(), ...labels());
-  fill("notes", ...meta.notes.map((text) => make("li", text)));
+  fill("notes", ...meta.notes.map((text) => make("li", text[chosen.lang])));
   fill("said", `${say("head.name", { layer: head.l, head: head.h })}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}`);
 }
 

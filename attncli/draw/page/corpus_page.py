@@ -14,7 +14,7 @@ import numpy as np
 from attncli.draw.page import as_json, join_modules, last_part, page_head, words
 from attncli.draw.page import read_asset as read_page_asset
 from attncli.draw.page import style as page_style
-from attncli.draw.page.page_words import SCAN_PAGE_WORDS, words_by_language
+from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import safe
 from attncli.inputs.token import Token
 from attncli.scan.document import ScanDocument, ScanEffect, ScanExample, ScanHead
@@ -90,9 +90,9 @@ def scan_page(
 
     texts = _Texts(document, tokens)
     heads = [_head(document, head, texts, looks) for head in document.heads]
-    notes = [safe(warning) for warning in document.warnings]
+    notes = [in_languages(warning) for warning in document.warnings]
     if texts.bare:
-        notes += [SCAN_PAGE_WORDS["unshaded"].spoken(lang)]
+        notes += [in_languages(SCAN_PAGE_WORDS["unshaded"])]
     model = last_part(document.plan.model)
     meta = {
         "lang": lang, "words": words_by_language(SCAN_PAGE_WORDS), "model": safe(model), "texts_done": f"{document.done.texts:,}",

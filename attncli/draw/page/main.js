@@ -42,8 +42,8 @@ function frame() {
   fill("scale", select("scale", SCALES, state.scale, (scale) => choose({ scale }), "scale"));
   fill("sides", toggles(meta.runs.length > 1 ? meta.runs.map(({ name }) => name) : [], state.run, (run) => choose({ run })));
   fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", { count: run().heads.length }));
-  fill("line", run().line);
-  fill("notes", ...run().notes.map((note) => make("li", note)));
+  fill("line", run().line[state.lang]);
+  fill("notes", ...run().notes.map((note) => make("li", note[state.lang])));
   fill("keys", ...say("help.keys").split("\n").flatMap((line) => {
     const [key, does] = line.split("\t");
     return [make("dt", ...key.split(" ").map((one) => make("kbd", one))), make("dd", does)];

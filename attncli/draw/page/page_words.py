@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from attncli.draw.safe import safe
 from attncli.features.heads.document import LABEL_NAMES
-from attncli.language import Message, contextual, languages, message
+from attncli.language import Message, contextual, languages, message, translate
 from attncli.measure.metric import METRIC_TITLES
 
 PAGE_WORDS: Mapping[str, Message] = {
@@ -165,6 +166,11 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "unshaded": message("The scan's model is not at hand, so the sentences are not shaded."),
 }
 """The words of the page of a scan."""
+
+
+def in_languages(text: str) -> dict[str, str]:
+    """A sentence in every language that has a catalogue, safe to show."""
+    return {lang: safe(translate(text, lang)) for lang in languages()}
 
 
 def words_by_language(words: Mapping[str, Message]) -> dict[str, dict[str, str]]:

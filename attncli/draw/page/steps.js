@@ -10,6 +10,11 @@ const chosen = { step: meta.steps.length - 1, head: 0, query: -1, key: -1, lang:
 /** The square roots of all weights, in 255ths: [map, head, query, key]. */
 let codes = new Uint8Array();
 
+/** The language after the one that is read: the button leads there. */
+const nextLanguage = () => {
+  const languages = Object.keys(meta.words);
+  return languages[(languages.indexOf(chosen.lang) + 1) % languages.length];
+};
 /** A phrase of the page's language. @param {string} name @param {...any} given */
 const say = (name, ...given) => (meta.words[chosen.lang]?.[name] ?? name).replace(/\{(\d)\}/g, (/** @type {string} */ whole, /** @type {string} */ place) => String(given[Number(place)]));
 /** @param {number|null} value */
@@ -113,8 +118,8 @@ function figures() {
 function draw() {
   const [layer, head] = meta.heads[chosen.head];
   document.documentElement.lang = chosen.lang;
-  fill("language", Object.keys(meta.words).length > 1 ? (chosen.lang === "en" ? "中文" : "English") : "");
-  fill("line", meta.line);
+  fill("language", meta.words[nextLanguage()].language);
+  fill("line", meta.line[chosen.lang]);
   fill("play", say(chosen.playing ? "pause" : "play"));
   fill("step-label", say("step", meta.steps[chosen.step].toLocaleString("en")));
   /** @type {HTMLInputElement} */ (at("step")).value = String(chosen.step);
@@ -125,7 +130,7 @@ function draw() {
   fill("chosen", say("head", layer, head) + (shown === chosen.step ? "" : ` · ${say("map", meta.steps[shown].toLocaleString("en"))}`));
   matrix();
   figures();
-  fill("notes", ...meta.notes.map((/** @type {string} */ text) => make("li", text)));
+  fill("notes", ...meta.notes.map((/** @type {string} */ text) => make("li", text[chosen.lang])));
   fill("said", `${say("step", meta.steps[chosen.step])}, ${say("head", layer, head)}`);
 }
 
@@ -157,7 +162,7 @@ async function load() {
 }
 
 set(at("step"), { max: meta.steps.length - 1, oninput: () => choose({ step: Number(/** @type {HTMLInputElement} */ (at("step")).value) }) });
-at("language").addEventListener("click", () => choose({ lang: chosen.lang === "en" ? "zh" : "en" }));
+at("language").addEventListener("click", () => choose({ lang: nextLanguage() }));
 at("play").addEventListener("click", play);
 at("matrix").addEventListener("click", (event) => {
   const cell = room();

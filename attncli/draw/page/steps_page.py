@@ -11,8 +11,9 @@ import numpy as np
 
 from attncli.draw.page import as_json, deflate, element, join_modules, page_head, read_asset
 from attncli.draw.page import style as page_style
+from attncli.draw.page.page_words import in_languages, words_by_language
 from attncli.draw.safe import label, safe
-from attncli.language import Message, languages, message, plural
+from attncli.language import Message, message, plural
 
 Numbers = np.ndarray[Any, Any]
 
@@ -103,15 +104,13 @@ def steps_page(page: StepsPage) -> bytes:
 
     places, weights = page.maps
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
-    words = {
-        lang: {name: text.spoken(lang) for name, text in page_words(len(page.heads)).items()} for lang in languages()
-    }
+    words = words_by_language(page_words(len(page.heads)))
     meta = {
-        "lang": page.lang, "words": words, "line": safe(page.line), "tokens": [label(token) for token in page.tokens],
+        "lang": page.lang, "words": words, "line": in_languages(page.line), "tokens": [label(token) for token in page.tokens],
         "heads": [list(head) for head in page.heads], "steps": list(page.steps),
         "lines": [[safe(name), _rounded(values)] for name, values in page.lines],
         "scores": [[safe(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
-        "maps": list(places), "notes": [safe(note) for note in page.notes],
+        "maps": list(places), "notes": [in_languages(note) for note in page.notes],
     }  # fmt: skip
     from attncli import __version__
 

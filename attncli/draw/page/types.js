@@ -6,8 +6,8 @@
  * @typedef {{l: number, h: number, m: (number|null)[], t: string[], k: Link[], r: string, b?: string,
  *   p?: [string, string, number], d?: number, s: number, c: number|null, x: number, a?: number, n: number, e: number}} HeadMeta
  * r: how the weights are kept: products, exact or roots; none where they did not fit, absent where they were not known; b: where; p: where its queries and keys are, and whether as float32
- * @typedef {{name: string, q: Word[], k: Word[]|null, line: string, heads: HeadMeta[], tile: [number, number],
- *   metrics: string[], notes: string[]}} RunMeta
+ * @typedef {{name: string, q: Word[], k: Word[]|null, line: Record<string, string>, heads: HeadMeta[], tile: [number, number],
+ *   metrics: string[], notes: Record<string, string>[]}} RunMeta
  * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
  * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
  * @typedef {{n: Record<string, string>, v: number, w: number|null, l: number|null, h: number|null}} Part

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from attncli.documents import Document, ModelPart, Part, Size, describe
-from attncli.language import message
+from attncli.language import Speech, message, say
 
 MOST = 10**60
 """Counts are drawn as floats."""
@@ -18,6 +18,14 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 VariantName = Literal["full", "causal", "window", "mask", "lsh", "rnn"]
+
+ATTENTION_NAMES = {"full": message("full"), "causal": message("causal"), "lsh": message("lsh"), "rnn": message("rnn")}
+"""Kinds of attention with a name in every language; others are told as masks are spelt."""
+
+
+def variant_name(name: str, view: Speech) -> str:
+    """A kind of attention by the name that the view's language has for it."""
+    return say(view, ATTENTION_NAMES[name]) if name in ATTENTION_NAMES else name
 
 
 class Variant(Part, frozen=True, kw_only=True):

@@ -15,14 +15,11 @@ from attncli.draw.screen_header import count_phrase, warning
 from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.tables import table
 from attncli.draw.view import View
-from attncli.features.cost.document import CostDocument, LayerCost, TotalCost, Variant
-from attncli.language import contextual, message, plural, say, say_each
+from attncli.features.cost.document import CostDocument, LayerCost, TotalCost, Variant, variant_name
+from attncli.language import contextual, plural, say, say_each
 
 ROOMY = 76
 """Cells from which on large numbers are written out."""
-
-ATTENTION_NAMES = {"full": message("full"), "causal": message("causal"), "lsh": message("lsh"), "rnn": message("rnn")}
-"""Kinds of attention with a name in every language; others are told as masks are spelt."""
 
 
 def cost_screen(document: CostDocument, view: View) -> Lines:
@@ -148,11 +145,6 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
 def _name(variant: Variant, view: View) -> str:
     """A variant by its mask where that is the user's own, else by the name that it has in the view's language."""
     return str(variant.spec) if variant.name in ("window", "mask") else variant_name(variant.name, view)
-
-
-def variant_name(name: str, view: View) -> str:
-    """A kind of attention by the name that the view's language has for it."""
-    return say(view, ATTENTION_NAMES[name]) if name in ATTENTION_NAMES else name
 
 
 def _saved_factor(variant: Variant, view: View) -> str:
