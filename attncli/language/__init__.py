@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -145,21 +144,24 @@ def _joined(texts: list[str], separator: str, last: str) -> str:
     return last.join([separator.join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
 
-FOLDERS = [Path(__file__).parent]
+FOLDERS = list(__path__)
 """Where catalogues lie; a test adds one of its own."""
 
 
 def languages() -> tuple[str, ...]:
     """English, and every language that has a catalogue."""
-    return ("en", *sorted(path.stem for folder in FOLDERS for path in folder.glob("*.mo")))
+    from pathlib import Path
+
+    return ("en", *sorted(path.stem for folder in FOLDERS for path in Path(folder).glob("*.mo")))
 
 
 @cache
 def catalogue_of(lang: str) -> NullTranslations:
     """The catalogue of a language; for English, and one that has none, that which leaves all as it is."""
     from gettext import GNUTranslations, NullTranslations
+    from pathlib import Path
 
-    for path in [] if lang == "en" else [folder / f"{lang}.mo" for folder in FOLDERS]:
+    for path in [] if lang == "en" else [Path(folder, f"{lang}.mo") for folder in FOLDERS]:
         if path.exists():
             with path.open("rb") as file:
                 return GNUTranslations(file)
