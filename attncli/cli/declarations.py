@@ -39,6 +39,28 @@ FILE = option(
     "--file", "-f", help="Read the text from a file; - is standard input.", panel=TEXT, about=RUN, metavar="FILE"
 )
 LINES = option("--lines", help="Every line is a text of its own.", panel=TEXT, about=RUN)
+CHAT = option(
+    "--chat",
+    help="Messages as JSON, [{role, content}, …], in the checkpoint's chat template; - is standard input.",
+    panel=TEXT,
+    about=RUN,
+    metavar="FILE",
+)
+CHAT_TEMPLATE = option(
+    "--chat-template",
+    help="With --chat: a Jinja template in place of the checkpoint's.",
+    panel=TEXT,
+    about=RUN,
+    metavar="FILE",
+    rare=True,
+)
+GENERATION_PROMPT = option(
+    "--generation-prompt/--no-generation-prompt",
+    help="With --chat: end where the assistant's answer begins. [default: yes]",
+    panel=TEXT,
+    about=RUN,
+    rare=True,
+)
 IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, about=RUN, metavar="IDS")
 TOKENIZER = option(
     "--tokenizer",

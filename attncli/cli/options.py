@@ -76,6 +76,9 @@ class TextOptions:
     file: Annotated[Path | None, declarations.FILE] = None
     lines: Annotated[bool, declarations.LINES] = False
     ids: Annotated[str | None, declarations.IDS] = None
+    chat: Annotated[Path | None, declarations.CHAT] = None
+    chat_template: Annotated[Path | None, declarations.CHAT_TEMPLATE] = None
+    generation_prompt: Annotated[bool | None, declarations.GENERATION_PROMPT] = None
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None
 
 

@@ -12,13 +12,13 @@ from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, LARGEST_SEED, whole
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.errors import AttnError, InputError, LimitError, UsageError
-from attncli.language import message
+from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
     import numpy as np
 
     from attncli.features.run.compute import RunRequest
-    from attncli.inputs.token import Text, Token
+    from attncli.inputs.token import Text, Token, Tokenizer
     from attncli.mechanism.mask import Mask
     from attncli.models.estimate import CostEstimate, MemoryBudget
     from attncli.models.model import Model
@@ -29,11 +29,27 @@ if TYPE_CHECKING:
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
 
-def texts(environment: Environment, options: TextOptions, *, single: bool = False) -> Iterator[Text]:
-    """The texts asked for; says so when the sample stands in for one. single: raises UsageError for several."""
+def texts(
+    environment: Environment, options: TextOptions, *, single: bool = False, tokenizer: Tokenizer | None = None
+) -> Iterator[Text]:
+    """The texts asked for; says so when the sample stands in for one.
+
+    single: raises UsageError for several. tokenizer: whose chat template is used; None for that of the model that was
+    loaded last.
+    """
     if single:
         yield one_text(environment, options)
         return
+    if options.chat is not None:
+        yield _chat(environment, options, options.chat, tokenizer)
+        return
+    for name in ("chat_template", "generation_prompt"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                "{option} is about a chat, and there is none",
+                expected="--chat FILE as well",
+                option=environment.spellings.get(name, f"--{name.replace('_', '-')}"),
+            )
     from attncli.cli.progress import foretell_waiting
     from attncli.inputs.token import SAMPLE, read_texts
 
@@ -52,6 +68,58 @@ def texts(environment: Environment, options: TextOptions, *, single: bool = Fals
         if text.origin == "sample":
             environment.note(message("no text given; using the sample: {text}", text=text.text))
         yield text
+
+
+def _chat(environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None) -> Text:
+    """The chat that `--chat` names, in the words of its model's template."""
+    from attncli.inputs.chat import control_tokens, parse_chat, read_template, render
+    from attncli.inputs.files import read_regular
+    from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT, Text
+
+    for option, value in (("TEXT", options.text), ("--file", options.file), ("--ids", options.ids)):
+        if value is not None:
+            raise UsageError(
+                "more than one text is given: {sources}",
+                expected="one of TEXT, --file, --ids, --chat",
+                sources=listing((option, "--chat"), " and "),
+            )
+    if options.lines:
+        raise UsageError("--lines takes texts apart, and --chat gives one", expected="one or the other")
+    if tokenizer is None:
+        tokenizer = environment.models[-1].tokenizer
+    is_stream = str(file) == "-"
+    if is_stream and environment.stdin is None:
+        raise InputError("there is no chat: standard input is closed", expected="--chat FILE, or a pipe")
+    assert environment.stdin is not None or not is_stream
+    raw = (
+        environment.stdin.read(TEXT_LIMIT + 1)
+        if is_stream and environment.stdin is not None
+        else read_regular(file, what=message("a chat"), limit=TEXT_LIMIT)
+    )
+    if len(raw) > TEXT_LIMIT:
+        raise LimitError("this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT)
+    chat = parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
+    template = read_template(tokenizer, chat.tools is not None, options.chat_template)
+    written = render(
+        template, chat, control_tokens(tokenizer), generation_prompt=options.generation_prompt is not False
+    )
+    if written.lost:
+        environment.note(
+            message(
+                "the template changes what {names} say, so that their tokens have no region",
+                names=listing(written.lost),
+            )
+        )
+    if written.quoted:
+        environment.note(
+            plural(
+                "{count} control token that a message spells is read as text: {spelling}",
+                "{count} control tokens that messages spell are read as text, such as {spelling}",
+                count=len(written.quoted),
+                spelling=repr(written.text[slice(*written.quoted[0])]),
+            )
+        )
+    return Text(written.text, STANDARD_INPUT if is_stream else str(file), chat=written)
 
 
 def _offer_whitespace(environment: Environment, text: Text) -> None:
@@ -90,9 +158,16 @@ def errors_located_in(text: Text) -> Iterator[None]:
 
 def tokens_of(model: Model, text: Text) -> list[Token]:
     """The tokens of a text, or those that its ids name. Raises InputError for none or too many."""
-    if text.ids is not None:
-        return model.check_tokens(model.tokenizer.ids_to_tokens(text.ids))
-    return model.encode(text.text)
+    return model.check_tokens(encoded(model.tokenizer, text))
+
+
+def encoded(tokenizer: Tokenizer, text: Text) -> list[Token]:
+    """What a tokenizer makes of a text, of a chat, or of ids."""
+    if text.chat is not None:
+        from attncli.inputs.chat import encode_chat
+
+        return encode_chat(tokenizer, text.chat)
+    return tokenizer.encode(text.text) if text.ids is None else tokenizer.ids_to_tokens(text.ids)
 
 
 def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:

@@ -184,6 +184,8 @@ _FOLDER = "models--"
 TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
 """The file that says how a model continues texts; most have none."""
+CHATS = ("tokenizer_config.json", "chat_template.jinja")
+"""The files that say how a model writes chats; many have none."""
 DESCRIPTION = ("config.json", TOKENIZER)
 """The files that say what a model is and how it cuts texts."""
 
@@ -552,6 +554,9 @@ def download(
         fetch.accept(folder)
         commit = folder.name  # everything else comes from the same version, even if the branch moves on
         hub.file(TOKENIZER, commit)
+        if fetch.parts is not Parts.HEADERS:
+            for name in CHATS:
+                hub.file(name, commit)
         match fetch.parts:
             case Parts.WHOLE:
                 hub.file(GENERATION, commit)

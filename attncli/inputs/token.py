@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.language import listing, message, term
+
+if TYPE_CHECKING:
+    from attncli.inputs.chat import RenderedChat
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 STANDARD_INPUT = message("standard input")
@@ -26,12 +29,13 @@ class Text(Struct, frozen=True):
 
     text: the text; "" when `ids` are given.
     origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with ":LINE" (first is 1) for
-    one line of many. ids: token ids, or None.
+    one line of many. ids: token ids, or None. chat: what a template wrote of a chat; None for other texts.
     """
 
     text: str
     origin: str
     ids: tuple[int, ...] | None = None
+    chat: RenderedChat | None = None
 
 
 def read_texts(

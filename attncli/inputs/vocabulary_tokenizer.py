@@ -111,6 +111,49 @@ class PieceTokenizer:
         entry: Any = readable[0] if pair is None else readable
         # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C stop it.
         encoding = _run_timed(lambda: self.hf.encode_batch([entry])[0], self.name)
+        return self._tokens(encoding, parts)
+
+    def encode_written(self, text: str, *, after: bool = False, as_text: bool = False) -> list[Token]:
+        """The tokens of a text that holds its special tokens itself, or of a piece of it.
+
+        after: whether text stands before the piece: some vocabularies put a space before a first word. as_text: whether
+        what spells a control token is text. Raises as `encode`.
+        """
+        readable = _without_surrogates(text)
+        hf = self._without_added if as_text else self.hf
+
+        def tokens_of(piece: str) -> list[Token]:
+            encode = hf.encode_batch
+            encoding = _run_timed(lambda: encode([piece], add_special_tokens=False)[0], self.name)
+            return self._tokens(encoding, (piece,))
+
+        if not after:
+            return tokens_of(readable)
+        # after a newline a piece has the tokens that it has in the middle of a text
+        line, whole = tokens_of("\n"), tokens_of("\n" + readable)
+        if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
+            return tokens_of(readable)
+        return [
+            Token(
+                place,
+                token.text,
+                token.id,
+                None if token.start is None else token.start - 1,
+                None if token.end is None else token.end - 1,
+                token.special,
+                unknown=token.unknown,
+            )
+            for place, token in enumerate(whole[len(line) :])
+        ]
+
+    @cached_property
+    def _without_added(self) -> tokenizers.Tokenizer:
+        """The vocabulary without tokens that are taken out of a text before anything else is."""
+        file = json.loads(self.hf.to_str())
+        return tokenizers.Tokenizer.from_str(json.dumps({**file, "added_tokens": []}))
+
+    def _tokens(self, encoding: tokenizers.Encoding, parts: tuple[str, ...]) -> list[Token]:
+        """The tokens of an encoding. parts: the texts that it is of."""
         spans = [
             None if is_special else span
             for span, is_special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)

@@ -106,6 +106,8 @@ ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
 """How the files end that some option or argument reads."""
 READS = {
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
+    "--chat": ("run", "--chat", "FILE", "--chat-template", "{t}/text"),
+    "--chat-template": ("run", "--chat", "sample_inputs/chat.json", "--chat-template", "FILE"),
     "--model": ("run", "a b", "--model", "FILE"),
     "--source-states": ("run", "a b", "--model", "FILE", "--source-states", "FILE"),
     "--weights": ("run", "a b", "--weights", "FILE"),

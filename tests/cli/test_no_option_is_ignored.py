@@ -106,12 +106,14 @@ VALUES = {
     "html": "{tmp}/page.html", "html_budget": "3kB", "figure_style": "dark", "show_as": "heads", "n": "5",
     "window": "3", "chunk": "2", "rounds": "2", "rows": "2", "bias": "alibi", "fail_above": "0", "layout": "torch",
     "embedding_for": "a dog", "orientation": "out-in", "across": "rollout", "sort": "confidence", "exclude": "first",
-    "generate": "2", "sample_seed": "3", "value_text": "x y",
+    "chat": "{tmp}/chat.json", "generate": "2", "sample_seed": "3", "value_text": "x y",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 
 EXCUSED = {
     "all_links": "only a trained model has links that say little",
+    "chat_template": "is about --chat: tests/cli/test_long.py",
+    "generation_prompt": "the same",
     "debug": "shows itself in errors alone: test_process",
     "help": "answered by Typer",
     "full": "short texts are shown whole",

@@ -34,12 +34,8 @@ def tokens(
 
         checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
-        for source_text in request.texts(environment, text):
-            token_list = (
-                tokenizer.encode(source_text.text)
-                if source_text.ids is None
-                else tokenizer.ids_to_tokens(source_text.ids)
-            )
+        for source_text in request.texts(environment, text, tokenizer=tokenizer):
+            token_list = request.encoded(tokenizer, source_text)
             yield tokens_document(checkpoint or tokenizer.name, source_text.text, token_list)
 
     write_documents(documents(), output, environment, view, several=text.lines)
