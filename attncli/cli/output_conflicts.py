@@ -137,17 +137,18 @@ def check_inputs(parameters: Sequence[Any], values: Mapping[str, Any], environme
 
 def _is_output(parameter: Any) -> bool:
     panel = getattr(parameter, "rich_help_panel", None)
-    return parameter.metavar == "NEW" or (panel == OUTPUT and parameter.metavar in ("FILE", "OUT"))
+    return parameter.metavar == "NEW" or (panel == OUTPUT and parameter.metavar in ("FILE", "DIR"))
 
 
 def _files_of_output(parameter: Any, path: Path) -> list[Path]:
-    """The files that an output would replace, of a scan's folder those that hold its plan and numbers.
+    """The files that an output would replace; of a folder those that hold a scan's plan and numbers, or a model.
 
     A terminal or a pipe loses nothing. A file that is not there yet loses nothing either, but in a scan's folder it
     would be taken for the scan's own.
     """
-    if parameter.metavar == "OUT":
-        return [path / name for name in SCAN_FILES if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
+    if parameter.metavar == "DIR":
+        names = SCAN_FILES if parameter.name == "out" else ("model.safetensors", "config.json", "tokenizer.json")
+        return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
     is_new = path.name.startswith(SCAN_FILES) and not os.path.lexists(path)
     return [path] if str(path) != "-" and (is_new or os.path.isfile(path)) else []  # noqa: PTH113 - which never fails
 

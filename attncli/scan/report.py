@@ -90,6 +90,7 @@ REPEATED = 0.75
 QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
 FREQUENT = 20
 """Pairs of tokens that are told of each head."""
+COUNTED_WORDS = ("texts", "tokens", "unknown_texts", "unknown_tokens")
 MIXED = message(
     "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
 )
@@ -182,7 +183,10 @@ def read_report(folder: Path) -> ScanDocument:
     except ValueError as error:
         raise InputError("this is no document of a scan: {error}", where=str(path), error=error) from error
     check(document, str(path))
-    return document
+    # a file has the English of its warnings alone: here they are messages again, which have other languages
+    counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
+    messages = {text: text for text in (MIXED, *_unknown(counts))}
+    return replace(document, warnings=[messages.get(text, text) for text in document.warnings])
 
 
 def failures(folder: Path) -> list[ShardOutcome]:

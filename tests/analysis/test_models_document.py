@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from attncli.documents import Part
+from attncli.draw.encoding import json_bytes
 from attncli.features.models import compute as told
 from attncli.features.models.compute import AttentionRow, LayerGroup, ModelSide, side_of
 from attncli.mechanism import spec
@@ -69,7 +70,7 @@ def models() -> list[spec.Spec]:
 @pytest.mark.parametrize("model", models())
 def test_every_kind_is_written_read_again_and_named(model: spec.Spec) -> None:
     side = side_of(model)
-    written = json.loads(msgspec.json.encode(side))
+    written = json.loads(json_bytes(side))
     attention = written["groups"][0]["attention"]
     position = model.blocks[0].attention.position
     if position is None:
@@ -79,7 +80,7 @@ def test_every_kind_is_written_read_again_and_named(model: spec.Spec) -> None:
     assert attention["qk_norm"]["kind"] == "qknorm"
     assert written["embedding"]["norm"] == {"kind": "rms", "eps": 1e-6, "unit_offset": True, "affine": True}
     again = msgspec.convert(written, ModelSide)
-    assert msgspec.json.encode(again) == msgspec.json.encode(side)
+    assert json_bytes(again) == json_bytes(side)
 
 
 RENAMED = {"head_dim": "d_k", "v_dim": "d_v", "own_global": "global_tokens"}

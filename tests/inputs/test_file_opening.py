@@ -56,13 +56,16 @@ def test_a_file_that_shrinks(tmp_path):
 
 
 def test_a_folder_that_may_not_be_searched(tmp_path, monkeypatch):
-    monkeypatch.setattr(Path, "exists", _denied)  # root may search every folder
+    real = Path.stat
+
+    def denied(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "tokenizer.json":  # root may search every folder
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(Path, "stat", denied)
     with pytest.raises(InputError, match="cannot look for this file: Permission denied") as caught:
         assert Checkpoint(tmp_path, {}, {}).tokenizer_path is None
     assert caught.value.where == str(tmp_path / "tokenizer.json")
     with pytest.raises(InputError, match="cannot look"):
         read_tokenizer(tmp_path)
-
-
-def _denied(path):
-    raise PermissionError(13, "Permission denied", str(path))

@@ -296,7 +296,7 @@ def test_without_transformers_the_families_are_listed(folder_of: Callable, monke
     with pytest.raises(UnsupportedError, match="'arcee'") as error:
         attncli.load(folder_of("arcee"))
     assert "llama" in error.value.expected
-    assert "attn[transformers]" in error.value.hint
+    assert "'transformers>=" in error.value.hint
     with Checkpoint.open(folder_of("arcee")) as checkpoint:
         assert load.foreign_family(checkpoint) is None
 

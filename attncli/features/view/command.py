@@ -159,7 +159,12 @@ def open_document(file: Path, top: int = 10) -> Document:
     from attncli.inputs.files import read_object
 
     fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
-    return document_of(fields, str(file))
+    document = document_of(fields, str(file))
+    if not fields.get("warnings"):
+        return document
+    from attncli.features.view.compute import translatable_warnings
+
+    return translatable_warnings(document)
 
 
 def _as_heads(document: Document, file: Path) -> HeadsDocument:

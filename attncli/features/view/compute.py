@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
-from attncli.documents import EmptyRows, Header
+from attncli.documents import Document, EmptyRows, Header, Part
 from attncli.documents.header import heading_of, identities_of, shape_row, tokens_of
 from attncli.documents.reading import check, part_of
 from attncli.errors import InputError, UnsupportedError
+from attncli.features.compare.document import CompareDocument
 from attncli.features.explain.compute import agreement, steps_of
 from attncli.features.explain.document import After, AttentionTopic, Matrices
 from attncli.features.heads.compute import numbers
@@ -23,12 +25,13 @@ from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocum
 from attncli.features.run.document import RunDocument, RunHead, RunLayer
 from attncli.inputs.files import parse_object
 from attncli.inputs.word_groups import unknown_notes
-from attncli.language import message
+from attncli.language import listing, message, term
 from attncli.measure.metric import DEFAULT, measure
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.mechanism.trace import STAGES, Shape, shapes_of
 
+AnyDocument = TypeVar("AnyDocument", bound=Document)
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
@@ -102,6 +105,44 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
     )
     check(document, where)
     return document
+
+
+TEXTS = {"text": "tokens", "query_text": "queries", "key_text": "keys", "clean": "tokens", "corrupt": "corrupt_tokens"}
+"""Where documents have their texts, and the tokens of each."""
+
+
+def translatable_warnings(document: AnyDocument) -> AnyDocument:
+    """The document with warnings of unknown words as messages, which other languages have too: a file holds their
+    English alone. They are made again from the tokens; what else stands among the warnings stays."""
+    warnings = getattr(document, "warnings", None) or ()
+    if not any(warnings):
+        return document
+    notes = [note for part in _parts_of_texts(document) for note in _unknown_notes(part)]
+    messages: dict[str, str] = {}
+    for warning in warnings:
+        for note in notes:
+            name, separator, rest = warning.partition(": ")
+            if warning == note:
+                messages[warning] = note
+            elif rest == note and separator:
+                messages[warning] = listing((term(name), note), separator)
+    return replace(document, warnings=[messages.get(warning, warning) for warning in warnings])
+
+
+def _parts_of_texts(document: Document) -> list[Part]:
+    """The document itself, or the two sides of a comparison."""
+    return [document.a, document.b] if isinstance(document, CompareDocument) else [document]
+
+
+def _unknown_notes(part: Part) -> list[str]:
+    """What was warned of in the texts that a part of a document has."""
+    notes: list[str] = []
+    for text_name, tokens_name in TEXTS.items():
+        text, rows = getattr(part, text_name, None), getattr(part, tokens_name, None)
+        pieces = getattr(part, "pieces", UNSET)
+        if isinstance(text, str) and rows:
+            notes += unknown_notes(text, tokens_of(rows if pieces is UNSET else pieces))
+    return notes
 
 
 def _check_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, where: str) -> list[Shape]:
