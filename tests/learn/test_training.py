@@ -9,14 +9,15 @@ from msgspec.structs import replace
 from torch.nn import functional
 
 from attncli.arrays.backend import numpy_backend
+from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients
 from attncli.errors import AttnError
-from attncli.features.learn.architecture import Architecture, small_model
+from attncli.features.learn.architecture import POSITIONS, Architecture, first_weights, small_model
 from attncli.features.learn.compute import LearnRequest, snapshot_steps, train
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.own_sentence import OwnSentence
 from attncli.features.learn.tasks.own_text import OwnText
 from attncli.features.learn.tasks.task import even_scores, head_scores
-from attncli.features.learn.training import NO_TARGET, AdamW, Trainer, cross_entropy
+from attncli.features.learn.training import NO_TARGET, AdamW, Trainer, cross_entropy, forward
 
 DRAWN = np.random.default_rng(11)
 
@@ -155,6 +156,38 @@ def test_every_architecture_learns(position: str, mlp: bool) -> None:
     lesson = trained(request("previous", 25, position=position, mlp=mlp, heads=2))
     assert lesson.moments[-1].loss < lesson.moments[0].loss - 0.05
     assert [moment.step for moment in lesson.moments][:5] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_gradients_of_the_loss_are_finite_differences(position: str, residual: bool) -> None:
+    """Of a whole model with each kind of position: embeddings, layers and head, to the cross-entropy; in float64."""
+    task = TASKS["previous"]()
+    layers = 2 if residual else 1
+    wanted = Architecture(layers=layers, heads=2, d_model=8, position=position, mlp=residual, residual=residual)
+    model = small_model(wanted, len(task.words), task.length)
+    rng = np.random.default_rng(5)
+    arrays = {name: array + 0.3 * rng.standard_normal(array.shape) for name, array in first_weights(model, 0).items()}
+    batch = task.draw(0, "step 1", 2)
+
+    def loss(backend, weights):
+        output = forward(backend, model.spec, {**weights, **model.fixed}, batch.ids)
+        return cross_entropy(backend, output.logits, batch.targets)
+
+    variables = {name: Variable(array) for name, array in arrays.items()}
+    exact = gradients(loss(gradient_backend("float64"), variables), variables.values())
+    plain = numpy_backend("float64")
+    for (name, array), gradient in zip(arrays.items(), exact, strict=True):
+        assert np.abs(gradient).max() > 1e-6 or name.endswith((".attn.k.bias", "attn.qkv.bias")), name
+        largest = np.unravel_index(np.argmax(np.abs(gradient)), gradient.shape)
+        for place in {largest, *(tuple(rng.integers(0, array.shape)) for _ in range(3))}:
+            before, ends = array[place], []
+            for end in (before + 1e-6, before - 1e-6):
+                array[place] = end
+                ends.append(float(loss(plain, arrays)[0]))
+            array[place] = before
+            found = (ends[0] - ends[1]) / 2e-6
+            assert abs(gradient[place] - found) <= 1e-4 * max(np.abs(gradient).max(), 1e-4), (name, place)
 
 
 def test_what_is_not_trained_stays() -> None:

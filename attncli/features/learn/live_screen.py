@@ -26,8 +26,10 @@ PLOT_LINES = 8
 MOST_MAPS = 8
 PATIENCE = 3.0
 """Seconds above which it is said before it goes on what all steps will take."""
-FIRST_STEPS = 5
-"""Steps whose time foretells that of all."""
+FIRST_STEPS = 16
+"""Steps whose time foretells that of all, or as many as are made in `FIRST_SECONDS`; the very first does not count: it
+takes longer."""
+FIRST_SECONDS = 2.0
 
 
 @contextmanager
@@ -103,7 +105,8 @@ class Training:
         self._environment, self._view, self._request = environment, view, request
         self._moments: list[Moment] = []
         self._steps, self._drawn_at = 0, 0.0
-        self._begun = time.monotonic()
+        self._begun = 0.0
+        self._foretold = False
         self._stopped = False
 
     def show(self, moment: Moment) -> None:
@@ -119,12 +122,7 @@ class Training:
         self._steps += 1
         total = self._request.steps * len(self._request.seeds)
         self.report(self._steps / total)
-        if self._steps == FIRST_STEPS:
-            seconds = (time.monotonic() - self._begun) / FIRST_STEPS * total
-            if seconds > PATIENCE and self.live is None:
-                from attncli.language import message
-
-                self._environment.note(message("{steps:,} steps: about {seconds:.0f} s", steps=total, seconds=seconds))
+        self._foretell(total)
         if self.has_keys and not self._stopped:
             from select import select
 
@@ -134,6 +132,19 @@ class Training:
 
                 self._stopped = os.read(place, 1) in (b"q", b"Q")
         return self._stopped
+
+    def _foretell(self, total: int) -> None:
+        """Say after the first steps how long all of them take, where that is long and nobody watches."""
+        now = time.monotonic()
+        if self._steps == 1:
+            self._begun = now
+        elif not self._foretold and (self._steps == FIRST_STEPS or now - self._begun > FIRST_SECONDS):
+            self._foretold = True
+            seconds = (now - self._begun) / (self._steps - 1) * total
+            if seconds > PATIENCE and self.live is None:
+                from attncli.language import message
+
+                self._environment.note(message("{steps:,} steps: about {seconds:.0f} s", steps=total, seconds=seconds))
 
     def keeps(self) -> bool:
         """Whether what was learned is to be saved: not after Ctrl-C."""

@@ -27,6 +27,7 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
 from attncli.language import Message, listing, message, plural, say, translate
+from attncli.mechanism.mask import spec_text
 
 PLOT_LINES = 12
 CHANCE = 0.95
@@ -68,7 +69,7 @@ def _header(document: LearnDocument, view: View) -> Lines:
         (
             heading(title, "", view),
             remark(facts, view),
-            remark(message("a text: {text}", text=text), view),
+            remark(message("one of the texts: {text}", text=text), view),
         )
     )
 
@@ -151,7 +152,7 @@ def _heads(document: LearnDocument, view: View) -> Lines:
         rows.append(cells)
     columns = [
         localize(message("head"), view),
-        *map(safe, names),
+        *map(_verbatim, names),
         localize(message("rose at step"), view),
         localize(message("loss without it"), view),
     ]
@@ -168,12 +169,12 @@ def _rises(head: LearnedHead) -> str:
 
 
 def _seeds(document: LearnDocument, view: View) -> Lines:
+    """How each seed ended; nothing where there is only one."""
     if len(document.runs) < 2:
         return Lines()
-    """How each seed ended."""
     names = [row.score for row in document.runs[0].best]
     columns = [localize(message("seed"), view), localize(message("steps"), view), localize(message("loss"), view)]
-    columns += [*map(safe, names), localize(message("learned"), view)]
+    columns += [*map(_verbatim, names), localize(message("learned"), view)]
     rows = []
     for run in document.runs:
         best = {row.score: row for row in run.best}
@@ -247,7 +248,8 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
 
 def _became(row: BestHead, score: HeadScore, document: LearnDocument) -> Message:
     return message(
-        "Layer {layer} head {head} became {kind}: {last:.2f}, untrained {first:.2f}; half of that by step {step:,}.",
+        "Layer {layer} head {head} became {kind}: {last:.2f}, untrained {first:.2f}; "
+        "half of the rise was done by step {step:,}.",
         layer=row.layer,
         head=row.head,
         kind=_head_name(document.task, row.score),
@@ -279,14 +281,33 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
         folder = safe(quote(document.saved), ascii=view.ascii)
         text = safe(quote(document.example.text), ascii=view.ascii)
         return [message("It is saved. Try:  attn heads --model {folder} {text}", folder=folder, text=text)]
-    again = f"attn learn {safe(document.task)}"
     if document.steps < document.planned:
         return [message("It was stopped before its {planned:,} steps.", planned=document.planned)]
-    if document.loss is not None and document.loss > CHANCE * document.chance:
-        return [message("That is no better than chance.")]
-    if not document.learned and len(document.runs) == 1:
-        return [message("Another seed may: {command}", command=f"{again} --seed {document.seed + 1} …")]
-    return []
+    if document.learned:
+        return []
+    is_chance = document.loss is not None and document.loss > CHANCE * document.chance
+    texts = [message("That is no better than chance.")] if is_chance else []
+    kind = _task(document.task)
+    if kind is None or len(document.runs) > 1:
+        return texts
+    again = f"attn learn {kind.name}" + (" …" if kind.takes else "")
+    if _is_as_intended(document, kind):
+        texts.append(message("Another seed may: {command}", command=f"{again} --seed {document.seed + 1}"))
+    elif kind.takes != "FILE":  # what a text of one's own allows nobody knows
+        texts.append(message("With the task's own settings most seeds learn it: {command}", command=again))
+    return texts
+
+
+def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
+    """Whether the model and its training are those that the task has where no option says otherwise."""
+    model, attention, intended = document.model, document.attention, kind.architecture
+    scale = (intended.d_model // intended.heads) ** -0.5
+    return (
+        (model.layers, model.heads, attention.position, attention.mask, document.steps, document.batch)
+        == (intended.layers, intended.heads, intended.position, spec_text(intended.mask), kind.steps, kind.batch)
+        and (attention.scale is None or abs(attention.scale - scale) < 1e-6)
+        and document.learning_rate == kind.rate
+    )
 
 
 def _task(name: str) -> type[Task] | None:
@@ -298,6 +319,11 @@ def _head_name(task: str, score: str) -> str:
     kind = _task(task)
     names = {row.name: row.head for row in kind.scores} if kind is not None else {}
     return names.get(score, message("a head of the score {score}", score=safe(score)))
+
+
+def _verbatim(name: str) -> Message:
+    """A name that is typed or stands in the document: the same in every language."""
+    return listing((safe(name),))
 
 
 def _loss_text(loss: float | None) -> str:
@@ -371,7 +397,8 @@ def tasks_screen(document: TasksDocument, view: View) -> Lines:
     ]
     if view.width < ROOMY:
         blocks = [
-            stack((heading(row[0], "", view), remark(row[1], view, style=""), remark(row[2], view))) for row in rows
+            stack((heading(_verbatim(row[0]), "", view), remark(row[1], view, style=""), remark(row[2], view)))
+            for row in rows
         ]
         return stack_spaced([*blocks, remark(message("attn learn TASK trains a small model on it."), view)])
     return stack_spaced(
