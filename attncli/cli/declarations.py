@@ -24,12 +24,15 @@ from attncli.cli.option import (
     SCREEN,
     SUBJECT,
     TEXT,
+    About,
     number,
     option,
     redeclare,
 )
 from attncli.language import languages
 
+LAYER_WEIGHTS, CHECKPOINT_ALONE = RUN | About.ONE_LAYER, RUN | About.CHECKPOINT
+AFTER_HEADS = LAYER_WEIGHTS | About.AFTER_HEADS
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 TEXT_ARGUMENT = typer.Argument(
@@ -142,7 +145,7 @@ IGNORE_CONFIG = option(
     "--ignore-config",
     help="Run although this key of config.json is not implemented.",
     panel=MODEL,
-    about=RUN,
+    about=CHECKPOINT_ALONE,
     metavar="KEY",
     rare=True,
 )
@@ -150,7 +153,7 @@ SOURCE = option(
     "--source",
     help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
     panel=MODEL,
-    about=RUN,
+    about=CHECKPOINT_ALONE,
     metavar="TEXT",
     rare=True,
 )
@@ -158,7 +161,7 @@ SOURCE_STATES = option(
     "--source-states",
     help="The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.",
     panel=MODEL,
-    about=RUN,
+    about=CHECKPOINT_ALONE,
     metavar="FILE",
     rare=True,
 )
@@ -166,7 +169,7 @@ GLOBAL_TOKENS = option(
     "--global-tokens",
     help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
     panel=MODEL,
-    about=RUN,
+    about=CHECKPOINT_ALONE,
     metavar="I,J",
     rare=True,
 )
@@ -175,40 +178,46 @@ WEIGHTS = option(
     "-w",
     help="Weights of one attention layer: .safetensors, .npz, .pt.",
     panel=MODEL,
-    about=RUN,
+    about=LAYER_WEIGHTS,
     metavar="FILE",
 )
 EMBEDDINGS = option(
     "--embeddings",
     help="The input vectors, a [tokens, d_model] matrix.",
     panel=MODEL,
-    about=RUN,
+    about=LAYER_WEIGHTS,
     metavar="FILE",
     rare=True,
 )
 SEED = option(
-    "--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, about=RUN, metavar="INT|random"
+    "--seed",
+    help="Seed of the weights, or 'random'. [default: 0]",
+    panel=MODEL,
+    about=LAYER_WEIGHTS,
+    metavar="INT|random",
 )
 SEED_NUMBER = number(
     "--seed", help="Seed of draws and intervals.", panel=MODEL, about=RUN, metavar="INT", least=0, most=LARGEST_SEED
 )
-D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, about=RUN)
-NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL, about=RUN)
+D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, about=LAYER_WEIGHTS)
+NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL, about=LAYER_WEIGHTS)
 EIGHT = 8
 """Heads that seeded weights have where several are compared and `--num-heads` does not say."""
 EIGHT_HEADS = redeclare(NUM_HEADS, help="Number of heads. [default: 8]")
-D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, about=RUN)
-D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, about=RUN)
-BIAS = option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL, about=RUN)
+D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, about=LAYER_WEIGHTS)
+D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, about=LAYER_WEIGHTS)
+BIAS = option(
+    "--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL, about=LAYER_WEIGHTS
+)
 OUTPUT_PROJECTION = option(
     "--output-projection/--no-output-projection",
     help="W_O after the heads. [default: with several heads]",
     panel=MODEL,
-    about=RUN,
+    about=AFTER_HEADS,
     rare=True,
 )
-RESIDUAL = option("--residual", help="Add the input to the output.", panel=MODEL, about=RUN)
-LAYER_NORM = option("--layer-norm", help="Layer normalization at the end.", panel=MODEL, about=RUN)
+RESIDUAL = option("--residual", help="Add the input to the output.", panel=MODEL, about=AFTER_HEADS)
+LAYER_NORM = option("--layer-norm", help="Layer normalization at the end.", panel=MODEL, about=AFTER_HEADS)
 
 MASK = option(
     "--mask",

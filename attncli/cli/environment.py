@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from errno import EBADF
 from functools import cached_property
 from io import RawIOBase, TextIOBase
@@ -106,6 +106,13 @@ class Environment:
             self.spellings[name]
             for name, about in self.subjects.items()
             if name in self.explicit_options and not about & (forms | DELIVERY) and (besides is None or about & besides)
+        ]
+
+    def options_about(self, group: Any, subject: About) -> list[str]:
+        """The options of a group that are given and are about this, as help spells them, in the order of the group."""
+        names = [item.name for item in fields(group) if getattr(group, item.name) not in (item.default, [])]
+        return [
+            f"--{name.replace('_', '-')}" for name in names if name in self.subjects and self.subjects[name] & subject
         ]
 
     @property

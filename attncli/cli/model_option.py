@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from attncli.cli import request
 from attncli.cli.environment import Environment
 from attncli.cli.option import whole
-from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
+from attncli.cli.options import About, AttentionOptions, ComputeOptions, ModelOptions
 from attncli.errors import UnsupportedError, UsageError
 from attncli.language import message
 
@@ -24,18 +23,6 @@ if TYPE_CHECKING:
 SOURCE_EXCERPT = 200
 """Characters of the text after `--source` that are told in every document."""
 
-ONE_LAYER_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
-"""Options that describe seeded or file weights; a checkpoint brings its own."""
-
-
-def out_of_place(options: ModelOptions) -> list[str]:
-    """The options given that describe seeded or file weights."""
-    flags = [
-        item.name for item in fields(options) if item.name in ONE_LAYER_ONLY and getattr(options, item.name) is not None
-    ]
-    flags += [name for name in ("residual", "layer_norm") if getattr(options, name)]
-    return [f"--{name.replace('_', '-')}" for name in flags]
-
 
 def default_checkpoint(
     environment: Environment, options: ModelOptions, attention: AttentionOptions, tokenizer: str | None
@@ -45,7 +32,7 @@ def default_checkpoint(
     setting = environment.settings.get("model")
     if setting is None:
         return None
-    contrary = [*out_of_place(options), *["--tokenizer"] * (tokenizer is not None)]
+    contrary = [*environment.options_about(options, About.ONE_LAYER), *["--tokenizer"] * (tokenizer is not None)]
     contrary += ["--position"] * (attention.position not in (None, "none"))
     origin = message("{setting}: from {origin}", setting=f"--model {setting.value}", origin=setting.origin)
     if contrary:
@@ -66,7 +53,7 @@ def checkpoint(
     """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
     from attncli.cli.progress import layers_told
 
-    if flags := " ".join(out_of_place(options)):
+    if flags := " ".join(environment.options_about(options, About.ONE_LAYER)):
         raise UsageError(
             "{flags} describes seeded weights, and --model {name} brings its own",
             expected="one or the other",

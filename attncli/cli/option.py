@@ -42,6 +42,12 @@ class About(Flag):
     """Parts of the screen."""
     BRIEF = auto()
     """What `--brief` leaves of the screen: the answer."""
+    ONE_LAYER = auto()
+    """Seeded weights, or those of a file; a checkpoint brings its own."""
+    CHECKPOINT = auto()
+    """A checkpoint: without one there is nothing to change."""
+    AFTER_HEADS = auto()
+    """What becomes of the heads' output, which changes no link."""
 
 
 RUN = About.JSON | About.PLAIN | About.SCREEN | About.BRIEF

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, LARGEST_SEED, whole
-from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
+from attncli.cli.options import About, AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.errors import AttnError, InputError, LimitError, UsageError
 from attncli.language import listing, message, plural
 
@@ -253,14 +253,10 @@ def model(
     heads: how many heads seeded weights have where `--num-heads` does not say.
     """
     name = model_name(environment, options, attention, tokenizer)
-    if name is None and options.ignore_config:
-        raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
-    for field_name in ("source", "source_states", "global_tokens"):
-        if name is None and getattr(options, field_name) is not None:
-            option = f"--{field_name.replace('_', '-')}"
-            raise UsageError(
-                "{option} is about a checkpoint, and there is none", expected="--model NAME as well", option=option
-            )
+    if name is None and (needless := environment.options_about(options, About.CHECKPOINT)):
+        raise UsageError(
+            "{option} is about a checkpoint, and there is none", expected="--model NAME as well", option=needless[0]
+        )
     if name is not None:
         from attncli.cli.model_option import checkpoint
 

@@ -14,7 +14,7 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 from attncli.cli.app import app_of
-from attncli.cli.options import DELIVERY, About
+from attncli.cli.options import DELIVERY, DRAWING, About
 
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"
@@ -106,7 +106,8 @@ VALUES = {
     "html": "{tmp}/page.html", "html_budget": "3kB", "figure_style": "dark", "show_as": "heads", "n": "5",
     "window": "3", "chunk": "2", "rounds": "2", "rows": "2", "bias": "alibi", "fail_above": "0", "layout": "torch",
     "embedding_for": "a dog", "orientation": "out-in", "across": "rollout", "sort": "confidence", "exclude": "first",
-    "chat": "{tmp}/chat.json", "generate": "2", "sample_seed": "3", "value_text": "x y",
+    "chat": "{tmp}/chat.json", "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
+    "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 
@@ -167,15 +168,21 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 @cache
-def offered() -> list[tuple[str, str, str]]:
+def offered() -> list[tuple[str, str, str, bool]]:
+    """Each option of each command: the command, the parameter, how it is spelled, whether it takes no value."""
     found = []
     for name, command in commands():
         for parameter in command.params if name in BASES else ():
             if parameter.param_type_name == "option" and not {parameter.name, f"{name} {parameter.name}"} & set(
                 EXCUSED
             ):
-                found.append((name, parameter.name, parameter.opts[0]))
+                found.append((name, parameter.name, parameter.opts[0], parameter.is_flag))
     return found
+
+
+def given(option: str, name: str, *, is_flag: bool, folder: Path) -> list[str]:
+    """An option as it is given; KeyError for one whose value nobody wrote down, so that no error stands for it."""
+    return [option] if is_flag else [option, VALUES[name].replace("{tmp}", str(folder))]
 
 
 @pytest.mark.parametrize(
@@ -280,9 +287,28 @@ def told(folder: Path, *line: str) -> tuple[Any, Any]:
 def test_an_option_does_something(command: str, folder: Path) -> None:
     # a document is made sooner than a screen
     alone = {base: told(folder, *base) for base in sorted(BASES[command], key=lambda base: "--json" not in base)}
-    for at, name, option in offered():
-        given = [option, VALUES[name].replace("{tmp}", str(folder))] if name in VALUES else [option]
+    for at, name, option, is_flag in offered():
         if at == command:
+            words = given(option, name, is_flag=is_flag, folder=folder)
             # an option about the screen, which documents refuse, has to change the screen
             tried = [base for base in alone if name not in LOOKS or "--json" not in base]
-            assert any(told(folder, *base, *given) != alone[base] for base in tried), f"{option} does nothing"
+            assert any(told(folder, *base, *words) != alone[base] for base in tried), f"{option} does nothing"
+
+
+def drawn() -> list[tuple[str, str, str, bool]]:
+    """The options that say of themselves that they change how everything on the screen looks, the answer with it."""
+    about = {name: command.callback.subjects for name, command in commands()}
+    return [
+        (command, name, option, is_flag)
+        for command, name, option, is_flag in offered()
+        if about[command][name] == DRAWING and name not in ("brief", "ascii") and "brief" in about[command]
+    ]
+
+
+@pytest.mark.parametrize("command", sorted({command for command, *_ in drawn()}))
+def test_an_option_that_says_so_changes_the_answer_in_words(command: str, folder: Path) -> None:
+    base = BASES[command][0]
+    for at, name, option, is_flag in drawn():
+        if at == command:
+            words = given(option, name, is_flag=is_flag, folder=folder)
+            assert told(folder, *base, "--brief", *words) != told(folder, *base, "--brief"), f"{option} does nothing"

@@ -14,6 +14,7 @@ from attncli.cli.environment import Environment
 from attncli.cli.options import (
     OUTPUT,
     RUN,
+    About,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -77,12 +78,10 @@ def find(
             expected="--from TOK and --to TOK",
             hint="attn find TEXT --from it --to animal",
         )
-    if not effect and (
-        ignored_options := environment.explicit_options & {"residual", "layer_norm", "output_projection"}
-    ):
+    if not effect and (ignored_options := environment.options_about(model, About.AFTER_HEADS)):
         raise UsageError(
-            "--{smallest} changes what leaves the layer, and links are shown",
-            smallest=min(ignored_options).replace("_", "-"),
+            "{option} changes what leaves the layer, and links are shown",
+            option=min(ignored_options),
             expected="--effect as well",
         )
     single = output.json or output.svg is not None or page.html is not None
