@@ -154,7 +154,7 @@ def misuse(error: TyperException) -> UsageError:
             hint=f"{path} --help",
             name=parameter.get_error_hint(context),
         )
-    if name is None or context is None:
+    if name is None or context is None or type(error).__name__ != "NoSuchOption":
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)
 

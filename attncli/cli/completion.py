@@ -204,13 +204,28 @@ def check_request(variables: Mapping[str, str], name: str) -> None:
         )
 
 
+# What each shell runs. All ask as fish does, for one value a line with what it means behind a tab, and say where no
+# blank follows: behind the colon of `window:` and the H of `L5H`. Typer's own scripts lose what stands before a colon
+# in bash and zsh, and what stands before the `=` of `--mask=` in zsh and fish.
+
+
+def _script(shell: str) -> str:
+    """The script of a shell: ours, or Typer's for the others."""
+    from typer._completion_shared import get_completion_script
+
+    own = Path(__file__).parent / "shells" / f"attn.{shell}"
+    if own.is_file():
+        return own.read_text("utf-8").rstrip()
+    return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
+
+
 def set_up(args: list[str], lang: str) -> str:
     """Show or install what makes a shell ask for completions, and return what there is to say.
 
     args: `--show-completion` or `--install-completion`, and the shell, where it is not the one that runs.
     Raises UsageError for a shell that is not known, AttnError where its files cannot be written.
     """
-    from typer._completion_shared import _get_shell_name, get_completion_script, install
+    from typer._completion_shared import _get_shell_name, install
 
     name, equals, value = args[0].partition("=")
     shell_names = [value] if equals else args[1:]
@@ -227,13 +242,15 @@ def set_up(args: list[str], lang: str) -> str:
             shell=repr(shell),
         )
     if name == "--show-completion":
-        return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
+        return _script(shell)
     from subprocess import SubprocessError
 
     from attncli.language import translate
 
     try:
         _, path = install(shell=shell, prog_name="attn")
+        if shell in ("bash", "zsh", "fish"):  # of the others it is a file that holds more
+            Path(path).write_text(f"{_script(shell)}\n", "utf-8", newline="\n")
     except (OSError, ValueError, RuntimeError, SubprocessError) as error:  # of a file, its letters, HOME, PowerShell
         reason = term(getattr(error, "strerror", None) or str(error))
         raise AttnError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 from attncli.cli.environment import Environment
 from attncli.cli.help_page import HELP, check_command, group_title, place, show_help, whole_page
@@ -77,7 +78,11 @@ class GroupedCommand(TyperCommand):
         parser = self.make_parser(ctx)
         for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
             spelled.action = {"store": "append", "store_const": "append_const"}.get(spelled.action, spelled.action)
-        values_by_option, _, _ = parser.parse_args(args=list(args))
+        try:
+            values_by_option, _, _ = parser.parse_args(args=list(args))
+        except TyperException as error:  # an option without its value tells no context of its own
+            error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined,unused-ignore]
+            raise
         for parameter in self.params:
             if parameter.param_type_name != "option":
                 continue

@@ -147,7 +147,8 @@ def _parameters(command: Any, ctx: Any) -> list[Any]:
 
 
 def check_command(group: Any, context: Any, arguments: Sequence[str]) -> None:
-    """Raise UsageError where the first argument names no command of this group, with those of nearly this name."""
+    """Raise UsageError where the first argument names no command of this group, with those of nearly this name; and
+    with the command that runs a text, where what is typed after `attn` is one."""
     name = arguments[0]
     if context.resilient_parsing or name.startswith("-") or group.get_command(context, name) is not None:
         return
@@ -159,7 +160,28 @@ def check_command(group: Any, context: Any, arguments: Sequence[str]) -> None:
         if matches
         else message("No such command {name}", name=repr(name))
     )
-    raise UsageError(text, hint=f"{context.command_path.rstrip()} --help")
+    hint = f"{context.command_path.rstrip()} --help"
+    if context.parent is None and not matches:
+        hint = _command_of_text(arguments) or hint
+    raise UsageError(text, hint=hint)
+
+
+LONGEST_TEXT = 60
+"""Characters of a text that is repeated in a hint."""
+
+
+def _command_of_text(arguments: Sequence[str]) -> str:
+    """The command that runs what was typed as a text: words with blanks or of another script in one argument, or
+    several words in a row. "" where it does not look like a text."""
+    import shlex
+    from itertools import takewhile
+
+    words = list(takewhile(lambda word: not word.startswith("-"), arguments))
+    is_text = any(map(str.isspace, words[0])) or not words[0].isascii()
+    if not is_text and (len(words) < 2 or any(char.isspace() for word in words for char in word)):
+        return ""
+    text = " ".join(words[:1] if is_text else words)
+    return f"attn run {shlex.quote(text)}" if len(text) <= LONGEST_TEXT else 'attn run "…"'
 
 
 def group_title(parameter: Any) -> str:

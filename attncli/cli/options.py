@@ -157,6 +157,16 @@ class OutputOptions:
         """The file that the answer goes to; None for standard output, also called `-`."""
         return None if self.output is None or str(self.output) == "-" else self.output
 
+    @property
+    def table(self) -> Path | None:
+        """The file that the table goes to besides the answer; None without one, and where it is the answer."""
+        return None if self.is_table else self.csv
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the table with commas takes the answer's place on standard output: `--csv -`."""
+        return self.csv is not None and str(self.csv) == "-"
+
 
 _TABLE = ("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug")
 TableOutput = Annotated[OutputOptions, only(*_TABLE)]

@@ -57,7 +57,7 @@ def validate_options(
     options.
     """
     output_conflicts.refuse_contradictions(
-        options, environment, files=any((options.svg, options.csv, *(files or {}).values()))
+        options, environment, files=any((options.svg, options.table, *(files or {}).values()))
     )
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
         raise UsageError(
@@ -179,17 +179,18 @@ def write_documents(
     """Answer with documents, each written as soon as it is there: as its own screen, or its table with a header line.
 
     One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
-    A table is whole also where the reader of the answer has gone (BrokenPipeError).
+    `--csv -` is the table there, in place of the screen. A table in a file is whole also where the reader of the answer
+    has gone (BrokenPipeError).
     several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
     screen: what draws them in place of their own.
     """
     with ExitStack() as files:
         write: Callable[[bytes], object] = environment.write
-        if options.file is not None or options.csv is not None:
+        if options.file is not None or options.table is not None:
             from attncli.inputs.files import atomic_writer
 
-            if options.csv is not None:
-                table = files.enter_context(atomic_writer(options.csv))
+            if options.table is not None:
+                table = files.enter_context(atomic_writer(options.table))
                 documents = _write_table(documents, table, several)
             if options.file is not None:
                 write = files.enter_context(atomic_writer(options.file)).write
@@ -199,7 +200,7 @@ def write_documents(
                 write(piece)
         except BrokenPipeError as error:
             closed_pipe = error
-            for _ in documents if options.csv is not None else ():
+            for _ in documents if options.table is not None else ():
                 pass
     if closed_pipe is not None:
         raise closed_pipe
@@ -226,6 +227,8 @@ def _pieces(
             yield records.ndjson_line(document)
         elif options.plain:
             yield from _plain(document, place, several, records.plain)
+        elif options.is_table:
+            yield from _plain(document, place, several, records.comma_separated)
         else:
             if view.full:
                 _refuse_lines(document)

@@ -35,10 +35,11 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
     files: whether anything besides standard output is written, which the options may be about.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(options, name)]
+    formats += ["--csv -"] * options.is_table
     if len(formats) > 1:
         raise UsageError("{formats} contradict each other", expected="one of them", formats=listing(formats, " and "))
     if formats and options.svg is None:
-        for option in environment.options_without(About.PLAIN if options.plain else About.JSON):
+        for option in environment.options_without(About.PLAIN if options.plain or options.is_table else About.JSON):
             raise UsageError(
                 "{option} is about the screen, and {format} draws none",
                 expected="one or the other",
@@ -72,7 +73,7 @@ def check_files(options: OutputOptions, environment: Environment, written: Mappi
     written. written: files of the command's own options."""
     from attncli.inputs.files import check_writable, place_of
 
-    files = {"--output": options.file, "--figure": options.svg, "--csv": options.csv, **written}
+    files = {"--output": options.file, "--figure": options.svg, "--csv": options.table, **written}
     name_of_file: dict[str, str] = {}
     for name, path in files.items():
         if path is None:

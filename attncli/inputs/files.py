@@ -307,6 +307,23 @@ def read_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> bytes:
         return read_exactly(stream, size, str(path))
 
 
+DESCRIPTORS = re.compile(r"/dev/fd/\d+|/proc/self/fd/\d+")
+"""How a shell names the pipe of a command that stands in a file's place, `<(…)`."""
+
+
+def read_pipe(stream: BinaryIO, where: str, *, limit: int = SIZE_LIMIT) -> bytes:
+    """All bytes of a pipe, to its end. Raises InputError where it cannot be read, LimitError beyond `limit` bytes."""
+    try:
+        data = stream.read(limit + 1)
+    except OSError as error:
+        raise InputError(
+            "cannot read this file: {strerror}", where=where, strerror=term(error.strerror or str(error))
+        ) from error
+    if len(data) > limit:
+        raise LimitError("this pipe holds more than {limit:,} bytes", where=where, expected="a file", limit=limit)
+    return data
+
+
 def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
     """The next `count` bytes. Raises InputError where the file ends before them or cannot be read."""
     try:

@@ -449,8 +449,8 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
     return list(by_name.values())
 
 
-def metric_of(name: str | Metric) -> Metric:
-    """The metric of that name, or itself. Raises UsageError, with the nearest name."""
+def metric_of(name: str | Metric, *, option: str = "--metric") -> Metric:
+    """The metric of that name, or itself. Raises UsageError, with the nearest name, as `option` takes it."""
     if isinstance(name, Metric):
         return name
     if name in OFFSETS:
@@ -462,7 +462,7 @@ def metric_of(name: str | Metric) -> Metric:
         raise UsageError(
             "there is no metric {name}",
             expected=listing(METRICS),
-            hint=f"--metric {near[0]}" if near else "",
+            hint=f"{option} {near[0]}" if near else "",
             name=repr(name),
         )
     return METRICS[name]

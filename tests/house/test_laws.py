@@ -395,7 +395,8 @@ def test_names_are_nouns_and_verbs():
 def test_processes_are_started_in_one_place():
     """So that each gets a clean environment of its own."""
     workers = "attncli/scan/engines.py"  # its workers are this program in this environment
-    own = ("tests/processes.py", "tests/test_examples.py", "tests/house/", "tests/benchmarks/", workers)
+    pager = "attncli/features/guide/command.py"  # the user's own program, in the user's environment
+    own = ("tests/processes.py", "tests/test_examples.py", "tests/house/", "tests/benchmarks/", workers, pager)
     for path in EVERYTHING:
         text = path.read_text("utf-8")
         if "subprocess" in text and not name_of(path).startswith(own):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +36,15 @@ def guide(
     markdown: Annotated[
         bool, option("--markdown", help="The page as it is written.", panel=OUTPUT, about=DELIVERY)
     ] = False,
+    pager: Annotated[
+        bool | None,
+        option(
+            "--pager/--no-pager",
+            help="Whether a page goes through the pager that PAGER names. [default: at a terminal]",
+            panel=OUTPUT,
+            about=DELIVERY,
+        ),
+    ] = None,
 ) -> None:
     """The pages of the guide: for learners, engineers, researchers; masks, weight files, JSON.
 
@@ -66,10 +76,62 @@ def guide(
         environment.write(text.encode())
         return
     lines = contents(room.titles(view.lang), view) if text is None else draw_markdown(text, view)
-    for index, screen in enumerate(_screens(lines, view, environment)):
+    if text is not None and _show_in_pager(render_text(lines, view, environment), environment, pager):
+        return
+    for index, screen in enumerate((lines,) if pager is False else _screens(lines, view, environment)):
         if index and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
         environment.write(render_text(screen, view, environment).encode("utf-8", "backslashreplace"))
+
+
+PAGER = ("less", "-R")
+"""The pager where `PAGER` names none; without it a page is shown screen by screen."""
+LESS = "FRX"
+"""What `less` is told where `LESS` tells it nothing: to end at once with a page that fits, to let colours through, and
+to leave the page on the screen. Source: git, which does the same."""
+
+
+def _show_in_pager(text: str, environment: Environment, is_wanted: bool | None) -> bool:
+    """Show a page in the pager, and whether one has: at a terminal alone, and where there is one.
+
+    is_wanted: None where neither `--pager` nor `--no-pager` is given. Raises UsageError for `--pager` without a
+    terminal, or with a pager that cannot be started.
+    """
+    import shlex
+    import shutil
+    import signal
+    import subprocess
+
+    at_terminal = environment.stdout_is_terminal and environment.keys is not None
+    if is_wanted is False or (is_wanted is None and not at_terminal):
+        return False
+    if not environment.stdout_is_terminal:
+        raise UsageError("--pager is about a terminal, and the answer goes elsewhere", expected="no --pager")
+    variable = environment.variables.get("PAGER")
+    try:
+        words = list(PAGER) if variable is None else shlex.split(variable)
+    except ValueError:  # a quotation mark without its second one
+        words = []
+    if not words or words == ["cat"] or shutil.which(words[0], path=environment.variables.get("PATH")) is None:
+        if is_wanted:
+            raise UsageError(
+                "there is no pager {pager}",
+                expected="PAGER naming a program that is there, such as less",
+                pager=repr(variable or PAGER[0]),
+            )
+        return False
+    variables = {**environment.variables, "LESS": environment.variables.get("LESS", LESS)}
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's while it runs
+    try:
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, env=variables)
+        with suppress(BrokenPipeError):  # it was ended before the page was
+            process.communicate(text.encode("utf-8", "backslashreplace"))
+        process.wait()
+    except OSError:  # what is called so is no program
+        return False
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return True
 
 
 def _screens(lines: Lines, view: View, environment: Environment) -> Iterator[Lines]:
@@ -97,6 +159,7 @@ guide_app = command_app(
     guide,
     essentials=(
         "--markdown",
+        "--pager",
         "--lang",
         "--color",
     ),

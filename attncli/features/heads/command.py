@@ -233,8 +233,10 @@ def _request(
         raise UsageError(
             "--sort {sort} names no order", expected="NAME, NAME:asc or NAME:desc", sort=repr(heads_options.sort)
         )
-    for name in (*(name for name in names if name != "all"), *((sort,) if sort else ())):
+    for name in (name for name in names if name != "all"):
         metric_of(name)
+    if sort:
+        metric_of(sort, option="--sort")
     layers, heads = layers_and_heads(model, which)
     return HeadsRequest(
         layers=layers,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
+DOCUMENT = message("a document that attn wrote with --json")
 TENSOR_FILES = (".safetensors", ".npz")
 
 
@@ -45,7 +47,7 @@ def view(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A document (.json), or what --save wrote (.safetensors, .npz).",
+            help="A document (.json; - for standard input), or what --save wrote (.safetensors, .npz).",
             show_default=False,
             metavar="FILE",
             readable=False,
@@ -70,7 +72,7 @@ def view(
     attn view run.json --as heads
     """
     environment: Environment = ctx.obj
-    document = open_document(file, output.top)
+    document = _piped_document(environment, file) if _is_pipe(file, environment) else open_document(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
     from attncli.documents import name_of
@@ -155,16 +157,38 @@ def open_document(file: Path, top: int = 10) -> Document:
         tensors = tensor_file(file)
         refuse_half_characters(tensors.metadata, str(file))
         return run_of_tensors(tensors.tensors(allow_nonfinite=True), tensors.metadata, str(file), top)
-    from attncli.documents.reading import document_of
     from attncli.inputs.files import read_object
 
-    fields = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
-    document = document_of(fields, str(file))
+    return _with_messages(read_object(file, what=DOCUMENT, limit=LARGEST, most=LARGEST), str(file))
+
+
+def _with_messages(fields: dict[str, Any], where: str) -> Document:
+    """The document of parsed JSON, its warnings in every language. Raises as `document_of`."""
+    from attncli.documents.reading import document_of
+
+    document = document_of(fields, where)
     if not fields.get("warnings"):
         return document
     from attncli.features.view.compute import translatable_warnings
 
     return translatable_warnings(document)
+
+
+def _is_pipe(file: Path, environment: Environment) -> bool:
+    """Whether a document comes through standard input, called `-`, or the pipe of a command, `<(…)`."""
+    from attncli.inputs.files import DESCRIPTORS
+
+    return str(file) == "-" or (DESCRIPTORS.fullmatch(str(file)) is not None and file.is_fifo())
+
+
+def _piped_document(environment: Environment, file: Path) -> Document:
+    """The document that comes through a pipe, which is JSON. Raises as `open_document`."""
+    from attncli.inputs.files import parse_object, read_pipe
+
+    where = message("standard input") if str(file) == "-" else str(file)
+    with nullcontext(environment.stdin) if str(file) == "-" else file.open("rb") as stream:
+        raw = read_pipe(stream, where, limit=LARGEST)
+    return _with_messages(parse_object(raw, where, DOCUMENT, most=LARGEST), where)
 
 
 def _as_heads(document: Document, file: Path) -> HeadsDocument:
