@@ -44,6 +44,8 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
     match state.sight:
         case "why":
             return source.derivation(state.layer, state.head, state.query)
+        case "parts":
+            return source.parts(state.layer, state.head, state.query, state.key, lambda share: None)
         case "search":
             from attncli.features.find.compute import SearchRequest, find_document
             from attncli.inputs.word_groups import merged_words
@@ -142,6 +144,17 @@ def why(walk: Walk) -> None:
     """Derive the chosen weight."""
     before = walk.state
     walk.state = replace(walk.state.sees("why"), focus="words")
+    try:
+        walk.follow()
+    except AttnError:
+        walk.state = before
+        raise
+
+
+def parts(walk: Walk) -> None:
+    """Take the score of the chosen link apart."""
+    before = walk.state
+    walk.state = replace(walk.state.sees("parts"), focus="words")
     try:
         walk.follow()
     except AttnError:
@@ -272,6 +285,8 @@ def _arrow(layers: int, heads: int) -> Move:
             return replace(state, row=max(state.row + layers + heads, 0))
         if state.sight == "links":
             return by_word(state, extent, layers + heads)
+        if state.sight == "parts" and layers:
+            return replace(state, top=max(state.top + layers, 0))
         if state.sight == "why":
             if heads:
                 return replace(state, step=max(state.step + heads, 0), top=0)
@@ -460,6 +475,7 @@ ACTIONS: Mapping[str, Callable[[Walk], None]] = {
     "save": ask_file,
     "help": show_help,
     "why": why,
+    "parts": parts,
     "effects": effect,
     "words": words,
     "models": choose,

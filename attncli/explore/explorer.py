@@ -44,6 +44,7 @@ from attncli.explore.panels import (
     cursor_style,
     effects,
     link_name,
+    parts,
     search,
     step_title,
     values,
@@ -129,6 +130,11 @@ def _right(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane
                 say(view, "why · {step}", step=step_title(state, view)),
                 lambda width, height: why(state, walk.derivation, view, width, height, with_words=walk.tour is None),
             )
+        case "parts":
+            return (
+                say(view, "why · {link}", link=link_name(state, loaded_run, view)),
+                lambda width, height: parts(state, walk.explanation, view, width, height),
+            )
         case _:
             assert_never(state.sight)
 
@@ -181,6 +187,15 @@ HELP = {
             "A head is taken away, or the chosen link is cut in it, and the model runs on: how "
             "far does the word's last vector turn (1 − cosine)? e again takes every head away, "
             "one at a time. These numbers do not add up."
+        ),
+    ),
+    "parts": (
+        message("What the score is made of"),
+        message(
+            "The score of the chosen link is a sum over pairs of parts of both words: the word "
+            "itself, what each earlier head brought to it, what each feed-forward part made of it. "
+            "Each row says what a part adds above what the row expects, and the weight without it. "
+            "Up and down scroll; moving takes another link apart."
         ),
     ),
 }

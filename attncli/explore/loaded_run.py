@@ -21,6 +21,7 @@ from attncli.errors import UnsupportedError
 from attncli.explore.state import Extent, State
 from attncli.features.effects.document import AblateDocument
 from attncli.features.explain.document import AttentionTopic
+from attncli.features.why.document import WhyDocument
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_words
 from attncli.measure.head_record import (
@@ -114,6 +115,17 @@ class LiveSource:
         memory = free_memory().bytes
         return ablate_document(self.model, self.text, self.tokens, removal, request, memory=memory, progress=progress)
 
+    def parts(self, layer: int, head: int, query: int, key: int, progress: Progress) -> WhyDocument:
+        """Why the head has this link: the parts of both words that its score is the sum of. Of words, the pieces with
+        the largest weight."""
+        from attncli.features.why.compute import WhyRequest, why_document
+        from attncli.mechanism.spec import HeadSelection
+        from attncli.models.estimate import free_memory
+
+        request = WhyRequest(self.pieces(query), self.pieces(key), HeadSelection((layer,), (head,)))
+        memory = free_memory().bytes
+        return why_document(self.model, self.text, self.tokens, request, memory=memory, progress=progress)
+
     @property
     def shorter(self) -> LiveSource:
         """The same without its last generated token; itself where none was generated."""
@@ -151,6 +163,17 @@ class SavedSource:
         """The record of the file."""
         del progress
         return self.make()
+
+    def parts(self, layer: int, head: int, query: int, key: int, progress: Progress) -> WhyDocument:
+        """The parts of a link's score. Raises UnsupportedError where the file does not hold them."""
+        del progress
+        if isinstance(self.document, WhyDocument):
+            link = self.document.link
+            if (link.layer, link.head, link.query, link.key) == (layer, head, query, key):
+                return self.document
+        raise UnsupportedError(
+            "this file does not hold the parts of this link", hint="attn why TEXT --from TOK --to TOK --model NAME"
+        )
 
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
         """One query's attention written out. Raises UnsupportedError where the file does not hold what that takes."""

@@ -27,6 +27,8 @@ from attncli.features.effects.document import AblateDocument, EffectRow
 from attncli.features.effects.effect_answer import number
 from attncli.features.explain.derivation_screen import Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
+from attncli.features.why.document import WhyDocument
+from attncli.features.why.screen import why_sentences, why_sides
 from attncli.inputs.token import find_token
 from attncli.language import message, plural, say
 
@@ -565,3 +567,17 @@ def _in_a_line(derivation: AttentionTopic, key: int, view: View) -> Lines:
     weight = float(np.asarray(softmax.weights)[key])
     formula = f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace("− -", "+ ")
     return remark(spell(formula, ascii=view.ascii), view, style=accent(view) or "bold")
+
+
+# Parts: what the score of the chosen link is the sum of.
+
+
+def parts(state: State, document: WhyDocument | None, view: View, width: int, height: int) -> Pane:
+    """The answer in words, then both sides ranked, from the line on that is its first."""
+    close = replace(view, width=width, top=min(view.top, max((height - 12) // 2, 3)), few=False)
+    if document is None:
+        return fit_pane(Pane.of(remark(say(view, "taking the score apart …"), close)), width, height)
+    words = remark(join_sentences(why_sentences(document, close), close), close, style="")
+    block = stack((words, line(""), why_sides(document, close)))
+    top = min(state.top, max(len(block.rows) - height, 0))
+    return fit_pane(Pane(block.rows[top : top + height]), width, height, ascii=view.ascii)

@@ -8,9 +8,9 @@ from typing import Literal
 
 from attncli.language import message
 
-SightName = Literal["matrix", "links", "why", "search", "difference", "effects"]
+SightName = Literal["matrix", "links", "why", "search", "difference", "effects", "parts"]
 """What fills the right side: one head's weights, its links, a weight's derivation, heads by a link, two heads, what
-taking heads away changes."""
+taking heads away changes, the parts that a score is made of."""
 ColourScale = Literal["linear", "log", "row", "rest"]
 SCALES: tuple[ColourScale, ...] = ("linear", "row", "log", "rest")
 """How weights become colours; "rest" leaves the first key out."""
@@ -159,6 +159,7 @@ KEYS = (
     Key(("slash", "4"), "search", "/", message("search a link"), message("search")),
     Key(("d", "5"), "difference", "d", message("difference of two heads"), message("difference")),
     Key(("e", "6"), "effects", "e", message("effect; again: every head"), message("effect")),
+    Key(("a", "7"), "parts", "a", message("take the score apart")),
     Key(("c",), "scale", "c", message("next colour scale")),
     Key(("m",), "measure", "m", message("next number of the heads")),
     Key(("z",), "near", "z", message("long text: nearer, all")),

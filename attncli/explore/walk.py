@@ -17,6 +17,7 @@ from attncli.explore.panels import effect_rows as heads_ranked
 from attncli.explore.panels import search_rows as heads_found
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
+from attncli.features.why.document import WhyDocument
 from attncli.inputs.token import SAMPLE
 from attncli.language import Message, listing, message, say, translate
 from attncli.models.model import Model
@@ -96,6 +97,7 @@ WORK = {
     "run": message("running"),
     "why": message("deriving"),
     "effects": message("taking heads away"),
+    "parts": message("taking the score apart"),
     "load": message("loading"),
     "next": message("generating"),
     "save": message("saving"),
@@ -153,6 +155,7 @@ class Walk:
         self.names: list[str] = []
         self.effects: HeadEffects | None = None
         self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}
+        self.explanations: dict[tuple[int, int, int, int], WhyDocument] = {}
         self.tour: int | None = None
         self.has_merged_words = False  # before the tour, which is about tokens
         self.is_placed, self._about = start is not None, about
@@ -210,9 +213,9 @@ class Walk:
 
     def _enter(self, source: Source, loaded_run: LoadedRun) -> None:
         self.source, self.loaded_run = source, loaded_run
-        self.effects, self.derivations = None, {}
+        self.effects, self.derivations, self.explanations = None, {}, {}
         self.state = at_pair(self.state, loaded_run.extent, self.state.query, self.state.key)
-        if self.state.sight in ("why", "effects"):
+        if self.state.sight in ("why", "effects", "parts"):
             self.state = self.state.sees("matrix")
         self.stage.draw()
 
@@ -254,6 +257,8 @@ class Walk:
         if state.sight == "why":
             self.state = replace(self.state, step=min(state.step, len(STEPS) - 1))
             self._derive()
+        if state.sight == "parts":
+            self._explain()
 
     def go_to_head(self, layer: int, head: int) -> None:
         """Look at this head."""
@@ -291,6 +296,24 @@ class Walk:
             return self.when_done(lambda: self.derivations.update({place: derivation}))
 
         self.begin("why", job)
+
+    @property
+    def explanation(self) -> WhyDocument | None:
+        """The parts of the chosen link's score, if they are there."""
+        return self.explanations.get((self.state.layer, self.state.head, self.state.query, self.state.key))
+
+    def _explain(self) -> None:
+        """Have the chosen link's score taken apart, unless it is."""
+        source = self.source
+        place = (self.state.layer, self.state.head, self.state.query, self.state.key)
+        if place in self.explanations:
+            return
+
+        def job(work: Work) -> Callable[[], None]:
+            document = source.parts(*place, work.report)
+            return self.when_done(lambda: self.explanations.update({place: document}))
+
+        self.begin("parts", job)
 
 
 # The tour: stops on the way from a sentence to one weight and what it changes, each with a place and some words.

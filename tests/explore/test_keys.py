@@ -94,6 +94,26 @@ def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
     assert walked("enter", "end", "down", "home", "up").top == 0
 
 
+def test_a_takes_the_score_apart() -> None:
+    source = decoder()
+    start = State(layer=1, head=0, query=3, key=1)
+    app, text = pressed(source, "a", start=start, size=(120, 40))
+    found = app.walk.explanation
+    assert found is not None
+    assert (found.link.layer, found.link.head, found.link.query, found.link.key) == (1, 0, 3, 1)
+    assert sum(part.query_side or 0 for part in found.parts) == pytest.approx(found.total, abs=1e-9)
+    assert "what asks: parts of" in "".join(text)
+    assert f"{len(found.parts)} parts add up to the score" in " ".join(" ".join(text).split())
+    app, _ = pressed(source, "a", "left", start=start, size=(120, 40))
+    assert (app.walk.state.sight, app.walk.state.key) == ("parts", 0)
+    assert app.walk.explanation is not None
+    assert app.walk.explanation.link.key == 0
+    app, text = pressed(source, "a", "right", "right", "right", start=start, size=(120, 40))
+    assert "the mask hides this key" in "".join(text)  # of a decoder, what comes later
+    assert walked("7").sight == "parts"
+    assert walked("7", "escape").sight == "matrix"
+
+
 def test_search_ranks_the_heads_and_walks_through_them() -> None:
     app, text = pressed(SENTENCE, "slash", "enter", start=START)
     held = app.walk.loaded_run

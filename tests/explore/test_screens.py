@@ -72,7 +72,7 @@ found: list[str] = []
     "size", [(40, 12), (61, 17), (80, 24), (250, 80), (30, 8)], ids=lambda size: f"{size[0]}x{size[1]}"
 )
 def test_every_view_fits_at_every_size(size: tuple[int, int]) -> None:
-    keys = ("2", "r", "1", "slash", "enter", "d", "right", "d", "question_mark", "escape", "o", "escape", "m", "z")
+    keys = ("2", "r", "1", "a", "slash", "enter", "d", "right", "d", "question_mark", "escape", "o", "escape", "m", "z")
     pressed(decoder(), *keys, size=size, start=State(), each=lambda app: fits(app, size))
     pressed(SENTENCE, "enter", "t", size=size, start=START, each=lambda app: fits(app, size))
 

@@ -52,7 +52,7 @@ export function showLens() {
   lay(null);
   fill("view",
     lead(say("lens.lead", { target: lens.target })),
-    make("ol.found", ...lens.rows.map(({ l, stage, rank, p, top }) =>
+    make("ol", { class: "found lens" }, ...lens.rows.map(({ l, stage, rank, p, top }) =>
       make("li", button(() => {
         const place = run().heads.findIndex((one) => one.l === l);
         if (place >= 0) choose({ head: place });

@@ -132,8 +132,35 @@ def why(
     request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
     if set(others) & set(keys):
         raise InputError("the key is compared with itself", expected="another key after --than")
+    return why_document(
+        model,
+        text,
+        tokens,
+        request,
+        source_text=source_text,
+        writes=writes,
+        target=target,
+        memory=memory,
+        progress=progress,
+    )
+
+
+def why_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    request: WhyRequest,
+    *,
+    source_text: str | None = None,
+    writes: bool = False,
+    target: str | None = None,
+    memory: int | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> WhyDocument:
+    """Why a head looks there; what is asked by positions. Arguments and errors are those of `why`."""
+    refuse_foreign(model)
     running = choose_backend(model, tokens, [])
-    refuse_hashing(spec)
+    refuse_hashing(model.spec)
     link, rival = strongest_link(running, request)
     by_layer = _fit(running, link, memory)
     whole = contributions(running, link, by_layer=by_layer, progress=progress)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET
 
-from attncli.draw.lines import Lines, remark, sentences, stack
+from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
@@ -111,6 +111,11 @@ def _query_side(document: WhyDocument, view: View) -> Lines:
 
 def _key_side(document: WhyDocument, view: View) -> Lines:
     return _side(document, view, "key")
+
+
+def why_sides(document: WhyDocument, view: View) -> Lines:
+    """Both sides ranked, or the entries of q and k."""
+    return stack_spaced([_query_side(document, view), _key_side(document, view), _dimensions(document, view)])
 
 
 def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> Lines:
@@ -281,12 +286,13 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
         ]
     if any(share >= LEAST for share in shares):
         blocks.append(remark(say(view, "tint: how far above what its row expects the score of each word is"), view))
-    lines = [*why_sentences(document, view), not_learned_note(document.model, view)]
+    matters = say(view, "Does it matter?  {command}", command=_next_command(document))
+    lines = [*why_sentences(document, view), matters, not_learned_note(document.model, view)]
     return stack((*blocks, sentences(lines, view)))
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
-    """The sentences: what the head does, why, what adds up, and what would tell whether it matters."""
+    """The sentences: what the head does, why, and what adds up."""
     texts = [_looks(document, view), *_reasons(document, view), _exactness(document, view)]
     if document.weight >= NEARLY_ALL and len(document.row) > 1 and isinstance(document.centred, str):
         texts.append(
@@ -301,7 +307,6 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         texts.append(say(view, "A soft cap follows, which no parts explain: they explain the score before it."))
     if document.by_layer:
         texts.append(say(view, "To save memory, the heads of each layer are one part here."))
-    texts.append(say(view, "Does it matter?  {command}", command=_next_command(document)))
     return [capitalize(text) for text in texts if text]
 
 
