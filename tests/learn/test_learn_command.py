@@ -56,6 +56,33 @@ def in_transformers(folder: Path, text: str) -> tuple[Any, np.ndarray, list[np.n
     return model, ids, [layer[0].numpy() for layer in output.attentions]
 
 
+CYCLE = "k f b m e c k f b m e c"
+
+
+def test_why_explains_the_induction_head_by_the_head_before_it(kept) -> None:
+    """The later f looks at what stood after the earlier one: because a head had brought that f there."""
+    folder, document = kept
+    best = {row["score"]: row for row in document["runs"][0]["best"]}
+    previous, induction = ((best[name]["layer"], best[name]["head"]) for name in ("previous", "induction"))
+    head = "L{}H{}".format(*induction)
+    line = ("why", CYCLE, "--model", str(folder), "--from", "#7", "--to", "#2", "--than", "#3", "--head", head)
+    found = ask(*line, "--json").json
+    key_side = {(part["kind"], part["layer"], part["head"]): part["key_side"] for part in found["parts"]}
+    largest, second = sorted(key_side, key=lambda part: -key_side[part])[:2]
+    assert largest == ("head", *previous)
+    assert key_side[largest] > 0.6 * found["total"]
+    assert key_side[largest] > 3 * key_side[second]
+    (part,) = [part for part in found["parts"] if (part["layer"], part["head"], part["kind"]) == (*previous, "head")]
+    assert part["weight_without"]["key"] < 0.5 * found["weight"]
+    asks = max(found["parts"], key=lambda part: part["query_side"])
+    assert asks["kind"] == "token"
+    told = " ".join(ask(*line).out.split())
+    reason = f'What answers is above all what layer {previous[0]} head {previous[1]} brought to "b"'
+    assert reason in told
+    assert 'What asks is above all the word "f" itself' in told
+    assert f'{reason} from "f"' in " ".join(ask(*line, "--by", "token").out.split())
+
+
 def test_the_document_says_what_formed(kept) -> None:
     _, document = kept
     Draft202012Validator(SCHEMAS["attn.learn/1"]).validate(document)

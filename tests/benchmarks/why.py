@@ -1,0 +1,48 @@
+"""What taking a score apart costs on a model of the size that people run: `attn why` beside `attn run`, in turn.
+
+    python tests/benchmarks/why.py [FOLDER] [RUNS]
+
+The model and the text are those of `real.py`: a random Llama of 1.1 billion parameters (22 layers, 32 heads), 348
+tokens. The link is of a head of the last layer, before which there are most parts. Printed: the least seconds and the
+largest resident set of RUNS alternating runs of either command, their ratios, and what is asked of each.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import real
+
+TOKENS, LAYER, HEAD = 348, 21, 5
+MORE_SECONDS, MORE_MEMORY = 2.5, 3.0
+"""How many times as long, and as much memory, `attn why` may take."""
+WAYS: dict[str, tuple[str, ...]] = {"parts": (), "by token": ("--by", "token"), "writes": ("--writes",)}
+
+
+def main(folder: Path, runs: int) -> None:
+    """Make the model, then time both commands in turn."""
+    model = str(real.make(folder / "llama-1.1b", real.LLAMA, list(real.llama())))
+    ids = " ".join(map(str, np.random.default_rng(1).integers(0, 32_000, TOKENS).tolist()))
+    line = ["--ids", ids, "--model", model]
+    link = ["--from", f"#{TOKENS - 1}", "--to", f"#{TOKENS // 2}", "--head", f"L{LAYER}H{HEAD}"]
+    print(f"{'':12} {'attn run':>17} {'attn why':>19} {'times as long':>22} {'times as much memory':>26}")
+    for name, options in WAYS.items():
+        pairs = [
+            (real.run([real.ATTN, "run", *line]), real.run([real.ATTN, "why", *line, *link, *options]))
+            for _ in range(runs)
+        ]
+        fast, slow = (min(pair[side][0] for pair in pairs) for side in (0, 1))
+        small, large = (max(pair[side][1] for pair in pairs) for side in (0, 1))
+        print(
+            f"{name:12} {fast:6.2f} s {small:5.0f} MiB {slow:8.2f} s {large:5.0f} MiB {slow / fast:8.2f} "
+            f"(asked: {MORE_SECONDS:g}) {large / small:12.2f} (asked: {MORE_MEMORY:g})",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.gettempdir()) / "attn-real"
+    main(where, int(sys.argv[2]) if len(sys.argv) > 2 else 3)
