@@ -287,10 +287,12 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
 
 
 class Screen(NamedTuple):
-    """How a document is shown: its screen, and its table for `--plain`, which begins with the names of the columns."""
+    """How a document is shown: its screen, its table for `--plain`, which begins with the names of the columns, and its
+    answer in words; None for a kind that has no answer of its own."""
 
     screen: Callable[[Any, View], Lines]
     rows: Callable[[Any], Iterable[Sequence[object]]]
+    sentences: Callable[[Any, View], list[str]] | None
 
 
 def screen_of(schema: str) -> Screen:
@@ -307,4 +309,4 @@ def screen_of(schema: str) -> Screen:
             return lines
         return fit_to_view(stack((draw(marked_document, view), unknown_words_note(document, view))), view)
 
-    return Screen(screen, getattr(module, f"{name}_rows"))
+    return Screen(screen, getattr(module, f"{name}_rows"), getattr(module, f"{name}_sentences", None))

@@ -17,7 +17,7 @@ from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, clusters, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
-from attncli.draw.token_names import MARK, quoted_ends, quoted_token
+from attncli.draw.token_names import MARK, claim, quoted_ends, quoted_token
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.run.document import RunDocument
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attncli.documents import ModelPart, TokenRow
     from attncli.features.compare.document import ComparedHead
     from attncli.features.cross.document import CrossDocument
-    from attncli.features.find.document import FindDocument
+    from attncli.features.find.document import FindDocument, FoundHead
     from attncli.features.run.document import RunHead
     from attncli.inputs.token import Token
 
@@ -265,21 +265,32 @@ class HeadLink:
 
 
 def run_answer(document: RunDocument, view: View) -> Lines:
-    """The answer of an `attn.run/1` document: about its query, or the strongest link of all; then whether the weights
-    are learned."""
-    tokens = document.tokens
-    queries = document.queries
-    head_links = strongest(document)
-    answer_sentences: list[str] = []
+    """The answer of an `attn.run/1` document: the sentence, tinted by what its query looks at, or by what all look at,
+    and the answer in words."""
+    queries, head_links = document.queries, strongest(document)
     if queries:
         shares, chosen_indices = _from_query(document, queries[0], head_links), frozenset(queries)
+    else:
+        link = _link_of_choice(document, head_links)
+        shares = _received_shares(document, head_links)
+        chosen_indices = frozenset(() if link is None else (link.query,))
+    return stack(
+        (
+            sentence(words(document.text, document.tokens, shares, chosen_indices), view),
+            remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines(),
+            sentences(run_sentences(document, view), view),
+        )
+    )
+
+
+def run_sentences(document: RunDocument, view: View) -> list[str]:
+    """The answer in words: about its query, or the strongest link of all; then whether the weights are learned."""
+    tokens, queries, head_links = document.tokens, document.queries, strongest(document)
+    answer_sentences: list[str] = []
+    if queries:
         answer_sentences += _query_sentences(document, queries[0], head_links, view)
     else:
         link = _link_of_choice(document, head_links)
-        shares, chosen_indices = (
-            _received_shares(document, head_links),
-            frozenset(() if link is None else (link.query,)),
-        )
         answer_sentences += [] if link is None else [_link_sentence(document, link, view)]
         answer_sentences += (
             [say(view, "Queries that see a single key are not counted: all of their weight is there.")]
@@ -299,14 +310,7 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         )
     )
     answer_sentences += [say(view, none)] if tokens and not answer_sentences and left_out_note(document) else []
-    answer_sentences += [not_learned_note(document.model, view)]
-    return stack(
-        (
-            sentence(words(document.text, tokens, shares, chosen_indices), view),
-            remark(say(view, _tint_sentence(document)), view) if any(shares) else Lines(),
-            sentences(answer_sentences, view),
-        )
-    )
+    return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 def _tint_sentence(document: RunDocument) -> Message:
@@ -441,7 +445,17 @@ def _looks_sentence(
 ) -> str:
     links = [link for link in (first, second) if link is not None]
     beside = (first.query, *(link.key for link in links))
-    keys = [quoted_token(document.tokens, link.key, view, beside=beside) for link in links]
+    keys = [
+        claim(
+            quoted_token(document.tokens, link.key, view, beside=beside),
+            view,
+            layer=link.layer,
+            head=link.head,
+            query=link.query,
+            key=link.key,
+        )
+        for link in links
+    ]
     if several:
         weights = [format_number(link.weight, view) for link in links]
         place = {"query": query_text, "key": keys[0], "weight": weights[0], "layer": first.layer, "head": first.head}
@@ -487,6 +501,7 @@ def strongest_link_sentence(link: PlacedLink, ends: Sequence[str], view: View, *
         else message("The strongest link: {query} looks at {key} with {share} of its weight.")
     )
     query, key = ends
+    key = claim(key, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
     return say(view, template, query=query, key=key, share=percent(link.weight), layer=link.layer, head=link.head)
 
 
@@ -533,44 +548,14 @@ def format_number(value: float, view: View) -> str:
 
 def find_answer(document: FindDocument, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
-    heads = document.heads
-    ends = (document.query, document.key)
-    query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
-    visible = [head for head in heads if head.rank is not None]
+    visible = _by_weight(document)
+    answer_lines = sentences(find_sentences(document, view), view)
     if not visible:
-        return remark(
-            say(view, "{query} cannot see {key}: the mask hides it in every head.", query=query_text, key=key)
-            if heads
-            else "",
-            view,
-            style="",
-        )
-    first, *other_heads = sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
+        return answer_lines
+    first = visible[0]
     shares: list[float | None] = [0.0] * len(document.tokens)
     shares[document.key] = first.weight
-    template = (
-        message("{query} gives {key} most in layer {layer} head {head}: {share} of its weight.")
-        if other_heads
-        else message("{query} gives {key} {share} of its weight.")
-    )
-    heads_sentence = say(
-        view, template, query=query_text, key=key, layer=first.layer, head=first.head, share=percent(first.weight)
-    )
-    count = sum(head.rank == 1 for head in visible)
-    rank = (
-        say(
-            view,
-            "In {count} of {heads} heads {key} is what {query} looks at most.",
-            count=count,
-            heads=len(heads),
-            key=key,
-            query=query_text,
-        )
-        if other_heads
-        else ""
-    )
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
-    answer_sentences = (heads_sentence, rank, not_learned_note(document.model, view))
     tint = remark(
         say(
             view,
@@ -579,7 +564,44 @@ def find_answer(document: FindDocument, view: View) -> Lines:
         ),
         view,
     )
-    return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
+    return stack((tinted_sentence, tint, answer_lines))
+
+
+def _by_weight(document: FindDocument) -> list[FoundHead]:
+    """The heads in which the query sees the key, that of the largest weight first."""
+    visible = [head for head in document.heads if head.rank is not None]
+    return sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
+
+
+def find_sentences(document: FindDocument, view: View) -> list[str]:
+    """The answer in words: the head in which the link is strongest, and in how many it is the query's strongest."""
+    ends = (document.query, document.key)
+    query_text, key = (quoted_token(document.tokens, index, view, beside=ends) for index in ends)
+    visible = _by_weight(document)
+    if not visible:
+        hidden = say(view, "{query} cannot see {key}: the mask hides it in every head.", query=query_text, key=key)
+        return [hidden] if document.heads else []
+    first, *other_heads = visible
+    template = (
+        message("{query} gives {key} most in layer {layer} head {head}: {share} of its weight.")
+        if other_heads
+        else message("{query} gives {key} {share} of its weight.")
+    )
+    linked_key = claim(key, view, layer=first.layer, head=first.head, query=document.query, key=document.key)
+    places = {"query": query_text, "key": linked_key, "layer": first.layer, "head": first.head}
+    answer_sentences = [say(view, template, share=percent(first.weight), **places)]
+    if other_heads:
+        answer_sentences.append(
+            say(
+                view,
+                "In {count} of {heads} heads {key} is what {query} looks at most.",
+                count=sum(head.rank == 1 for head in visible),
+                heads=len(document.heads),
+                key=key,
+                query=query_text,
+            )
+        )
+    return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 def left_out_note(document: RunDocument | CompareDocument) -> str:

@@ -195,6 +195,14 @@ class PlacedLink(Protocol):
     """A link whose head is known."""
 
     @property
+    def query(self) -> int:
+        """The position of the token that looks."""
+
+    @property
+    def key(self) -> int:
+        """The position of the token that is looked at."""
+
+    @property
     def weight(self) -> float:
         """How much of its attention it gives, 0 to 1."""
 

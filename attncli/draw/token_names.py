@@ -5,6 +5,7 @@ A vocabulary gives all of them one id. What a screen shows of such a word is wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -80,6 +81,11 @@ def _marked_entry(entry: Any) -> Any:
 
 
 def unknown_words_note(document: Any, view: View) -> Lines:
+    """What is to be said of a document's unknown words, as lines."""
+    return sentences(unknown_word_sentences(document, view), view)
+
+
+def unknown_word_sentences(document: Any, view: View) -> list[str]:
     """What is to be said of a document's unknown words: once, or of each text, by its beginning, where texts differ in
     it."""
     from attncli.documents.header import tokens_of
@@ -91,8 +97,8 @@ def unknown_words_note(document: Any, view: View) -> Lines:
         if count[0]:
             text_of_note.setdefault(unknown_words_sentence(*count, view), text)
     if len(text_of_note) < 2:
-        return sentences(text_of_note, view)
-    return sentences((_of_text(text, note, view) for note, text in text_of_note.items()), view)
+        return list(text_of_note)
+    return [_of_text(text, note, view) for note, text in text_of_note.items()]
 
 
 def unknown_words_sentence(unknown: int, total: int, view: View) -> str:
@@ -157,6 +163,49 @@ class Ends(Protocol):
     @property
     def key(self) -> int:
         """The token looked at."""
+
+
+CLAIM, TARGET_END, CLAIM_END = "\ue001", "\ue002", "\ue003"
+"""Around a claim and behind what it leads to; private characters, which no safe text holds."""
+CLAIMS = re.compile(f"{CLAIM}([^{TARGET_END}]*){TARGET_END}([^{CLAIM_END}]*){CLAIM_END}")
+
+
+def claim(
+    text: str, view: View, *, layer: int | None, head: int | None, query: int | None = None, key: int | None = None
+) -> str:
+    """What a sentence names, marked so that a page can lead to it; the text itself where the view marks no claims.
+
+    Args:
+        text: The name, in quotes or without; quotes stay outside of the marks.
+        view: Whether claims are marked.
+        layer: The layer to show.
+        head: The head to show. Without a layer and a head nothing is marked.
+        query: The position of the word that looks; None leaves the one that is chosen.
+        key: The position of the word that is looked at; None likewise.
+    """
+    if not view.claims or layer is None or head is None:
+        return text
+    places = {"h": f"{layer}.{head}", "q": query, "k": key}
+    target = "&".join(f"{name}={place}" for name, place in places.items() if place is not None)
+    first = int(text[:1] in ('"', "“"))
+    last = max(text.rfind('"'), text.rfind("”")) if first else len(text)
+    return f"{text[:first]}{CLAIM}{target}{TARGET_END}{text[first:last]}{CLAIM_END}{text[last:]}"
+
+
+def split_claims(sentence: str) -> list[str | tuple[str, str]]:
+    """A sentence in pieces: texts, and claims as (text, what it leads to: `h=2.1&q=7&k=13`)."""
+    texts = CLAIMS.split(sentence)
+    pieces: list[str | tuple[str, str]] = []
+    for place in range(0, len(texts), 3):
+        pieces += [texts[place]] if texts[place] else []
+        pieces += [(texts[place + 2], texts[place + 1])] if place + 2 < len(texts) else []
+    return pieces
+
+
+def capitalize(text: str) -> str:
+    """A sentence with a capital letter, where its script has them, also where it begins with a claim."""
+    start = text.index(TARGET_END) + 1 if text.startswith(CLAIM) else 0
+    return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
 
 
 def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[str]:

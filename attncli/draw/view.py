@@ -16,6 +16,7 @@ class View:
     show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
     lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
     colors: how many colours it has, "truecolor", "256" or "16".
+    claims: whether sentences mark the texts that lead to what they name (see `token_names.claim`).
     code: the library that steps are also written in, "numpy" or "torch"; "" for none.
     brief: the answer alone. few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
     """
@@ -32,6 +33,7 @@ class View:
     height: int | None = None
     light: bool = False
     colors: str = "truecolor"
+    claims: bool = False
     brief: bool = False
     few: bool = False
     code: str = ""

@@ -335,7 +335,7 @@ def test_a_head_that_speaks_against_a_target_names_it() -> None:
     document = documents.logits()
     for part in document["parts"]:
         part["value"] = -abs(part["value"])
-    said = screen.logit_sentences(shaped(document), WIDE)[0]
+    said = screen.logits_sentences(shaped(document), WIDE)[0]
     assert said.startswith("None of the heads adds to")
     assert document["target"]["text"].strip() in said
 

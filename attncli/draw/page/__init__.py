@@ -26,7 +26,8 @@ from attncli.documents import SOURCE_NAMES, Document
 from attncli.documents.header import tokens_of
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe, safe_html
-from attncli.draw.token_names import marked_text
+from attncli.draw.screen_header import screen_of
+from attncli.draw.token_names import mark_unknown_words, marked_text, split_claims, unknown_word_sentences
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
@@ -88,6 +89,10 @@ BUDGET = 16 * 10**6
 RECIPE_NAMES = {Exact: "exact", Roots: "roots", QueryKeyRecipe: "products", Absent: "absent"}
 
 
+Answer = Mapping[str, Sequence[Sequence[str | tuple[str, str]]]]
+"""Sentences by language, each in pieces: texts, and claims as (text, what of the page they lead to)."""
+
+
 @dataclass(frozen=True)
 class PageEffects:
     """What heads do to one measure. position_text: the word or words it is measured at, "" for the mean of all. by: how,
@@ -112,7 +117,8 @@ class Page:
     start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
     words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
     why: of which links it holds the parts. lens: what tells what each layer would say next.
-    left_out: pairs of words that are no links to list of two runs; None where every pair is.
+    left_out: pairs of words that are no links to list of two runs; None where every pair is. answer: what the document
+    says in words, by language.
     """
 
     title: str
@@ -127,6 +133,7 @@ class Page:
     left_out: AlignedExclusion | None = None
     why: Sequence[WhyDocument] = ()
     lens: LogitsDocument | None = None
+    answer: Answer = field(default_factory=dict)
 
 
 class PageHeads:
@@ -296,6 +303,7 @@ SKELETON = """\
 <section class="reading">
 <p class="words" id="asking" hidden></p>
 <p class="words" id="sentence" role="listbox" tabindex="0"{long}></p>
+<div id="answer" hidden></div>
 <p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
 </section>
 <section class="all">
@@ -333,7 +341,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
         "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(),
+        "out": page.left_out and page.left_out.flags(), "answer": page.answer,
     }  # fmt: skip
     first = page.runs[0]
     head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")
@@ -477,7 +485,23 @@ def page_of(
         run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option,
         why=[document] if isinstance(document, WhyDocument) and document.parts else (),
         lens=document if isinstance(document, LogitsDocument) and document.lens is not UNSET else None,
+        answer=answer_of(document),
     )  # fmt: skip
+
+
+def answer_of(document: Document) -> Answer:
+    """What a document's screen answers in words, by language, with what its model does not know; empty for a kind that
+    has no answer of its own."""
+    answer = screen_of(document.schema).sentences
+    if answer is None:
+        return {}
+    marked_document = mark_unknown_words(document)
+    pieces = {}
+    for lang in languages():
+        view = View(lang=lang, claims=True)
+        texts = [*answer(marked_document, view), *unknown_word_sentences(marked_document, view)]
+        pieces[lang] = [split_claims(text) for text in texts if text]
+    return pieces
 
 
 def compared_page(
@@ -502,7 +526,8 @@ def compared_page(
         start |= {"head": f"{strongest.layer}.{strongest.head}", "query": query, "key": key}
     texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
     left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
-    return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out)
+    answer = answer_of(document)
+    return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out, answer=answer)
 
 
 def start_of(document: Document) -> Mapping[str, str]:

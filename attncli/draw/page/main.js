@@ -42,6 +42,7 @@ function frame() {
   fill("scale", select("scale", SCALES, state.scale, (scale) => choose({ scale }), "scale"));
   fill("sides", toggles(meta.runs.length > 1 ? meta.runs.map(({ name }) => name) : [], state.run, (run) => choose({ run })));
   fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", { count: run().heads.length }));
+  writeAnswer();
   fill("line", run().line[state.lang]);
   fill("notes", ...run().notes.map((note) => make("li", note[state.lang])));
   fill("keys", ...say("help.keys").split("\n").flatMap((line) => {
@@ -52,6 +53,20 @@ function frame() {
   fill("language", meta.words[nextLanguage()].language);
   for (const id of ["turn", "scale"]) at(id).hidden = bare;
   for (const id of ["sentence", "grid", "rows", "tabs"]) set(at(id), { "aria-label": say(`${id}.label`) });
+}
+
+/** What a claim of the answer leads to, in a view that shows it. @param {string} target */
+function jump(target) {
+  const view = ["search", "rollout"].includes(state.view) && VIEWS.includes("matrix") ? "&v=matrix" : "";
+  follow(`#${target}&o=1&r=0${view}`, VIEWS, SCALES);
+}
+
+/** The command's own answer below the sentence; what it claims leads to it. */
+function writeAnswer() {
+  const sentences = meta.answer[state.lang] ?? [];
+  at("answer").hidden = !sentences.length;
+  fill("answer", ...sentences.map((pieces) =>
+    make("p", ...pieces.map((piece) => (typeof piece === "string" ? piece : button(() => jump(piece[1]), { class: "claim" }, piece[0]))))));
 }
 
 /** The view that is chosen, of the head that is chosen. @param {Set<string>} changed */
@@ -143,6 +158,12 @@ function begin() {
     const { place } = turned()[0];
     state.head = max(0, place);
     lookAt((link, head) => head === place && (!query || link[0] === state.query));
+  }
+  const claimed = Object.values(meta.answer).flat(2).find((piece) => typeof piece !== "string");
+  if (claimed) {
+    const told = new URLSearchParams(claimed[1]);
+    const place = run().heads.findIndex(({ l, h }) => `${l}.${h}` === told.get("h"));
+    if (place >= 0) Object.assign(state, { head: place, query: Number(told.get("q") ?? state.query), key: Number(told.get("k") ?? state.key) });
   }
   if (queries().length > 64) state.scale = "row";
   if (VIEWS.includes(view)) state.view = view;

@@ -24,7 +24,7 @@ from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
-from attncli.draw.token_names import quoted_ends, quoted_token, short
+from attncli.draw.token_names import claim, quoted_ends, quoted_token, short
 from attncli.draw.view import View
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
 from attncli.language import listing, message, plural, say, term
@@ -394,11 +394,32 @@ def by_change(document: CompareDocument) -> list[ComparedHead]:
 
 
 def compare_answer(document: CompareDocument, view: View) -> Lines:
-    """The answer of an `attn.compare/1` document: which link changed most; for two ways to attend to one text, what
-    that does to the output and to the cost."""
-    if not document.heads:
-        return Lines()
+    """The answer of an `attn.compare/1` document: the sentence, tinted by how the link that changed most differs, and
+    the answer in words."""
+    answer_lines, link = sentences(compare_sentences(document, view), view), _changed_most(document)
+    if link is None:
+        return answer_lines
+    return stack((shaded_comparison(document, _head_of(document, link), link.query, view), answer_lines))
+
+
+def _changed_most(document: CompareDocument) -> MovedWeight | None:
+    """The link that changed most; None where none differs."""
     link = document.moved[0] if document.moved else None
+    if not document.heads or abs(document.summary.max_difference) <= SAME:
+        return None
+    return None if link is None or abs(link.difference) <= SAME else link
+
+
+def _head_of(document: CompareDocument, link: MovedWeight) -> ComparedHead:
+    return next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
+
+
+def compare_sentences(document: CompareDocument, view: View) -> list[str]:
+    """The answer in words: which link changed most; for two ways to attend to one text, what that does to the output
+    and to the cost."""
+    if not document.heads:
+        return []
+    link = _changed_most(document)
     if abs(document.summary.max_difference) <= SAME:
         has_unshared_tokens = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
         same = message("The weights of A and B are the same (no difference above 1e-06).")
@@ -408,8 +429,8 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
             same = message(
                 "On the tokens that both texts have, the weights of A and B are the same (no difference above 1e-06)."
             )
-        return sentences([say(view, same), *_output_and_cost(document, view)], view)
-    if link is None or abs(link.difference) <= SAME:
+        return [say(view, same), *_output_and_cost(document, view)]
+    if link is None:
         none = (
             message(
                 "No link that counts differs: words that the model does not know, special tokens, "
@@ -422,9 +443,10 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
                 "the first word are not counted (--all-links counts all)."
             )
         )
-        return sentences([say(view, none), *_output_and_cost(document, view)], view)
-    head = next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
+        return [say(view, none), *_output_and_cost(document, view)]
+    head = _head_of(document, link)
     query, key = quoted_ends(document.a.tokens, document.a.tokens, link, view)
+    key = claim(key, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
     a, b = (f"{value:.{view.precision}f}" for value in (link.a, link.b))
     if a == b:
         a, b = (f"{value:.3g}" for value in (link.a, link.b))
@@ -446,8 +468,7 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
             **ends,
             **places,
         )
-    tinted_sentence = shaded_comparison(document, head, link.query, view)
-    return stack((tinted_sentence, sentences([sentence_text, *_output_and_cost(document, view)], view)))
+    return [sentence_text, *_output_and_cost(document, view)]
 
 
 WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})

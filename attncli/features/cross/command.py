@@ -121,11 +121,13 @@ def cross(
     request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
     document = cross_document(loaded_model, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
     if page.html is not None:
-        from attncli.draw.page import Page
+        from attncli.draw.page import Page, answer_of
         from attncli.measure.run_record import cross_record
 
         record = cross_record(loaded_model, texts, layers=layers, heads=heads)
-        write_page(page, Page(texts.query, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
+        answer = answer_of(document)
+        content = Page(texts.query, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+        write_page(page, content)
     write_with_figure([document], output, environment, view)
 
 

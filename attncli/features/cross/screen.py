@@ -212,15 +212,20 @@ def _tables(part: str, document: CrossDocument, view: View) -> Lines:
 
 
 def cross_answer(document: CrossDocument, view: View) -> Lines:
-    """The answer of an `attn.cross/1` document: the strongest link."""
+    """The answer of an `attn.cross/1` document: both texts, tinted by the strongest link, and the answer in words."""
+    text_lines = sentences(cross_sentences(document, view), view)
+    return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines
+
+
+def cross_sentences(document: CrossDocument, view: View) -> list[str]:
+    """The answer in words: the strongest link."""
     heads = sum(len(layer.heads) for layer in document.layers)
     answer_sentences = []
     if document.links:
         link = document.links[0]
         ends = quoted_ends(document.queries, document.keys, link, view)
         answer_sentences.append(strongest_link_sentence(link, ends, view, several=heads > 1))
-    text_lines = sentences([*answer_sentences, not_learned_note(document.model, view)], view)
-    return stack((shaded_cross_texts(document, view), text_lines)) if document.links else text_lines
+    return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 CROSS_PARTS: Parts[CrossDocument] = (

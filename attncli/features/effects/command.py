@@ -267,14 +267,15 @@ def _usual_place(model: Model) -> str:
 
 
 def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
-    from attncli.draw.page import Page, effects_of, start_of
+    from attncli.draw.page import Page, answer_of, effects_of, start_of
     from attncli.measure.run_record import run_record
 
     record = run_record(model, text.text, request.tokens_of(model, text))
     effects, start = effects_of(document), dict(start_of(document))
     if not effects:
         del start["view"]
-    content = Page(text.text, [record], None, effects, start, lang, page.budget, option=PAGE_BUDGET)
+    answer = answer_of(document)
+    content = Page(text.text, [record], None, effects, start, lang, page.budget, option=PAGE_BUDGET, answer=answer)
     write_page(page, content)
 
 

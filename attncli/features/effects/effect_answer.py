@@ -17,7 +17,7 @@ from attncli.draw.numbers import writer
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
-from attncli.draw.token_names import quote_text, quoted_token, quoted_word, short
+from attncli.draw.token_names import capitalize, claim, quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import LENS_STAGES, reading_of, readings_of
 from attncli.language import Message, message, say
@@ -87,12 +87,8 @@ def head_phrase(effect: AnyHead, view: View) -> str:
         if effect.attention == "cross"
         else message("layer {layer} head {head}")
     )
-    return say(view, name, layer=effect.layer, head=effect.head)
-
-
-def capitalize(text: str) -> str:
-    """A sentence with a capital letter, where its script has them."""
-    return text[:1].upper() + text[1:]
+    phrase = say(view, name, layer=effect.layer, head=effect.head)
+    return phrase if effect.attention == "cross" else claim(phrase, view, layer=effect.layer, head=effect.head)
 
 
 def number(value: float) -> str:
@@ -292,9 +288,12 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
     if first is not None:
         tint = Message(tint.template, {"head": head_phrase(first, view)})
     tinted_sentence = shaded_sentence(document.text, tokens, shares, view, query=queries, tint=tint)
-    return stack(
-        (tinted_sentence, sentences((*effect_sentences(document, view), not_learned_note(document.model, view)), view))
-    )
+    return stack((tinted_sentence, sentences(ablate_sentences(document, view), view)))
+
+
+def ablate_sentences(document: AblateDocument, view: View) -> list[str]:
+    """The answer of an `attn.ablate/1` document in words."""
+    return [*effect_sentences(document, view), not_learned_note(document.model, view)]
 
 
 # What the screens of effects are put together from: their parts in order, the grid of all heads, a head's name.

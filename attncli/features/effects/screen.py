@@ -14,14 +14,13 @@ from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import quote_text, quoted_word, short
+from attncli.draw.token_names import capitalize, quote_text, quoted_word, short
 from attncli.draw.view import View
 from attncli.features.effects.document import reading_of, readings_of
 from attncli.features.effects.effect_answer import (
     GRID_TITLES,
     MEASURE_COLUMNS,
     ablate_answer,
-    capitalize,
     effect_columns,
     grid,
     grids,
@@ -34,6 +33,7 @@ from attncli.features.effects.effect_answer import (
     size,
     subject,
 )
+from attncli.features.effects.effect_answer import ablate_sentences as ablate_sentences  # `attn.ablate/1` answers so
 from attncli.language import contextual, message, say
 
 if TYPE_CHECKING:
@@ -542,8 +542,8 @@ def _logit_name(part: LogitPart, view: View) -> str:
             return say(view, "embedding")
 
 
-def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
-    """The sentences: the head that adds most, the one that takes away most, and the sum."""
+def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
+    """The answer in words: the head that adds most, the one that takes away most, and the sum."""
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
     target = quoted_word(document.target.text, view)
     answer_sentences = []
@@ -589,6 +589,7 @@ def logit_sentences(document: LogitsDocument, view: View) -> list[str]:
                 view,
                 "Norms keep the statistics of this run: what a head adds through later layers is not counted here.",
             ),
+            not_learned_note(document.model, view),
         )
     ]
 
@@ -602,8 +603,7 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
         shares[first.looks.key] = first.looks.weight
     tint = message("tint: the word looked at most in {head}", head="" if first is None else head_phrase(first, view))
     tinted_sentence = shaded_sentence(document.text, document.tokens, shares, view, query=document.position, tint=tint)
-    answer_sentences = (*logit_sentences(document, view), not_learned_note(document.model, view))
-    return stack((tinted_sentence, sentences(answer_sentences, view)))
+    return stack((tinted_sentence, sentences(logits_sentences(document, view), view)))
 
 
 # The screen of `attn.patch/1`: which heads carry the difference between two texts.
@@ -677,7 +677,7 @@ TOLD_BY = {
 
 
 def patch_sentences(document: PatchDocument, view: View) -> list[str]:
-    """The sentences: where it was put in and what was measured, and which head carries most."""
+    """The answer in words: where it was put in and what was measured, and which head carries most."""
     ends = {"target": document.target, "versus": document.versus}
     names = {name: quoted_word(token.text, view) for name, token in ends.items() if token}
     measure_phrase = say(view, PATCH_MEASURES[document.measure], **names)
@@ -726,7 +726,7 @@ def patch_sentences(document: PatchDocument, view: View) -> list[str]:
             )
     if len(document.effects) > 1:
         answer_sentences.append(say(view, "Heads are put in one at a time: these shares do not add up."))
-    return [capitalize(text) for text in answer_sentences]
+    return [capitalize(text) for text in (*answer_sentences, not_learned_note(document.model, view))]
 
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:
@@ -738,12 +738,11 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
         for left, right in zip(document.tokens, document.corrupt_tokens, strict=False)
     ]
     differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
-    answer_sentences = (*patch_sentences(document, view), not_learned_note(document.model, view))
     return stack(
         (
             *(sentence(words(text, tokens, differ[: len(tokens)], query_indices), view) for text, tokens in texts),
             remark(say(view, "tint: words that differ") if any(differ) else "", view),
-            sentences(answer_sentences, view),
+            sentences(patch_sentences(document, view), view),
         )
     )
 

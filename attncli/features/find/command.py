@@ -130,21 +130,28 @@ def find(
                         words=words,
                         recording_of_run=recording,
                     )
-                    _write_page(environment, record, (start, end), page, view.lang)
+                    _write_page(environment, record, (start, end), page, view.lang, document)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
-    environment: Environment, record: RunRecord, ends: tuple[str, str], page: PageOptions, lang: str
+    environment: Environment,
+    record: RunRecord,
+    ends: tuple[str, str],
+    page: PageOptions,
+    lang: str,
+    document: FindDocument,
 ) -> None:
-    from attncli.draw.page import Page
+    from attncli.draw.page import Page, answer_of
 
     quiet = replace(environment, quiet=True)
     start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
-    write_page(page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET))
+    answer = answer_of(document)
+    content = Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+    write_page(page, content)
 
 
 find_app = command_app(

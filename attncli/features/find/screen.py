@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from attncli.draw.lines import Lines, localize, remark, stack
+from attncli.draw.lines import Lines, localize, remark, sentences, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import find_answer
+from attncli.draw.sentence import find_sentences as link_sentences
 from attncli.draw.tables import GAP, table
 from attncli.draw.view import View
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
@@ -129,8 +130,12 @@ def _name(document: FindDocument, index: int, view: View) -> str:
 
 
 def _answer(document: FindDocument, view: View) -> Lines:
-    cut_lines = (remark(text, view, style="") for text in cut_link_sentences(document, view))
-    return stack((find_answer(document, view), *cut_lines))
+    return stack((find_answer(document, view), sentences(cut_link_sentences(document, view), view)))
+
+
+def find_sentences(document: FindDocument, view: View) -> list[str]:
+    """The answer in words: where the link is strongest, and what cutting it does, if that was measured."""
+    return [*link_sentences(document, view), *cut_link_sentences(document, view)]
 
 
 FIND_PARTS: Parts[FindDocument] = (

@@ -199,23 +199,31 @@ def heads(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording)
+                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording, document)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
 def _write_page(
-    model: Model, text: Text, comparison: HeadsRequest, page: PageOptions, lang: str, recording: Recording | None
+    model: Model,
+    text: Text,
+    comparison: HeadsRequest,
+    page: PageOptions,
+    lang: str,
+    recording: Recording | None,
+    document: HeadsDocument,
 ) -> None:
-    from attncli.draw.page import Page
+    from attncli.draw.page import Page, answer_of
     from attncli.measure.head_record import METRICS
 
     record = page_record(
         model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
     )
     start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
-    write_page(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET))
+    answer = answer_of(document)
+    content = Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+    write_page(page, content)
 
 
 def _request(

@@ -565,18 +565,8 @@ HALF = 0.5
 
 
 def heads_answer(document: HeadsDocument, view: View) -> Lines:
-    """The answer of an `attn.heads/1` document: where heads rest, who looks at a neighbour, the strongest link."""
-    answer_sentences = [*_resting(document, view), *_positional(document, view)]
-    links = [head_link for head in document.heads for head_link in [_top(head)] if head_link is not None]
-    if links:
-        link = max(links, key=lambda candidate: candidate.weight)
-        ends = quoted_ends(document.tokens, document.tokens, link, view)
-        answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
-        if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
-            answer_sentences.append(
-                say(view, "Queries that see a single key are not counted: all of their weight is there.")
-            )
-    answer_sentences.append(not_learned_note(document.model, view))
+    """The answer of an `attn.heads/1` document: the sentence, tinted by what all heads look at, and the answer in
+    words."""
     shares = _attention_shares(document)
     tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
     has_special = any(token.special for token in document.tokens)
@@ -591,7 +581,22 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
         else "",
         view,
     )
-    return stack((tinted_sentence, tint, sentences(answer_sentences, view)))
+    return stack((tinted_sentence, tint, sentences(heads_sentences(document, view), view)))
+
+
+def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
+    """The answer in words: where heads rest, who looks at a neighbour, the strongest link."""
+    answer_sentences = [*_resting(document, view), *_positional(document, view)]
+    links = [head_link for head in document.heads for head_link in [_top(head)] if head_link is not None]
+    if links:
+        link = max(links, key=lambda candidate: candidate.weight)
+        ends = quoted_ends(document.tokens, document.tokens, link, view)
+        answer_sentences.append(strongest_link_sentence(link, ends, view, several=True))
+        if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
+            answer_sentences.append(
+                say(view, "Queries that see a single key are not counted: all of their weight is there.")
+            )
+    return [*answer_sentences, not_learned_note(document.model, view)]
 
 
 def _top(head: HeadMetrics) -> HeadLink | None:

@@ -138,7 +138,9 @@ def run(
                     environment, loaded_model, source_text, model, compute, output, run_options, padded_batch, recording
                 )
                 if page.html is not None:
-                    _write_page(environment, loaded_model, source_text, model, run_options, page, view.lang, recording)
+                    _write_page(
+                        environment, loaded_model, source_text, model, run_options, page, view.lang, recording, document
+                    )
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -153,8 +155,9 @@ def _write_page(
     page: PageOptions,
     lang: str,
     recording: Recording | None,
+    document: RunDocument,
 ) -> None:
-    from attncli.draw.page import Page
+    from attncli.draw.page import Page, answer_of
 
     record = page_record(
         model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
@@ -164,7 +167,9 @@ def _write_page(
         start["query"] = str(
             request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
         )
-    write_page(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET))
+    answer = answer_of(document)
+    content = Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+    write_page(page, content)
 
 
 def _together(

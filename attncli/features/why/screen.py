@@ -14,9 +14,9 @@ from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import quoted_word
+from attncli.draw.token_names import capitalize, claim, quoted_word
 from attncli.draw.view import View
-from attncli.features.effects.effect_answer import capitalize, grids
+from attncli.features.effects.effect_answer import grids
 from attncli.features.why.document import QUARTER, part_name, ranked_parts, side_value
 from attncli.language import contextual, plural, say
 
@@ -287,8 +287,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     if any(share >= LEAST for share in shares):
         blocks.append(remark(say(view, "tint: how far above what its row expects the score of each word is"), view))
     matters = say(view, "Does it matter?  {command}", command=_next_command(document))
-    lines = [*why_sentences(document, view), matters, not_learned_note(document.model, view)]
-    return stack((*blocks, sentences(lines, view)))
+    return stack((*blocks, sentences([*why_sentences(document, view), matters], view)))
 
 
 def why_sentences(document: WhyDocument, view: View) -> list[str]:
@@ -307,6 +306,7 @@ def why_sentences(document: WhyDocument, view: View) -> list[str]:
         texts.append(say(view, "A soft cap follows, which no parts explain: they explain the score before it."))
     if document.by_layer:
         texts.append(say(view, "To save memory, the heads of each layer are one part here."))
+    texts.append(not_learned_note(document.model, view))
     return [capitalize(text) for text in texts if text]
 
 
@@ -328,6 +328,7 @@ def _reference(tokens: Sequence[TokenRow], index: int) -> str:
 def _looks(document: WhyDocument, view: View) -> str:
     query, key = _of_words(document, view)
     link = document.link
+    key = claim(key, view, layer=link.layer, head=link.head, query=link.query, key=link.key)
     places = {"query": query, "key": key, "weight": f"{document.weight:.2f}", "layer": link.layer, "head": link.head}
     if len(document.row) == 1:
         return say(

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import opened
+from browsing import Opened, opened
 
 import attncli
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page import Page, page_bytes
+from attncli.documents import Document
+from attncli.draw.page import Page, page_bytes, page_of
+from attncli.draw.screen_header import screen_of
+from attncli.draw.view import View
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
@@ -117,3 +120,51 @@ def test_a_long_page_on_paper_lays_nothing_over_anything(chromium: Any, tmp_path
       document.querySelector('#grid').getBoundingClientRect().top]""")
     assert bottom < top
     window.page.context.close()
+
+
+TIRED = "The animal didn't cross the street because it was too tired"
+
+
+def answered_pages() -> dict[str, Document]:
+    """Documents of several kinds about one sentence."""
+    model = attncli.load("minilm")
+    return {
+        "run": attncli.run(model, TIRED, query="it"),
+        "find": attncli.find(model, TIRED, "it", "animal"),
+        "ablate": attncli.ablate(model, TIRED, query="it"),
+    }
+
+
+def test_the_answer_stands_below_the_sentence_and_leads_to_what_it_names(chromium: Any, tmp_path: Path) -> None:
+    for name, document in answered_pages().items():
+        page = page_of(document)
+        assert page is not None
+        (tmp_path / name).mkdir()
+        window = opened(chromium, written(tmp_path / name, page))
+        sentences = screen_of(document.schema).sentences
+        assert sentences is not None
+        for lang in ("en", "zh"):
+            window.value("(lang) => attn.choose({lang})", lang)
+            shown = window.value("() => [...document.querySelectorAll('#answer p')].map((one) => one.textContent)")
+            assert shown == [text for text in sentences(document, View(lang=lang)) if text]
+        claims = [piece for sentence in page.answer["en"] for piece in sentence if not isinstance(piece, str)]
+        assert claims
+        # it opens where the first claim leads, and each claim is a way to its head and words
+        window.value("() => attn.choose({lang: 'en'})")
+        assert leads_to(window, claims[0][1])
+        for number, (text, target) in enumerate(claims):
+            window.value("() => attn.choose({head: 0, query: 0, key: 0})")
+            assert window.page.locator(".claim").nth(number).text_content() == text
+            window.page.locator(".claim").nth(number).click()
+            assert leads_to(window, target)
+        window.clean()
+        window.page.context.close()
+
+
+def leads_to(window: Opened, target: str) -> bool:
+    """Whether the page shows what a claim names."""
+    layer, head, *ends = window.value(
+        "() => (({l, h}, {query, key}) => [l, h, query, key])(attn.meta.runs[0].heads[attn.state.head], attn.state)"
+    )
+    shown = {"h": f"{layer}.{head}", "q": str(ends[0]), "k": str(ends[1])}
+    return all(shown[name] == place for name, place in (part.split("=") for part in target.split("&")))
