@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,15 @@ DRAWN = "() => document.querySelectorAll('#grid .tile').length && document.query
 PATIENCE = 180
 """Seconds that a busy machine may take for what takes one."""
 LACKING = "no chromium-headless-shell and no chromium here (a Debian package)"
+
+
+def axe_core() -> str:
+    """The source of axe-core, which looks for what keeps people out of a page. Skips where there is none: `npm install
+    axe-core` in the project's folder, or its file named by `AXE_CORE`."""
+    for path in (os.environ.get("AXE_CORE", ""), Path(__file__).parents[1] / "node_modules/axe-core/axe.min.js"):
+        if path and Path(path).is_file():
+            return Path(path).read_text("utf-8")
+    pytest.skip("no axe-core here (an npm package)")
 
 
 @dataclass

@@ -35,6 +35,7 @@ from attncli.language import listing, message
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from attncli.draw.page.corpus_page import PageScan
     from attncli.scan.document import ScanDocument
     from attncli.scan.engines import Engine, Outcome
     from attncli.scan.plan import ScanPlan, ScanRequest
@@ -433,7 +434,12 @@ def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOpt
 def show(
     ctx: typer.Context,
     output: ScanOutput,
-    out: Folder,
+    out: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders that attn scan wrote; several for --html or --site.", metavar="OUT...", show_default=False
+        ),
+    ],
     head: Annotated[
         str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H", about=DRAWING)
     ] = None,
@@ -448,31 +454,84 @@ def show(
         ),
     ] = False,
     html: Annotated[Path | None, declarations.HTML] = None,
+    site: Annotated[
+        Path | None,
+        option(
+            "--site",
+            help="Also write a folder for a web server: an index, a page and JSON of each scan.",
+            panel=OUTPUT,
+            about=DELIVERY,
+            metavar="DIR",
+        ),
+    ] = None,
 ) -> None:
-    """A scan's numbers, as far as it is done.
+    """A scan's numbers, as far as it is done; of several scans a page or a site.
 
     attn scan show scan --head L5H11
+
+    attn scan show before after --html both.html
     """
     environment: Environment = ctx.obj
     from functools import partial
 
-    from attncli.scan import plan, report
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
-    from attncli.scan.totals import EFFECT, total
 
     view = validate_options(output, environment, "scan", files={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
             "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(html))
         )
+    if len(out) > 1 and html is None and site is None:
+        raise UsageError(
+            "{count} scans are named, and the screen shows one",
+            expected="--html FILE or --site DIR, or one scan; attn scan compare A B compares two",
+            count=len(out),
+        )
+    alone = {
+        "--head": head,
+        "--metric": metric,
+        "--json": output.json,
+        "--plain": output.plain,
+        "--output": output.file,
+    }
+    if len(out) > 1 and (chosen := [name for name, value in alone.items() if value]):
+        raise UsageError("{option} is about one scan", expected="one scan", option=chosen[0])
     head_place = None if head is None else parse_heads(head)[0]
     if deciles and head_place is None:
         raise UsageError("--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles")
-    scan_plan = plan.read_plan(out)
-    document = report.read_report(out) if (out / report.NAME).exists() else None
+    if site is not None:
+        from attncli.draw.page.site import check_site
+
+        check_site(site)
+    scans = [_shown_scan(folder) for folder in out]
+    for scan_plan, _ in scans[:1]:
+        _check_shown(scan_plan, metric, head, head_place)
+    if html is not None:
+        write(environment, scans, html, view.lang)
+    if site is not None:
+        _write_site(environment, scans, site, view.lang)
+    if len(out) == 1:
+        closely = partial(scan_screen, metric=metric, head=head_place, deciles=deciles)
+        write_documents([scans[0][1]], output, environment, view, screen=closely)
+
+
+def _shown_scan(folder: Path) -> tuple[ScanPlan, ScanDocument]:
+    """A scan as far as it is done."""
+    from attncli.scan import plan, report
+    from attncli.scan.totals import total
+
+    scan_plan = plan.read_plan(folder)
+    document = report.read_report(folder) if (folder / report.NAME).exists() else None
     if document is None or document.done.shards[0] < len(scan_plan.shards):
-        document = report.scan_document(total(scan_plan, out), report.failures(out))
+        document = report.scan_document(total(scan_plan, folder), report.failures(folder))
+    return scan_plan, document
+
+
+def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None) -> None:
+    """Raise UsageError for a metric or a head that a scan does not have."""
+    from attncli.scan.totals import EFFECT
+
     metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
     if metric is not None and metric not in metric_names:
         raise UsageError("this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric))
@@ -484,10 +543,6 @@ def show(
             last=scan_plan.model.layers - 1,
             last_2=scan_plan.model.heads[-1] - 1,
         )
-    if html is not None:
-        write(environment, scan_plan, document, html, view.lang)
-    closely = partial(scan_screen, metric=metric, head=head_place, deciles=deciles)
-    write_documents([document], output, environment, view, screen=closely)
 
 
 def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
@@ -560,33 +615,57 @@ scan_app = command_app(
             "--output", "--metric", "--format", "--sample", "--dedupe", "--find", "--effects", "--workers", "--part",
             "--json",
         ),
-        "show": ("--head", "--metric", "--top", "--show", "--brief", "--json", "--html"),
+        "show": ("--head", "--metric", "--top", "--show", "--brief", "--json", "--html", "--site"),
         "compare": ("--top", "--full", "--brief", "--json"),
     },
 )  # fmt: skip
 scan_app.info.cls = ScanGroup
 
 
-# `attn scan show --html`: the page of a scan, its sentences shaded by the scan's own model.
+# `attn scan show --html`: the page of scans, their sentences shaded by each scan's own model.
 
 
-def write(environment: Environment, plan: ScanPlan, document: ScanDocument, file: Path, lang: str) -> None:
-    """Write the page of a scan. Without the scan's model its sentences are not shaded, and the page says so."""
-    from attncli.draw.page.corpus_page import scan_page
+def write(environment: Environment, scans: Sequence[tuple[ScanPlan, ScanDocument]], file: Path, lang: str) -> None:
+    """Write the page of scans. Without a scan's model its sentences are not shaded, and the page says so."""
+    from attncli.draw.page.corpus_page import density_of, scan_page
+
+    density = density_of([document for _, document in scans])
+    page_scans = [_page_scan(environment, plan, document, density) for plan, document in scans]
+    with atomic_writer(file) as stream:
+        stream.write(scan_page(page_scans, lang=lang, density=density))
+
+
+def _write_site(
+    environment: Environment, scans: Sequence[tuple[ScanPlan, ScanDocument]], site: Path, lang: str
+) -> None:
+    """Write the site of scans."""
+    from attncli.draw.page.site import write_site
+
+    plans = {id(document): plan for plan, document in scans}
+    files = write_site(
+        [document for _, document in scans],
+        site,
+        lambda document, density: _page_scan(environment, plans[id(document)], document, density),
+        lang=lang,
+    )
+    environment.note(message("{count} files in {site}", count=len(files), site=str(site)))
+
+
+def _page_scan(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> PageScan:
+    """A scan for a page, its examples shaded where its model is at hand."""
+    from attncli.draw.page.corpus_page import PageScan
 
     try:
-        shading = _shading(environment, plan, document)
+        return PageScan(document, *_shading(environment, plan, document, density))
     except AttnError as error:
         environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
-        shading = {}, {}
-    with atomic_writer(file) as stream:
-        stream.write(scan_page(document, *shading, lang=lang))
+        return PageScan(document, {}, {})
 
 
-def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -> Shading:
+def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> Shading:
     from attncli.cli.model_option import load_checkpoint
     from attncli.cli.options import ComputeOptions
-    from attncli.draw.page.corpus_page import examples_of
+    from attncli.draw.page.corpus_page import DENSITIES, examples_of
     from attncli.scan.plan import check_model, digest_of
     from attncli.scan.report import shading
 
@@ -594,9 +673,11 @@ def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument) -
     check_model(loaded_model)
     if digest_of(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)
-    examples = {
-        (head.layer, head.head): [example for rows in examples_of(document, head).values() for example in rows]
+    texts = {
+        (head.layer, head.head): {
+            (example.file, example.line): example.text for example in examples_of(document, head, DENSITIES[density])
+        }
         for head in document.heads
     }
-    with progress(environment, message("{examples} heads", examples=len(examples))) as on_progress:
-        return shading(plan, loaded_model, examples, progress=on_progress)
+    with progress(environment, message("{examples} heads", examples=len(texts))) as on_progress:
+        return shading(plan, loaded_model, texts, progress=on_progress)

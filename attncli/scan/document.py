@@ -188,7 +188,7 @@ class FrequentLink(Part, frozen=True, kw_only=True):
         Interval | None,
         describe(
             "95% interval of the lift over other texts, tokens as frequent as here; null where fewer than 10 texts "
-            "have the pair, or its number is not exact."
+            "have the pair, texts hardly differ, or its number is not exact."
         ),
     ]
 

@@ -6,7 +6,7 @@ A comparison tells effect sizes first, then which differences chance would hardl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -452,17 +452,22 @@ class _Heads:
 
 FEWEST = 10
 """Texts with a pair, from which on its lift has an interval."""
+LEAST_SPREAD = 5
+"""Squares of what texts' numbers of a pair differ by, in all: below, nearly all have equally many, and the rare others
+would decide."""
 
 
 def _lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | None:
     """The 95% interval of a pair's lift over other texts like these, with tokens as frequent as here: of the logarithm
     of its links, by the spread of texts. alone: how many of the texts vary by themselves, as a share. None where texts
-    are too few, the number of links is not exact, or chance makes none."""
+    are too few or hardly differ, the number of links is not exact, or chance makes none."""
     units = texts * alone
     if units < LEAST_TEXTS or pair.texts * alone < FEWEST or pair.most > pair.links or pair.chance <= 0:
         return None
-    spread = (pair.squares - pair.links**2 / texts) * texts / (texts - 1) / alone
-    width = reach(units - 1) * math.sqrt(max(spread, 0.0)) / pair.links
+    squares = pair.squares - pair.links**2 / texts
+    if squares * alone < LEAST_SPREAD:
+        return None
+    width = reach(units - 1) * math.sqrt(squares * texts / (texts - 1) / alone) / pair.links
     lift = pair.links / pair.chance
     return [lift * math.exp(-width), lift * math.exp(width)]
 
@@ -487,24 +492,24 @@ Shading = tuple[dict[Place, Sequence[Token]], dict[tuple[int, int, int, int], tu
 def shading(
     plan: ScanPlan,
     model: Model,
-    examples_by_head: Mapping[Place, Iterable[ScanExample]],
+    texts_by_head: Mapping[Place, Mapping[Place, str]],
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Shading:
     """The tokens of each text by (file, line); by (file, line, layer, head) the token that looks, and its weights.
 
-    examples_by_head: the examples of each (layer, head). The token is that of the head's strongest link in the text.
-    Texts of more than `LONGEST` tokens are left out.
+    texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's strongest link in
+    the text. Texts of more than `LONGEST` tokens are left out.
     """
     assert isinstance(model.store, CheckpointStore)
     model.store.for_many()
     cached_model = replace(model, store=CachedStore(model.store))
     texts: dict[Place, str] = {}
     heads: dict[Place, set[Place]] = {}
-    for place, examples in examples_by_head.items():
-        for example in examples:
-            texts[example.file, example.line] = example.text
-            heads.setdefault((example.file, example.line), set()).add(place)
+    for place, head_texts in texts_by_head.items():
+        texts |= head_texts
+        for text in head_texts:
+            heads.setdefault(text, set()).add(place)
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
     tokens: dict[Place, Sequence[Token]] = {}
     looks: dict[tuple[int, int, int, int], tuple[int, Floats]] = {}

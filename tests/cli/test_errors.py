@@ -138,7 +138,7 @@ TEXTS = {
     "learn source": ("learn", "text", "FILE", "--steps", "2"),
 }
 """The same for texts, which may come from a pipe."""
-WRITES = ("--csv", "--output", "--figure", "--html", "--save")
+WRITES = ("--site", "--csv", "--output", "--figure", "--html", "--save")
 
 
 @pytest.mark.parametrize("reads", READS)

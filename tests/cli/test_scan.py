@@ -68,7 +68,7 @@ def test_showing_and_comparing(folder, scanned):
     assert shown.code == 0
     assert "metrics of L1 H2" in shown.out
     assert "w4 w5 w6 , w7 w4" in shown.out
-    assert "Layer 1 head 2 earns" in shown.out.splitlines()[-2]
+    assert "Layer 1 head 2 earns" in "\n".join(shown.out.splitlines()[-6:])
     assert "undecided" in ask("scan", "show", str(scanned), "--show", "labels").out
     document = json.loads((scanned / "scan.json").read_text())
     earned = next(head["labels"] for head in document["heads"] if any(one["earned"] for one in head["labels"]))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from asking import ask
-from browsing import Opened
+from browsing import Opened, axe_core
+from firefox import firefox
+from msgspec.structs import replace
 from scan.conftest import with_tokenizer
 from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.draw.page.corpus_page import tails
+from attncli.draw.page.corpus_page import BUDGET, DENSITIES, PageScan, density_of, examples_of, scan_page, tails
+from attncli.inputs.token import Token
 from attncli.scan import report
 from attncli.scan.engines import run
 
@@ -48,7 +53,7 @@ def opened(page: Path, chromium: Any) -> Opened:
     found.page.on("console", lambda one: found.said.append(one.text))
     found.page.on("pageerror", lambda error: found.said.append(str(error)))
     found.page.on("request", lambda request: found.asked.append(request.url))
-    found.page.goto(page.as_uri() + "#h=1.1&m=sink&g=xx&z=9")
+    found.page.goto(page.as_uri() + "#head=1.1&metric=sink&lang=xx&z=9&x=%E0&colour=nothing")
     return found
 
 
@@ -61,12 +66,13 @@ def test_a_page_does_not_tell_where_files_lie(folder: Path, page: Path) -> None:
     assert tails(["/a/c.txt", "d.txt"]) == ["c.txt", "d.txt"]
 
 
-ROWS = """() => [...document.querySelector(".figures tbody").rows].map((row) =>
+ROWS = """() => [...document.querySelector('[aria-label="all metrics"] tbody').rows].map((row) =>
   [...row.cells].map((cell) => cell.textContent))"""
-HEADS = "() => document.querySelectorAll('[aria-label^=\"layer 0 \"]').length"
+HEADS = "() => document.querySelectorAll('[aria-label*=\"layer 0 \"]').length"
 VIEW = """(name) => document.querySelector("#metric").value === name &&
   document.querySelector("#view").textContent"""
-SHADES = """() => [...document.querySelectorAll(".example")].map((one) => [one.querySelector(".note").textContent,
+SHADES = """() => [...document.querySelectorAll(".example")].slice(0, 3).map((one) => [
+  one.querySelector(".note").textContent,
   [...one.querySelectorAll(".w")].map((word) => [word.textContent, Number(word.style.getPropertyValue("--a")),
     word.classList.contains("from")])])"""
 
@@ -80,7 +86,9 @@ def test_the_grid_and_the_tables_say_what_the_document_says(folder: Path, opened
     for told, head in zip(tiles, document["heads"], strict=True):
         one = head["metrics"]["sink"]
         low, high = (f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.4f}" for value in one["ci95"])
-        assert told == f"layer {head['layer']} head {head['head']}: {one['mean_texts']:.3f} ({low} – {high})"
+        name = f"L{head['layer']} H{head['head']} {one['mean_texts']:.2f}"
+        mean = f"{one['mean_texts']:.3f}"
+        assert told == f"{name} · layer {head['layer']} head {head['head']}: {mean} ({low} – {high})"
     assert opened.value("() => document.querySelector('#chosen').textContent") == "layer 1 head 1"
     rows = opened.value(ROWS)
     chosen = next(head for head in document["heads"] if (head["layer"], head["head"]) == (1, 1))
@@ -120,7 +128,7 @@ def test_hostile_texts_are_text_and_nothing_else(page: Path, opened: Opened) -> 
     shown = [(head, metric) for head in range(opened.value(HEADS)) for metric in ("sink", "entropy", "special")]
     said = ""
     for head, metric in shown:  # until one of them shows the hostile text
-        opened.value("(hash) => { location.hash = hash; }", f"#h=0.{head}&m={metric}")
+        opened.value("(hash) => { location.hash = hash; }", f"#head=0.{head}&metric={metric}")
         opened.until("(name) => document.querySelector('#chosen').textContent === name", f"layer 0 head {head}")
         said = opened.until(VIEW, metric)
         if "onerror" in said:
@@ -129,7 +137,7 @@ def test_hostile_texts_are_text_and_nothing_else(page: Path, opened: Opened) -> 
     assert "onerror=globalThis.taken=2" in said.replace(" ", "").replace("?", "")
     assert "<b>corpus.txt" in said
     assert opened.value("() => globalThis.taken === undefined && document.querySelectorAll('img').length === 0")
-    opened.value("() => { location.hash = '#h=1.1&m=sink'; }")
+    opened.value("() => { location.hash = '#head=1.1&metric=sink'; }")
     opened.until("() => document.querySelector('#chosen').textContent === 'layer 1 head 1'")
 
 
@@ -157,7 +165,7 @@ def test_keys_languages_and_addresses(opened: Opened) -> None:
     opened.value("() => document.querySelector('#language').click()")
     assert chosen()[0] == "第 0 层第 2 头"
     assert opened.value("() => document.documentElement.lang") == "zh"
-    assert opened.value("() => location.hash") == f"#h=0.2&m={before}&g=zh"
+    assert opened.value("() => location.hash") == (f"#head=0.2&metric={before}&x=previous&y=sink&colour=layer&lang=zh")
     assert opened.value("() => document.querySelector('#said').textContent").startswith("第 0 层第 2 头")
     opened.clean()
 
@@ -176,3 +184,190 @@ def test_a_page_without_the_model_says_so(folder: Path, tmp_path: Path) -> None:
 def test_another_ending_is_refused(folder: Path) -> None:
     answer = ask("scan", "show", str(folder / "out"), "--html", "page.pdf")
     assert (answer.code, "ending in .html" in answer.err) == (2, True)
+
+
+AXE = """() => axe.run(document, { resultTypes: ["violations"] }).then((told) => [told.passes.length,
+  told.violations.map((one) => [one.id, one.nodes[0].html])])"""
+BOX = "document.querySelector('#scatter svg').getBoundingClientRect()"
+ANSWER = "document.querySelector('#answer').textContent"
+
+
+OTHERS = """() => [...document.querySelector('[aria-label="the same head in the other scans"] tbody').rows]
+  .map((row) => [...row.cells].slice(1).map((cell) => cell.textContent))"""
+DOTS = """() => [...document.querySelectorAll(".dot")].map((one) =>
+  ["data-head", "cx", "cy"].map((name) => Number(one.getAttribute(name))))"""
+
+
+def lasso(box: dict[str, float]) -> list[tuple[float, float]]:
+    """Around everything in a box."""
+    left, top = box["x"] + 2, box["y"] + 2
+    right, bottom = left + box["width"] - 4, top + box["height"] - 4
+    return [(left, top), (right, top), (right, bottom), (left, bottom), (left, (top + bottom) / 2)]
+
+
+def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(folder: Path, page: Path, chromium: Any) -> None:
+    document = ask("scan", "show", str(folder / "out"), "--json").json
+    found = Opened(chromium.new_page(viewport={"width": 1280, "height": 1000}))
+    found.page.goto(page.as_uri() + "#head=1.1&x=sink&y=entropy&colour=label&size=special")
+    press, mouse = found.page.keyboard.press, found.page.mouse
+    dots = found.value(DOTS)
+    assert len(dots) == len(document["heads"])
+    by_sink = sorted(dots, key=lambda dot: dot[1])
+    sinks = [document["heads"][head]["metrics"]["sink"]["mean_texts"] for head, _, _ in by_sink]
+    assert sinks == sorted(sinks), "what is further right has more"
+    assert found.value(f"() => {ANSWER}").startswith(f"{len(dots)} heads, of which ")
+    box = found.value(f"() => {BOX}.toJSON()")
+    at, *others = lasso(box)
+    mouse.move(*at)
+    mouse.down()
+    for place in others:
+        mouse.move(*place)
+    mouse.up()
+    assert found.value(f"() => {ANSWER}").startswith(f"Selected: {len(dots)} of {len(dots)} heads")
+    found.value("() => document.querySelector('#scatter').focus()")
+    press("Escape")
+    press("Enter")
+    chosen = next(head for head in document["heads"] if (head["layer"], head["head"]) == (1, 1))
+    mean = f"{chosen['metrics']['sink']['mean_texts']:.3f}"
+    assert f"sink is {mean} on average, from {mean} to {mean}" in found.value(f"() => {ANSWER}")
+    assert found.value("() => document.querySelectorAll('.head.faint').length") == len(dots) - 1
+    before = found.value("() => document.querySelector('#chosen').textContent")
+    for key in ("ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"):
+        press(key)
+    press("Escape")
+    head, x, y = by_sink[-1]
+    scale = box["width"] / 640
+    mouse.move(box["x"] + x * scale, box["y"] + y * scale)
+    assert "sink" in found.value("() => document.querySelector('.tip').textContent")
+    mouse.click(box["x"] + x * scale, box["y"] + y * scale)
+    near = found.value("() => document.querySelector('#chosen').textContent")
+    assert near != before or head == document["heads"].index(chosen)
+    found.page.select_option("#pick-x", "layer")
+    assert "x=layer" in found.value("() => location.hash")
+    label = found.value("() => document.querySelector('#pick-label').options[1].textContent")
+    found.page.select_option("#pick-label", label)
+    earning = sum(any(one["earned"] and one["name"] == label for one in head["labels"]) for head in document["heads"])
+    assert f"Selected: {earning} of" in found.value(f"() => {ANSWER}")
+    found.page.close()
+
+
+def test_nothing_keeps_anyone_out(page: Path, chromium: Any) -> None:
+    for scheme in ("light", "dark"):
+        window = chromium.new_context(color_scheme=scheme, bypass_csp=True).new_page()
+        window.goto(page.as_uri())
+        window.evaluate(axe_core())
+        passes, violations = window.evaluate(AXE)
+        assert violations == []
+        assert passes > 20
+        window.context.close()
+
+
+def test_firefox_is_used_with_keys_and_a_mouse(page: Path, tmp_path: Path) -> None:
+    with firefox(tmp_path) as window:
+        window.go(page.as_uri() + "#head=1.1&metric=sink&x=sink&y=entropy")
+        window.value("document.querySelector('#grid [data-head][tabindex=\"0\"]').focus()")
+        window.press("ArrowRight")
+        assert window.value("return document.querySelector('#chosen').textContent") == "layer 1 head 2"
+        window.drag(lasso(window.value(f"return {BOX}.toJSON()")))
+        heads = window.value("return document.querySelectorAll('.dot').length")
+        assert window.value(f"return {ANSWER}").startswith(f"Selected: {heads} of {heads} heads")
+        window.press("Escape")
+        assert window.value(f"return {ANSWER}").startswith(f"{heads} heads")
+        passes, violations = window.later(
+            f"{axe_core()};const end = arguments[arguments.length - 1];"
+            f"({AXE})().then(end, (error) => end([0, String(error)]))"
+        )
+        assert violations == []
+        assert passes > 20
+
+
+def test_several_scans_are_on_one_page(folder: Path, tmp_path: Path, chromium: Any) -> None:
+    shutil.copytree(folder / "out", tmp_path / "again")
+    asked = ("scan", "show", str(folder / "out"), str(tmp_path / "again"))
+    answer = ask(*asked, "--html", str(tmp_path / "both.html"), "--quiet")
+    assert (answer.code, answer.out) == (0, "")
+    found = Opened(chromium.new_page(viewport={"width": 1280, "height": 1000}))
+    found.page.goto((tmp_path / "both.html").as_uri() + "#scan=1&head=1.0")
+    heads = len(ask("scan", "show", str(folder / "out"), "--json").json["heads"])
+    assert found.value("() => document.querySelectorAll('.dot').length") == 2 * heads
+    assert found.value("() => document.querySelectorAll('.dot.k0').length") == heads
+    assert found.value("() => document.querySelectorAll('#grid .head').length") == heads
+    assert "scan=1" not in found.value("() => document.title")
+    assert found.value("() => document.querySelector('#of').textContent") == "2: model, <b>corpus.txt"
+    rows = found.value(OTHERS)
+    assert all(first == second for first, second in rows)
+    found.page.close()
+    refused = ask(*asked)
+    assert (refused.code, "2 scans are named, and the screen shows one" in refused.err) == (2, True)
+    refused = ask(*asked, "--html", str(tmp_path / "both.html"), "--head", "L0H0")
+    assert (refused.code, "--head is about one scan" in refused.err) == (2, True)
+
+
+def test_a_site_is_a_folder_of_pages_that_tells_no_place(folder: Path, tmp_path: Path, chromium: Any) -> None:
+    shutil.copytree(folder / "out", tmp_path / "again")
+    site = tmp_path / "deep" / "site"
+    asked = ("scan", "show", str(folder / "out"), str(tmp_path / "again"), "--site", str(site))
+    for lang in ("en", "zh"):
+        answer = ask(*asked, "--lang", lang)
+        assert (answer.code, answer.out) == (0, ""), answer.err
+    names = sorted(path.name for path in site.iterdir())
+    assert names == [
+        "1-model-b-corpus-txt.html", "1-model-b-corpus-txt.json", "2-model-b-corpus-txt.html",
+        "2-model-b-corpus-txt.json", "all.html", "index.html",
+    ]  # fmt: skip
+    for path in site.iterdir():
+        assert str(folder) not in path.read_text("utf-8")
+    told = json.loads((site / "1-model-b-corpus-txt.json").read_text("utf-8"))
+    assert told["plan"]["corpus"] == ["<b>corpus.txt"]
+    found = chromium.new_page()
+    found.goto((site / "index.html").as_uri())
+    assert "2 次扫描" in found.text_content("#line")
+    found.click("text=2: model")
+    assert found.evaluate("() => document.querySelectorAll('.dot').length") > 0
+    found.close()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/index.html").write_text("<p>mine</p>")
+    refused = ask("scan", "show", str(folder / "out"), "--site", str(tmp_path / "mine"))
+    assert (refused.code, "an index.html that attn did not write" in refused.err) == (2, True)
+    assert (tmp_path / "mine/index.html").read_text() == "<p>mine</p>"
+
+
+@pytest.mark.thorough
+def test_a_page_of_a_thousand_heads_is_small(folder: Path) -> None:
+    """The numbers and 96 texts of each head of a large model over a corpus of 20,000 texts that few heads share."""
+    document = report.read_report(folder / "out")
+    assert document.texts
+    drawn = np.random.default_rng(1)
+    words = [f"w{number}" for number in range(900)]
+    lines = [" ".join(drawn.choice(words, 21)) for _ in range(20_000)]
+    metrics = dict.fromkeys(f"metric{number}" for number in range(8)) | dict(document.heads[0].metrics)
+    some = next(iter(document.heads[0].metrics.values()))
+    heads = []
+    for number in range(1000):
+        own = drawn.integers(0, len(lines), 96)
+        sample = [
+            replace(example, text=int(own[place % 96]), metric=name, decile=place // 3 + 1)
+            for name in metrics
+            for place, example in enumerate([document.heads[0].sample[0]] * 30)
+        ]
+        top = [
+            replace(document.heads[0].top[0], metric=name, line=int(at), text=lines[at])
+            for name in metrics
+            for at in drawn.integers(0, len(lines), 3)
+        ]
+        measured = {name: metric or some for name, metric in metrics.items()}
+        heads.append(
+            replace(document.heads[0], layer=number // 32, head=number % 32, metrics=measured, sample=sample, top=top)
+        )
+    texts = [replace(document.texts[0], file=0, line=at, text=line) for at, line in enumerate(lines)]
+    large = replace(document, heads=heads, texts=texts)
+    density = density_of([large])
+    looks, tokens = {}, {}
+    for head in heads:
+        for example in examples_of(large, head, DENSITIES[density]):
+            place = (example.file, example.line)
+            tokens[place] = [Token(index=at, id=at, text=word) for at, word in enumerate(example.text.split())]
+            looks[*place, head.layer, head.head] = (1, drawn.dirichlet(np.ones(21)))
+    page = scan_page([PageScan(large, tokens, looks)], lang="en", density=density)
+    assert 10**6 < len(page) <= BUDGET
+    assert "holds fewer texts of each head" in page.decode()

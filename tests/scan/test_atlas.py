@@ -134,7 +134,7 @@ def test_frequent_links_are_those_of_loops(
             assert link.chance == pytest.approx(chance, abs=1e-5)
             assert link.lift == pytest.approx(link.links / chance, rel=1e-5)
             numbers = np.array([text[pair] for text in by_text[place]])
-            if link.texts < 10:
+            if link.texts < 10 or ((numbers - numbers.mean()) ** 2).sum() < 5:
                 assert link.lift_ci95 is None
             else:
                 width = 2.001 * numbers.std(ddof=1) * len(lines) ** 0.5 / numbers.sum()

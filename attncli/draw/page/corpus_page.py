@@ -1,27 +1,41 @@
-"""The page of a scan as bytes: skeleton, numbers, script. Every text of the corpus is made safe, and only ever text."""
+"""The page of one or several scans as bytes: a scatter of all heads, a grid, the chosen head closely; kept small.
+
+Every text of the corpus is made safe, and only ever text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from os.path import commonpath
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
-from attncli.draw.page import as_json, join_modules, last_part, page_head, words
-from attncli.draw.page import read_asset as read_page_asset
+from attncli.draw.page import as_json, join_modules, last_part, page_head, read_asset, words
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
-from attncli.draw.safe import safe
+from attncli.draw.safe import label, safe
 from attncli.inputs.token import Token
-from attncli.scan.document import ScanDocument, ScanEffect, ScanExample, ScanHead
+from attncli.language import message
+from attncli.scan.document import FrequentLink, ScanDocument, ScanEffect, ScanHead, ScanMetric
 
 EFFECT = "effect"
-SHOWN = 3
-"""Examples of each head and metric."""
+BUDGET = 5 * 10**6
+"""Bytes of a page, at most, as far as leaving examples out can keep it there."""
+LONGEST = 2000
+"""Characters of a text that is shown unshaded, at most."""
+PAIRS = 10
+"""Pairs of tokens of each head."""
+LETTERS = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\<') + "".join(
+    map(chr, range(0xA1, 0xAA))
+)
+"""The letters that stand for whole percents, from 0 on: one byte each but for the last few."""
+STRONGEST, ANY = 0, 11
+"""Strata of examples beside the deciles, 1 to 10."""
 TokenWeights = tuple[int, np.ndarray[Any, Any]]
 """Which token looks, and what each token of the text gets of its look, from 0 to 1."""
 
@@ -29,13 +43,19 @@ SKELETON = """\
 <body>
 <header><h1>attn scan</h1><p id="line"></p><button class="link" type="button" id="language"></button></header>
 <main>
+<section class="reading"><p class="lead" id="answer" aria-live="polite"></p></section>
 <section class="all">
+<div class="bar-line"><h2 id="plot-title"></h2></div>
+<p class="picks" id="axes"></p>
+<div id="scatter" role="application" tabindex="0" aria-label=""><svg></svg></div>
+<p class="note" id="legend"></p>
+<p class="picks" id="selecting"></p>
 <div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
-<div id="grid" role="group"></div>
+<div id="grid" role="group" aria-labelledby="heads-title"></div>
 <p class="note" id="range"></p>
 </section>
 <section class="detail">
-<div class="bar-line"><strong id="chosen"></strong><span id="labels"></span></div>
+<div class="bar-line"><h2 id="chosen"></h2><span id="of"></span><span id="labels"></span></div>
 <div id="view"></div>
 <p class="sr" id="said" aria-live="polite"></p>
 </section>
@@ -51,18 +71,13 @@ SKELETON = """\
 @cache
 def script() -> str:
     """The page's script, with what it shares with the page of a run."""
-    modules = {name: read_page_asset(f"{name}.js") for name in ("numbers", "dom")}
-    return join_modules(modules | {"corpus": _read_asset("corpus.js")})
+    return join_modules({name: read_asset(f"{name}.js") for name in ("numbers", "dom", "scatter", "corpus")})
 
 
 @cache
 def style() -> str:
     """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + _read_asset("corpus.css")
-
-
-def _read_asset(name: str) -> str:
-    return files("attncli.draw.page").joinpath(name).read_text("utf-8")
+    return page_style() + read_asset("corpus.css")
 
 
 def metrics_of(document: ScanDocument) -> list[str]:
@@ -73,37 +88,149 @@ def metrics_of(document: ScanDocument) -> list[str]:
     return [*names, *([EFFECT] if document.plan.effects else [])]
 
 
-def examples_of(document: ScanDocument, head: ScanHead) -> dict[str, list[ScanExample]]:
-    """The examples that the page shows of a head, by metric."""
-    return {name: [example for example in head.top if example.metric == name][:SHOWN] for name in metrics_of(document)}
+class PageExample(NamedTuple):
+    """A text that a page shows of a head. stratum: `STRONGEST`, a decile from 1 to 10, or `ANY`."""
+
+    metric: str
+    stratum: int
+    value: float
+    file: int
+    line: int
+    text: str
 
 
-def scan_page(
-    document: ScanDocument,
-    tokens: Mapping[tuple[int, int], Sequence[Token]],
-    looks: Mapping[tuple[int, int, int, int], TokenWeights],
-    *,
-    lang: str,
-) -> bytes:
-    """The page. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head). An example
+class Density(NamedTuple):
+    """How many examples a page holds of each head and metric. deciles: of which there is one each."""
+
+    strongest: int
+    deciles: tuple[int, ...]
+    any: int
+
+
+DENSITIES = (
+    Density(3, tuple(range(1, 11)), 2),
+    Density(2, (1, 3, 5, 8, 10), 1),
+    Density(1, (1, 5, 10), 0),
+    Density(1, (), 0),
+    Density(0, (), 0),
+)
+"""From the fullest page on; the fullest that fits is written."""
+
+
+def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> list[PageExample]:
+    """The examples that a page of this density shows of a head: by metric, the strongest first."""
+    texts = [] if document.texts is UNSET else document.texts
+    left = {(name, stratum): 1 for name in metrics_of(document) for stratum in density.deciles}
+    left |= {(name, ANY): density.any for name in metrics_of(document)}
+    left |= {(name, STRONGEST): density.strongest for name in metrics_of(document)}
+    examples = [PageExample(top.metric, STRONGEST, top.value, top.file, top.line, top.text) for top in head.top]
+    for sampled in () if head.sample is UNSET else head.sample:
+        text = texts[sampled.text]
+        stratum = ANY if sampled.decile is None else sampled.decile
+        examples.append(PageExample(sampled.metric, stratum, sampled.value, text.file, text.line, text.text))
+    shown = []
+    for example in examples:
+        kind = (example.metric, example.stratum)
+        if left.get(kind, 0):
+            left[kind] -= 1
+            shown.append(example)
+    return shown
+
+
+def density_of(documents: Sequence[ScanDocument]) -> int:
+    """The place of the fullest density whose page is about as large as `BUDGET` at most."""
+    for place, density in enumerate(DENSITIES):
+        if sum(map(_size, documents, [density] * len(documents))) <= BUDGET:
+            return place
+    return len(DENSITIES) - 1
+
+
+def _size(document: ScanDocument, density: Density) -> float:
+    """About how many bytes a page takes of a scan: numbers, examples, and each text once."""
+    size = len(document.heads) * (60.0 * len(metrics_of(document)) + 70 * PAIRS + 400)
+    texts: dict[tuple[int, int], int] = {}
+    for head in document.heads:
+        shown = examples_of(document, head, density)
+        texts |= {(example.file, example.line): min(len(example.text), LONGEST) for example in shown}
+        size += 17 * len(shown)
+        size += sum(12 + texts[place] / 3.5 for place in {(example.file, example.line) for example in shown})
+    return size + sum(2.0 * length + 30 for length in texts.values())
+
+
+@dataclass(frozen=True, eq=False)
+class PageScan:
+    """A scan to show. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head). An example
     without them is shown unshaded."""
 
-    texts = _Texts(document, tokens)
-    heads = [_head(document, head, texts, looks) for head in document.heads]
-    notes = [in_languages(warning) for warning in document.warnings]
-    if texts.bare:
-        notes += [in_languages(SCAN_PAGE_WORDS["unshaded"])]
-    model = last_part(document.plan.model)
+    document: ScanDocument
+    tokens: Mapping[tuple[int, int], Sequence[Token]]
+    looks: Mapping[tuple[int, int, int, int], TokenWeights]
+
+
+def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = None) -> bytes:
+    """The page. density: the place of the fullest in `DENSITIES` to try; None for what the documents' sizes tell."""
+    first = density_of([scan.document for scan in scans]) if density is None else density
+    for place in range(first, len(DENSITIES)):
+        page = _page(scans, lang, place)
+        if len(page) <= BUDGET:
+            break
+    return page
+
+
+def _page(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
+    names = scan_names([scan.document for scan in scans])
+    metrics = list(dict.fromkeys(name for scan in scans for name in metrics_of(scan.document)))
+    shared = _Shared()
+    heads = [
+        head for number, scan in enumerate(scans) for head in _heads(scan, number, metrics, shared, DENSITIES[density])
+    ]
+    notes = [
+        in_languages(warning)
+        for warning in dict.fromkeys(warning for scan in scans for warning in scan.document.warnings)
+    ]
+    notes += [
+        in_languages(text)
+        for text, holds in ((SCAN_PAGE_WORDS["unshaded"], shared.is_bare), (FEWER, density > 0))
+        if holds
+    ]
+    start = [name for name in ("distance", "previous", "sink", "entropy") if name in metrics] or metrics or ["layer"]
     meta = {
-        "lang": lang, "words": words_by_language(SCAN_PAGE_WORDS), "model": safe(model), "texts_done": f"{document.done.texts:,}",
-        "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.entries,
-        "notes": notes,
+        "lang": lang, "words": words_by_language(SCAN_PAGE_WORDS), "metrics": [safe(name) for name in metrics],
+        "scans": [_scan(scan.document, name) for scan, name in zip(scans, names, strict=True)], "heads": heads,
+        "texts": shared.texts, "tokens": shared.tokens, "letters": LETTERS, "notes": notes,
+        "start": [safe(start[0]), safe(start[1] if len(start) > 1 else start[0])],
     }  # fmt: skip
-    title = f"attn scan · {model[:80]}"
+    title = f"attn scan · {' / '.join(names)[:80]}"
     from attncli import __version__
 
     head = page_head(lang, title, script(), style())
     return (head + SKELETON.format(version=__version__, meta=as_json(meta), script=script())).encode()
+
+
+FEWER = message(
+    "To keep the page small it holds fewer texts of each head than the scan: attn scan show --head shows all."
+)
+
+
+def scan_names(documents: Sequence[ScanDocument]) -> list[str]:
+    """What the scans of a page are called: their models, and where that is not enough their corpora or numbers."""
+    names = [safe(last_part(document.plan.model)) for document in documents]
+    if len({*names}) < len(names):
+        corpora = [last_part(document.plan.corpus[0]) if document.plan.corpus else "" for document in documents]
+        names = [f"{name}, {safe(corpus)}" for name, corpus in zip(names, corpora, strict=True)]
+    if len({*names}) < len(names):
+        names = [f"{number}: {name}" for number, name in enumerate(names, 1)]
+    return names
+
+
+def _scan(document: ScanDocument, name: str) -> dict[str, Any]:
+    by_layer: dict[int, int] = {}
+    for head in document.heads:
+        by_layer[head.layer] = by_layer.get(head.layer, 0) + 1
+    return {
+        "name": name, "texts": f"{document.done.texts:,}", "tokens": f"{document.done.tokens:,}",
+        "rows": f"{document.link_rows or 0:,}", "shape": "-".join(map(str, by_layer.values())),
+    }  # fmt: skip
 
 
 def tails(paths: Sequence[str]) -> list[str]:
@@ -116,57 +243,94 @@ def tails(paths: Sequence[str]) -> list[str]:
     return [str(PurePath(path).relative_to(folder)) for path in paths]
 
 
-class _Texts:
-    """The texts of examples as the page knows them, once each. bare: whether one comes without its tokens."""
+class _Shared:
+    """What all heads of a page refer to, once each: texts, tokens. is_bare: whether a text comes without its tokens."""
 
-    def __init__(self, document: ScanDocument, tokens: Mapping[tuple[int, int], Sequence[Token]]) -> None:
-        self._files, self._tokens = tails(document.plan.corpus), tokens
-        self._places: dict[tuple[int, int], int] = {}
-        self.entries: list[tuple[list[list[str | int]], str]] = []
-        self.bare = False
+    def __init__(self) -> None:
+        self._text_places: dict[tuple[int, int, int], int] = {}
+        self._token_places: dict[str, int] = {}
+        self.texts: list[tuple[str, str]] = []
+        self.tokens: list[str] = []
+        self.is_bare = False
 
-    def place(self, example: ScanExample) -> int:
-        key = (example.file, example.line)
-        if key not in self._places:
-            self._places[key] = len(self.entries)
-            tokens = self._tokens.get(key)
-            self.bare = self.bare or tokens is None
-            words_shown: list[list[str | int]] = [[safe(example.text), 0, 0]] if tokens is None else words(tokens)
-            self.entries.append((words_shown, f"{safe(self._files[example.file])}:{example.line + 1}"))
-        return self._places[key]
+    def text(self, scan: PageScan, number: int, files: Sequence[str], example: PageExample) -> int:
+        key = (number, example.file, example.line)
+        if key not in self._text_places:
+            self._text_places[key] = len(self.texts)
+            tokens = scan.tokens.get((example.file, example.line))
+            self.is_bare = self.is_bare or tokens is None
+            bare = example.text if len(example.text) <= LONGEST else f"{example.text[:LONGEST]}…"
+            shown: list[list[Any]] = [[safe(bare), 0, 0]] if tokens is None else words(tokens)
+            packed = "\n".join(f"{joined + 2 * special}{word}" for word, joined, special in shown)
+            self.texts.append((packed, f"{safe(files[example.file])}:{example.line + 1}"))
+        return self._text_places[key]
+
+    def token(self, text: str) -> int:
+        shown = label(text)
+        if shown not in self._token_places:
+            self._token_places[shown] = len(self.tokens)
+            self.tokens.append(shown)
+        return self._token_places[shown]
 
 
-def _head(
-    document: ScanDocument, head: ScanHead, texts: _Texts, looks: Mapping[tuple[int, int, int, int], TokenWeights]
-) -> dict[str, Any]:
-    numbers = []
-    for name in metrics_of(document):
-        metric = head.metrics.get(name)
-        low, high = (metric.ci95 if metric is not None else None) or (None, None)
-        if metric is not None:
-            numbers.append(
-                [metric.mean_texts, low, high, metric.mean_rows, metric.sd, metric.quantiles.get("50"), metric.baseline]
-            )
-        elif isinstance(head.effect, ScanEffect):
-            effect = head.effect
-            numbers.append(
-                [effect.mean, *(effect.ci95 or (None, None)), None, effect.sd, effect.quantiles.get("50"), None]
-            )
-        else:
-            numbers.append([None] * 7)
-    examples = []
-    for examples_shown in examples_of(document, head).values():
-        rows = []
-        for example in examples_shown:
-            query, row = looks.get((example.file, example.line, head.layer, head.head), (-1, np.zeros(0)))
-            rows.append([example.value, texts.place(example), query, np.rint(row * 100).astype(int).tolist()])
-        examples.append(rows)
-    labels = [
+def _rounded(value: float | None) -> float | None:
+    """A number with as many digits as the page shows of it, or one more."""
+    return None if value is None else round(value, 4) if abs(value) >= 0.01 else float(f"{value:.3g}")
+
+
+def _heads(
+    scan: PageScan, number: int, metrics: Sequence[str], shared: _Shared, density: Density
+) -> Iterator[dict[str, Any]]:
+    document = scan.document
+    files = tails(document.plan.corpus)
+    for head in document.heads:
+        looks: dict[int, int] = {}
+        packed_looks: list[tuple[int, int, str]] = []
+        examples: dict[str, list[tuple[int, float | None, int]]] = {}
+        for example in examples_of(document, head, density):
+            text = shared.text(scan, number, files, example)
+            if text not in looks:
+                looks[text] = len(packed_looks)
+                query, row = scan.looks.get((example.file, example.line, head.layer, head.head), (-1, np.zeros(0)))
+                percents = np.rint(row * 100).astype(int).clip(0, 100).tolist()
+                packed_looks.append((text, query, "".join(LETTERS[percent] for percent in percents)))
+            examples.setdefault(example.metric, []).append((example.stratum, _rounded(example.value), looks[text]))
+        yield {
+            "s": number, "l": head.layer, "h": head.head, "m": [_numbers(head, name) for name in metrics],
+            "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _labels(head),
+            "k": [] if head.links is UNSET else [_link(link, document, shared) for link in head.links[:PAIRS]],
+        }  # fmt: skip
+
+
+def _numbers(head: ScanHead, name: str) -> list[float | None] | None:
+    metric = head.metrics.get(name)
+    if isinstance(metric, ScanMetric):
+        low, high = metric.ci95 or (None, None)
+        every = [metric.mean_texts, low, high, metric.mean_rows, metric.sd, metric.quantiles.get("50"), metric.baseline]
+    elif name == EFFECT and isinstance(head.effect, ScanEffect):
+        low, high = head.effect.ci95 or (None, None)
+        every = [head.effect.mean, low, high, None, head.effect.sd, head.effect.quantiles.get("50"), None]
+    else:
+        return None
+    return [_rounded(value) for value in every]
+
+
+def _labels(head: ScanHead) -> list[list[Any]]:
+    return [
         [
-            f"{metric.name} {metric.detail}" if metric.detail else metric.name, metric.score,
-            *(metric.ci95 or (None, None)), metric.texts, *(metric.texts_ci95 or (None, None)), metric.borderline,
+            f"{metric.name} {metric.detail}" if metric.detail else metric.name, _rounded(metric.score),
+            *map(_rounded, metric.ci95 or (None, None)), _rounded(metric.texts),
+            *map(_rounded, metric.texts_ci95 or (None, None)), int(metric.borderline), int(metric.earned),
+            metric.threshold,
         ]
         for metric in head.labels
         if metric.earned or (metric.borderline and metric.ci95 is not None)
     ]  # fmt: skip
-    return {"l": head.layer, "h": head.head, "m": numbers, "x": examples, "t": labels}
+
+
+def _link(link: FrequentLink, document: ScanDocument, shared: _Shared) -> list[Any]:
+    share = link.texts / max(document.done.texts, 1)
+    return [
+        shared.token(link.query.text), shared.token(link.key.text), link.links, link.most, _rounded(link.chance),
+        _rounded(link.lift), *map(_rounded, link.lift_ci95 or (None, None)), _rounded(share),
+    ]  # fmt: skip

@@ -141,6 +141,39 @@ PAGE_WORDS: Mapping[str, Message] = {
 SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "line": message("{model} · {texts} texts · {tokens} tokens"),
     "head.name": message("layer {layer} head {head}"),
+    "answer.both": message("{first} {second}"),
+    "answer.all": message(
+        "{count} heads, of which {labelled} earn a label; {x} is {mean} on average, from {low} to {high}."
+    ),
+    "answer.selected": message(
+        "Selected: {count} of {heads} heads, of which {labelled} earn a label; {x} is {mean} on average, from {low} to "
+        "{high}."
+    ),
+    "answer.all.bare": message("{count} heads, of which {labelled} earn a label; none has a number of {x}."),
+    "answer.selected.bare": message(
+        "Selected: {count} of {heads} heads, of which {labelled} earn a label; none has a number of {x}."
+    ),
+    "answer.label": message("The commonest label is {label}: {most}."),
+    "answer.unlabelled": message("None of them earns a label."),
+    "plot.title": message("{count} heads by {x} and {y}"),
+    "plot.without": message("without a number and not drawn: {count}"),
+    "scatter.says": message(
+        "heads by {x} and {y}; chosen: {head}, {x} {a}, {y} {b}; arrow keys move, Enter selects, Escape clears"
+    ),
+    "pick.x": contextual("page", "across"),
+    "pick.y": contextual("page", "up"),
+    "pick.colour": message("colour"),
+    "pick.size": contextual("page", "size"),
+    "pick.label": message("select by label"),
+    "pick.none": contextual("page", "choose"),
+    "clear": message("clear the selection"),
+    "selected": contextual("page", "selected"),
+    "quantity.same": contextual("page", "all alike"),
+    "quantity.layer": message("layer"),
+    "quantity.scan": message("scan"),
+    "quantity.label": message("label"),
+    "quantity.score": message("{label}, score"),
+    "label.none": message("no label"),
     "heads.title": message("{count} heads by {metric}: mean over texts, bar: 95% interval"),
     "range": message("bars from {lowest} to {highest} · arrows , . move · [ ] other metric"),
     "metric": message("metric"),
@@ -148,6 +181,13 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "examples": message("strongest examples, {metric}"),
     "examples.note": message("underlined: the token that looks; the darker a token, the more of the look it gets"),
     "examples.none": message("no text has this number"),
+    "deciles": message("over the whole range of {metric}"),
+    "deciles.note": message("texts drawn by a hash; tenth 10 holds the largest values"),
+    "stratum.tenth": message("tenth {tenth}"),
+    "stratum.any": message("any text"),
+    "links": message("which tokens it links most"),
+    "links.note": message("strongest links of {rows} query rows; lift: how many times what chance makes"),
+    "others": message("the same head in the other scans"),
     "metrics": message("all metrics"),
     "labels": message("labels"),
     "repeats": message("on random repeats"),
@@ -163,6 +203,11 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "column.label": message("label"),
     "column.score": message("score"),
     "column.texts": message("texts that earn it"),
+    "column.pair": message("query and key"),
+    "column.links": message("links"),
+    "column.chance": message("by chance"),
+    "column.lift": message("lift"),
+    "column.share": message("texts with one"),
     "unshaded": message("The scan's model is not at hand, so the sentences are not shaded."),
 }
 """The words of the page of a scan."""

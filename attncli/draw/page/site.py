@@ -1,0 +1,137 @@
+"""A static folder of scans that any web server serves: an index, a page for each scan, their numbers as JSON beside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from attncli.draw.page import last_part, page_head, read_asset, style
+from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
+from attncli.draw.safe import safe_html
+from attncli.errors import UsageError
+from attncli.inputs.files import atomic_writer
+from attncli.language import message, plural
+from attncli.scan.document import ScanDocument
+
+INDEX, TOGETHER = "index.html", "all.html"
+GENERATOR = b'<meta name="generator" content="attn '
+SKELETON = """\
+<body>
+<header><h1>attn scan</h1><p id="line">{line}</p></header>
+<main class="plain">
+<section class="reading">
+<table class="figures"><thead><tr>{names}</tr></thead>
+<tbody>
+{rows}
+</tbody></table>
+<p>{together}</p>
+</section>
+</main>
+<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+</body>
+</html>
+"""
+
+
+def check_site(folder: Path) -> None:
+    """Raise UsageError where a folder's index is none that this wrote: it would take its place."""
+    if folder.is_file():
+        raise UsageError("--site is a file", where=str(folder), expected="a folder, or a new one's name")
+    index = folder / INDEX
+    if not index.exists():
+        return
+    with index.open("rb") as stream:
+        if GENERATOR not in stream.read(1 << 16):
+            raise UsageError(
+                "this folder has an index.html that attn did not write",
+                where=str(index),
+                expected="an empty folder, or one that attn wrote",
+            )
+
+
+def write_site(
+    scans: Sequence[ScanDocument], folder: Path, shade: Callable[[ScanDocument, int], PageScan], *, lang: str
+) -> list[Path]:
+    """Write the site and return its files. shade: makes of a document what its page needs, at a density of examples.
+
+    Raises UsageError where the folder's index is not this program's.
+    """
+    from attncli.draw.page.corpus_page import density_of
+
+    check_site(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = scan_names(scans)
+    files = _file_names(names)
+    written = []
+
+    def write(name: str, data: bytes) -> None:
+        with atomic_writer(folder / name) as stream:
+            stream.write(data)
+        written.append(folder / name)
+
+    density = density_of(scans)
+    page_scans = [shade(document, density) for document in scans]
+    for page_scan, name in zip(page_scans, files, strict=True):
+        write(f"{name}.html", scan_page([page_scan], lang=lang))
+        write(f"{name}.json", msgspec.json.encode(published(page_scan.document), enc_hook=str))
+    if len(scans) > 1:
+        write(TOGETHER, scan_page(page_scans, lang=lang, density=density))
+    write(INDEX, _index(scans, names, files, lang))
+    return written
+
+
+def published(document: ScanDocument) -> ScanDocument:
+    """A document without where its files lie on this machine."""
+    plan = msgspec.structs.replace(
+        document.plan, model=last_part(document.plan.model), corpus=tails(document.plan.corpus)
+    )
+    return msgspec.structs.replace(document, plan=plan)
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """A file's name of each scan: letters, digits and hyphens, none twice, none of those that the site has itself."""
+    used = {Path(INDEX).stem, Path(TOGETHER).stem}
+    files = []
+    for name in names:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scan"
+        number, file = 1, plain
+        while file in used:
+            number += 1
+            file = f"{plain}-{number}"
+        used.add(file)
+        files.append(file)
+    return files
+
+
+def _index(scans: Sequence[ScanDocument], names: Sequence[str], files: Sequence[str], lang: str) -> bytes:
+    from attncli import __version__
+
+    columns = (message("scan"), message("texts"), message("heads"), message("with a label"), message("numbers"))
+    rows = []
+    for document, name, file in zip(scans, names, files, strict=True):
+        labelled = sum(any(label.earned for label in head.labels) for head in document.heads)
+        cells = [
+            f"{document.done.texts:,}",
+            f"{len(document.heads):,}",
+            f"{labelled:,}" if document.plan.labels else "–",
+        ]
+        rows.append(
+            f'<tr><th scope="row"><a href="{file}.html">{safe_html(name)}</a></th>'
+            + "".join(f"<td>{cell}</td>" for cell in cells)
+            + f'<td><a href="{file}.json">JSON</a></td></tr>'
+        )
+    line = plural(
+        "{count} scan: what every head does over a corpus",
+        "{count} scans: what every head does over a corpus",
+        count=len(scans),
+    )
+    link = f'<a href="{TOGETHER}">{safe_html(message("all on one page").spoken(lang))}</a>' if len(scans) > 1 else ""
+    sheet = style() + read_asset("site.css")
+    body = SKELETON.format(
+        line=safe_html(line.spoken(lang)), rows="\n".join(rows), together=link, version=__version__,
+        names="".join(f'<th scope="col">{safe_html(column.spoken(lang))}</th>' for column in columns),
+    )  # fmt: skip
+    return (page_head(lang, "attn scan", "", sheet) + body).encode()
