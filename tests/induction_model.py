@@ -17,7 +17,7 @@ from attncli.inputs.token import Token
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Spec
 from attncli.models.model import Identity, Model
-from attncli.models.run import EmbeddingPart
+from attncli.models.run import EmbeddingVectors
 
 LETTERS, PLACES, HEADS, SHARP = 5, 12, 3, 60.0
 DIM = PLACES
@@ -77,7 +77,7 @@ class Store:
     def embed_parts(self, backend, tokens):
         whole = self.embed(backend, tokens)
         identity = whole * backend.array((np.arange(WIDTH) < LETTERS).astype(float))
-        return [EmbeddingPart("token", identity), EmbeddingPart("position", whole - identity)]
+        return [EmbeddingVectors("token", identity), EmbeddingVectors("position", whole - identity)]
 
     def expect(self, layers) -> None:
         return

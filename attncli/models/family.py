@@ -113,7 +113,7 @@ class Names(Struct, frozen=True):
         return replace(self, inside={**sources, **inside}, outside={**self.outside, **(outside or {})})
 
 
-class Sizes(Struct, frozen=True):
+class TrainedSizes(Struct, frozen=True):
     """The sizes of a small model that is trained here.
 
     positions: rows of its position table, or the longest text. inner: width of the feed-forward part. window: keys that
@@ -143,7 +143,7 @@ class Family(Struct, frozen=True):
     names: Names
     decoder: Names | None = None
     fixed: Mapping[str, FixedValue] = field(default_factory=dict)
-    config: Callable[[Sizes], tuple[dict[str, object], str]] | None = None
+    config: Callable[[TrainedSizes], tuple[dict[str, object], str]] | None = None
 
 
 # Which tensors a Spec needs, by role, and their shapes. Linear weights are [out, in].

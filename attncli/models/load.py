@@ -30,7 +30,7 @@ from attncli.models.config import seen_both_ways, settle, without
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Binding, Family, TensorBinding, bind, layer_roles
 from attncli.models.model import Identity, Model
-from attncli.models.run import EmbeddingPart, Store, parts_through_norm, with_positions
+from attncli.models.run import EmbeddingVectors, Store, parts_through_norm, with_positions
 
 
 class CheckpointStore:
@@ -65,28 +65,28 @@ class CheckpointStore:
         x = linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
         return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         embedding, weights = self.spec.embedding, self.outer(backend)
         x = self._rows(backend, "tokens.weight", [self._id(token) for token in tokens]) * embedding.scale
         project = partial(_project, backend, weights("embed.project.weight"))
-        parts = [EmbeddingPart("token", project(x) if embedding.projection == "tokens" else x)]
+        parts = [EmbeddingVectors("token", project(x) if embedding.projection == "tokens" else x)]
         shift = weights("embed.project.bias")
         if embedding.projection == "tokens" and shift is not None:
-            parts.append(EmbeddingPart("bias", shift))
+            parts.append(EmbeddingVectors("bias", shift))
         if embedding.positions is not None:
             places, stored = self._places(tokens), "positions.weight" in self.binding.outer
             table = partial(self._rows, backend, "positions.weight", places)
             zeros = parts[0].vectors * 0.0
             vectors = with_positions(backend, embedding, zeros, places, table, stored=stored)
-            parts.append(EmbeddingPart("position", vectors))
+            parts.append(EmbeddingVectors("position", vectors))
         if embedding.types:
             rows = [min(token.part, embedding.types - 1) for token in tokens]
-            parts.append(EmbeddingPart("type", self._rows(backend, "types.weight", rows)))
+            parts.append(EmbeddingVectors("type", self._rows(backend, "types.weight", rows)))
         if embedding.norm is not None:
             parts = parts_through_norm(backend, embedding.norm, parts, weights)
         if embedding.projection == "sum":
-            parts = [EmbeddingPart(part.kind, project(part.vectors)) for part in parts]
-            parts += [] if shift is None else [EmbeddingPart("bias", shift)]
+            parts = [EmbeddingVectors(part.kind, project(part.vectors)) for part in parts]
+            parts += [] if shift is None else [EmbeddingVectors("bias", shift)]
         return parts
 
     def expect(self, layers: range) -> None:
@@ -264,7 +264,7 @@ class CachedStore:
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self._store.embed(backend, tokens)
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:

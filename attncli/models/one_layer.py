@@ -23,7 +23,7 @@ from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
 from attncli.models.model import Identity, Model, Source
-from attncli.models.run import EmbeddingPart, with_positions
+from attncli.models.run import EmbeddingVectors, with_positions
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
@@ -356,11 +356,11 @@ class OneLayerStore(Struct, frozen=True, eq=False):
         exact = numpy_backend("float64")
         return backend.array(self._with_positions(exact, exact.array(self._token_vectors(tokens))))
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         x, exact = self._token_vectors(tokens), numpy_backend("float64")
-        parts = [EmbeddingPart("token", backend.array(x))]
+        parts = [EmbeddingVectors("token", backend.array(x))]
         if self.spec.embedding.positions is not None:
-            parts.append(EmbeddingPart("position", backend.array(self._with_positions(exact, exact.array(x * 0.0)))))
+            parts.append(EmbeddingVectors("position", backend.array(self._with_positions(exact, exact.array(x * 0.0)))))
         return parts
 
     def _token_vectors(self, tokens: Sequence[Token]) -> np.ndarray[Any, Any]:

@@ -26,7 +26,7 @@ from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
 
 
-class EmbeddingPart(NamedTuple):
+class EmbeddingVectors(NamedTuple):
     """A part of what enters layer 0: vectors [token, width], or one for all tokens, [width]. "norm" is the shift of the
     embeddings' norm, "bias" that of their projection."""
 
@@ -40,7 +40,7 @@ class Store(Protocol):
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         """What `embed` adds up, part by part; its norm has the statistics of the sum."""
 
     def expect(self, layers: range) -> None:
@@ -173,7 +173,7 @@ class ProgressStore:
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self._store.embed(backend, tokens)
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         return self._store.embed_parts(backend, tokens)
 
     def expect(self, layers: range) -> None:
@@ -196,8 +196,8 @@ class ProgressStore:
 
 
 def parts_through_norm(
-    backend: Backend, norm: Norm, parts: Sequence[EmbeddingPart], weights: Weights
-) -> list[EmbeddingPart]:
+    backend: Backend, norm: Norm, parts: Sequence[EmbeddingVectors], weights: Weights
+) -> list[EmbeddingVectors]:
     """The parts of embeddings through their norm, with the statistics of their sum; its shift is one of its own."""
     weight, bias = (weights(f"embed.norm.{name}") if norm.affine else None for name in ("weight", "bias"))
     total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
@@ -208,8 +208,8 @@ def parts_through_norm(
     centred = centre(total)
     divisor = backend.sqrt(backend.sum(centred * centred, -1) / total.shape[-1] + norm.eps)
     gain = 1.0 if weight is None else weight + 1.0 if norm.unit_offset else weight
-    normed = [EmbeddingPart(part.kind, centre(part.vectors) / divisor * gain) for part in parts]
-    return normed if bias is None else [*normed, EmbeddingPart("norm", bias)]
+    normed = [EmbeddingVectors(part.kind, centre(part.vectors) / divisor * gain) for part in parts]
+    return normed if bias is None else [*normed, EmbeddingVectors("norm", bias)]
 
 
 def with_positions(

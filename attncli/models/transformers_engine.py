@@ -31,7 +31,7 @@ from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Position, RelativeBuckets, Rope, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Identity, Model
-from attncli.models.run import EmbeddingPart
+from attncli.models.run import EmbeddingVectors
 from attncli.models.transformers_model import (
     ENGINE,
     Call,
@@ -352,7 +352,7 @@ class TransformersStore:
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         raise self._refusal()
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         raise self._refusal()
 
     def expect(self, layers: range) -> None:

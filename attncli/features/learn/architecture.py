@@ -18,7 +18,7 @@ from attncli.mechanism.projection import sinusoidal
 from attncli.mechanism.spec import Alibi, Block, Head, Spec
 from attncli.models.config import Config
 from attncli.models.families import TRAINED, family
-from attncli.models.family import Role, Sizes, layer_roles, outer_roles
+from attncli.models.family import Role, TrainedSizes, layer_roles, outer_roles
 from attncli.models.one_layer import scale_number
 
 Floats = np.ndarray[Any, Any]
@@ -86,7 +86,7 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     kind = TRAINED["window" if window is not None and group == "table" else group]
     rows = longest if position == "learned" else max(longest, ROOM)
     inner = 4 * stream if architecture.mlp else 1
-    sizes = Sizes(
+    sizes = TrainedSizes(
         architecture.layers,
         architecture.heads,
         stream,

@@ -17,7 +17,7 @@ from attncli.language import message
 from attncli.mechanism.context import NOTHING, Context, Interventions, Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.spec import Spec
-from attncli.models.run import EmbeddingPart, logits, parts_through_norm, run_layers, with_positions
+from attncli.models.run import EmbeddingVectors, logits, parts_through_norm, run_layers, with_positions
 
 Floats = np.ndarray[Any, Any]
 Integers = np.ndarray[Any, Any]
@@ -55,16 +55,16 @@ class RoleStore:
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         return self.vectors(backend, np.asarray([token.id for token in tokens]))
 
-    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingPart]:
+    def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         embedding, table = self._spec.embedding, self._arrays["tokens.weight"]
         x = table[np.asarray([token.id for token in tokens])] * embedding.scale
-        parts = [EmbeddingPart("token", x)]
+        parts = [EmbeddingVectors("token", x)]
         count = len(tokens)
         if embedding.positions is not None:
             rows = with_positions(
                 backend, embedding, x * 0.0, range(count), lambda: self._arrays["positions.weight"][:count]
             )
-            parts.append(EmbeddingPart("position", rows))
+            parts.append(EmbeddingVectors("position", rows))
         if embedding.norm is None:
             return parts
         return parts_through_norm(backend, embedding.norm, parts, self.outer(backend))

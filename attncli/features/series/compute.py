@@ -60,7 +60,7 @@ class SeriesRequest(Struct, frozen=True):
     dtype: str = "float32"
 
 
-class Measured(Struct, frozen=True):
+class MeasuredCheckpoint(Struct, frozen=True):
     """What is known of one checkpoint's weights: remembered by their digest and by what was asked."""
 
     layers: int
@@ -239,15 +239,15 @@ def _request_digest(request: SeriesRequest, digest: str) -> str:
     return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _remembered(path: Path) -> Measured | None:
+def _remembered(path: Path) -> MeasuredCheckpoint | None:
     """What was measured before; None where nothing was, or it cannot be read."""
     try:
-        return msgspec_json.decode(path.read_bytes(), type=Measured)
+        return msgspec_json.decode(path.read_bytes(), type=MeasuredCheckpoint)
     except (OSError, ValueError):
         return None
 
 
-def _keep(path: Path, measured: Measured) -> None:
+def _keep(path: Path, measured: MeasuredCheckpoint) -> None:
     with suppress(AttnError, OSError):  # a cache that cannot be written is none
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_writer(path, alone=True) as file:
@@ -256,7 +256,7 @@ def _keep(path: Path, measured: Measured) -> None:
 
 def _measure(
     request: SeriesRequest, name: str, variables: Mapping[str, str], note: Callable[[str], None] | None
-) -> tuple[Measured, Floats | None]:
+) -> tuple[MeasuredCheckpoint, Floats | None]:
     """Measure one checkpoint, which is in memory here and nowhere else; and where its heads look in the first text."""
     model = load(name, backend=request.backend, dtype=request.dtype, note=note, variables=variables)
     if not model.own_layers:
@@ -301,7 +301,7 @@ def _measure(
         names_of_labels = [label for label, count in counts.items() if 2 * count >= len(request.texts)]
         heads.append(SeriesHead(layer=layer, head=head_number, metrics=means, labels=names_of_labels))
     mean_loss = float(np.mean(losses)) if losses else None
-    return Measured(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)), maps
+    return MeasuredCheckpoint(len(model.spec.blocks), mean_loss, heads, tokens, list(model.warnings)), maps
 
 
 def _refuse_large(checkpoints: int, model: Model, count: int) -> None:

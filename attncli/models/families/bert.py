@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Names, Sizes
+from attncli.models.family import Family, Names, TrainedSizes
 
 TASK_HEADS = ("pooler.*", "cls.*", "classifier.*", "qa_outputs.*", "dropout.*")
 
@@ -71,7 +71,7 @@ def decoding(config: Config, base: Spec) -> Spec:
     return replace(base, blocks=tuple(blocks))
 
 
-def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     """The config.json of a small BERT."""
     return {
         "num_hidden_layers": sizes.layers,

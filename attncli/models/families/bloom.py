@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Grouped, Names, Sizes
+from attncli.models.family import Family, Grouped, Names, TrainedSizes
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -58,7 +58,7 @@ def spec(config: Config) -> Spec:
     )
 
 
-def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     """The config.json of a small BLOOM with an output head of its own; its feed-forward part is always four times as
     wide as the vectors."""
     return {

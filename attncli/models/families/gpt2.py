@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Concat, Family, Names, Sizes
+from attncli.models.family import Concat, Family, Names, TrainedSizes
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -60,7 +60,7 @@ def spec(config: Config) -> Spec:
     )
 
 
-def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     """The config.json of a small GPT-2 with an output head of its own."""
     return {
         "n_layer": sizes.layers,

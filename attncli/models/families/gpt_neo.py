@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.errors import InputError
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, causal
-from attncli.models.family import Family, Names, Sizes
+from attncli.models.family import Family, Names, TrainedSizes
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -82,7 +82,7 @@ def _kinds(config: Config, count: int) -> list[str]:
     return kinds
 
 
-def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     """The config.json of a small GPT-Neo whose layers look through a window, with an output head of its own."""
     return {
         "num_layers": sizes.layers,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
-from attncli.models.family import Family, Grouped, Names, Sizes
+from attncli.models.family import Family, Grouped, Names, TrainedSizes
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -66,7 +66,7 @@ def spec(config: Config) -> Spec:
     )
 
 
-def small_config(sizes: Sizes) -> tuple[dict[str, object], str]:
+def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
     """The config.json of a small GPT-NeoX whose heads rotate whole, one part after the other."""
     return {
         "num_hidden_layers": sizes.layers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from analysis import hand_built
+from measure import hand_built
 from msgspec.structs import replace
 
 from attncli.inputs.token import Token
