@@ -59,7 +59,8 @@ WORDS = (
     "learned positions",
     "sinusoidal positions", "halves positions", "timescales positions", "vocabulary", "width", "words", "yes",
     "answer", "row scale", "log scale", "signed scale", "feed-forward", "prompt", "parameters", "head dims",
-    "aliases", "No such file or directory", "Permission denied", "Is a directory", "Not a directory",
+    "aliases", "duplicate", "induction",
+    "No such file or directory", "Permission denied", "Is a directory", "Not a directory",
     "No space left on device", "File exists",
 )  # fmt: skip
 """Words that reach the screen as data: names of columns, parts, stages, axes; and what systems say of files."""

@@ -342,8 +342,10 @@ COLOR = option(
     values=("auto", "always", "never"),
 )
 ASCII = option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT, about=DRAWING)
+LANGUAGES = [*languages()]
+"""A list: a test adds a language."""
 LANG = option(
-    "--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, about=DELIVERY, values=languages()
+    "--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, about=DELIVERY, values=LANGUAGES
 )
 SCALE_COLORS = option(
     "--scale-colors",

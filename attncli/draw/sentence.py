@@ -608,7 +608,7 @@ def left_out_note(document: RunDocument | CompareDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {
-        "special": message("special tokens"), "self": "self", "neighbours": "neighbours",
+        "special": message("special tokens"), "self": message("self"), "neighbours": message("neighbours"),
         "first": message("the first token"), "unknown": message("unknown words"),
     }  # fmt: skip
     return message("left out: {names} (--all-links)", names=listing(words[name] for name in names)) if names else ""

@@ -545,7 +545,7 @@ def _only(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np
         return next(iter(tensors.values()))
     if what in tensors:
         return tensors[what]
-    names = ", ".join(tensors) or "none"
+    names = listing(tensors) or message("none")
     raise InputError(
         "the archive holds {tensors} arrays: {names}",
         where=where,

@@ -47,10 +47,10 @@ from attncli.features.effects.document import (
 )
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
-from attncli.features.learn.document import LearnDocument, reference_name
+from attncli.features.learn.document import LearnDocument, reference_name, score_name
 from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
-from attncli.features.series.document import SeriesDocument, curve_points
+from attncli.features.series.document import SeriesDocument, curve_points, metric_name
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyPart, part_name, ranked_parts
 from attncli.language import contextual, message, plural, say, translate
@@ -524,7 +524,7 @@ def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
     bars = []
     for row in document.runs[0].best:
         score = heads[row.layer, row.head].scores[row.score]
-        name = f"{safe(row.score)} L{row.layer}H{row.head}"
+        name = f"{safe(translate(score_name(row.score), lang))} L{row.layer}H{row.head}"
         bars.append(Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance))
     draw_bars(drawing, bars, top + 10)
 
@@ -534,7 +534,7 @@ def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
     subtitle = message("scores by step; both axes logarithmic")
     top = draw_title(drawing, translate(title, lang), translate(subtitle, lang))
-    series = [(safe(name), points) for name, points in curve_points(document)]
+    series = [(safe(translate(metric_name(name), lang)), points) for name, points in curve_points(document)]
     if not series:
         raise InputError(
             message(

@@ -50,7 +50,7 @@ function grid() {
   const across = max(...meta.heads.map((/** @type {number[]} */ head) => head[1])) + 1;
   at("grid").style.setProperty("--across", String(across));
   fill("grid", ...meta.heads.map(([layer, head], /** @type {number} */ place) => {
-    const scores = meta.scores.map(([name, rows]) => make("small", `${name} ${number(rows[place][chosen.step])}`));
+    const scores = meta.scores.map(([name, rows]) => make("small", `${name[chosen.lang]} ${number(rows[place][chosen.step])}`));
     return button(() => choose({ head: place }), { class: "head", "aria-pressed": place === chosen.head, "data-head": place, "aria-label": say("head", layer, head) }, dots(make("canvas"), place), make("small", make("b", `L${layer} H${head}`)), ...scores);
   }));
   fill("heads-title", say("heads"));
@@ -64,7 +64,7 @@ function curve() {
   const last = max(meta.steps.length - 1, 1);
   const space = "http://www.w3.org/2000/svg";
   const picture = document.createElementNS(space, "svg");
-  set(picture, { viewBox: `0 0 ${wide} ${tall}`, preserveAspectRatio: "none", role: "img", "aria-label": meta.lines[0][0] });
+  set(picture, { viewBox: `0 0 ${wide} ${tall}`, preserveAspectRatio: "none", role: "img", "aria-label": meta.lines[0][0][chosen.lang] });
   /** @param {string} kind @param {string} path */
   const add = (kind, path) => picture.append(set(document.createElementNS(space, "path"), { class: kind, d: path }));
   meta.lines.forEach(([, line], /** @type {number} */ index) => {
@@ -75,7 +75,7 @@ function curve() {
     add(`line${min(index, 1)}`, path);
   });
   add("now", `M${(chosen.step / last) * wide} 0V${tall}`);
-  const said = meta.lines.map(([name, line]) => `${name} ${number(line[chosen.step])}`).join(" · ");
+  const said = meta.lines.map(([name, line]) => `${name[chosen.lang]} ${number(line[chosen.step])}`).join(" · ");
   fill("curve", picture, make("p.note", said));
 }
 
@@ -109,7 +109,7 @@ function figures() {
   const rows = meta.scores.map(([name, heads]) => {
     const line = heads[chosen.head];
     const cells = [line[0], line[chosen.step], line[line.length - 1]].map((value) => make("td", number(value)));
-    return make("tr", make("th", { scope: "row" }, name), ...cells);
+    return make("tr", make("th", { scope: "row" }, name[chosen.lang]), ...cells);
   });
   const names = ["score", "first", "now", "last"].map((name) => make("th", { scope: "col" }, say(name)));
   fill("view", make("table.figures", make("thead", make("tr", ...names)), make("tbody", ...rows)));

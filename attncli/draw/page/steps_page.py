@@ -12,7 +12,7 @@ import numpy as np
 from attncli.draw.page import as_json, deflate, element, join_modules, page_head, read_asset
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import in_languages, words_by_language
-from attncli.draw.safe import label, safe
+from attncli.draw.safe import label
 from attncli.language import Message, message, plural
 
 Numbers = np.ndarray[Any, Any]
@@ -108,8 +108,8 @@ def steps_page(page: StepsPage) -> bytes:
     meta = {
         "lang": page.lang, "words": words, "line": in_languages(page.line), "tokens": [label(token) for token in page.tokens],
         "heads": [list(head) for head in page.heads], "steps": list(page.steps),
-        "lines": [[safe(name), _rounded(values)] for name, values in page.lines],
-        "scores": [[safe(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
+        "lines": [[in_languages(name), _rounded(values)] for name, values in page.lines],
+        "scores": [[in_languages(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
         "maps": list(places), "notes": [in_languages(note) for note in page.notes],
     }  # fmt: skip
     from attncli import __version__

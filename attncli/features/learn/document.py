@@ -8,7 +8,25 @@ from typing import Annotated
 from msgspec import Meta
 
 from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Size, axes, describe
-from attncli.language import message
+from attncli.language import contextual, message
+
+SCORE_NAMES = {
+    "first": contextual("score", "first"),
+    "induction": contextual("score", "induction"),
+    "key": contextual("score", "key"),
+    "previous": contextual("score", "previous"),
+    "same": contextual("score", "same"),
+    "second": contextual("score", "second"),
+    "target": contextual("score", "target"),
+    "value": contextual("score", "value"),
+}
+"""What people call the scores of heads."""
+
+
+def score_name(name: str) -> str:
+    """A score's name as a message; one that no task has as it is."""
+    return SCORE_NAMES.get(name, name)
+
 
 Loss = Annotated[float | None, Meta(description="In nats; null where it is no number.")]
 Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]

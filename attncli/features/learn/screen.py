@@ -23,10 +23,11 @@ from attncli.features.learn.document import (
     LearnedHead,
     TasksDocument,
     reference_name,
+    score_name,
 )
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
-from attncli.language import Message, listing, message, plural, say, translate
+from attncli.language import Message, listing, message, plural, say
 from attncli.mechanism.mask import spec_text
 
 PLOT_LINES = 12
@@ -91,7 +92,7 @@ def _steps(document: LearnDocument, view: View) -> Lines:
     best = document.runs[0].best
     heads = {(head.layer, head.head): head for head in document.heads}
     columns = [localize(message("step"), view), localize(message("loss"), view)]
-    columns += [f"{safe(row.score)} L{row.layer}H{row.head}" for row in best]
+    columns += [f"{safe(localize(score_name(row.score), view))} L{row.layer}H{row.head}" for row in best]
     last = document.curve[-1].step
     rows = []
     for place, point in enumerate(document.curve):
@@ -133,7 +134,7 @@ def _remarks(document: LearnDocument, layer: int, head: int, view: View) -> tupl
     """What a head does, below its map: each score that has reached its threshold."""
     row = next(row for row in document.heads if (row.layer, row.head) == (layer, head))
     return tuple(
-        f"{safe(name, ascii=view.ascii)} {score.last:.2f}"
+        f"{safe(localize(score_name(name), view))} {score.last:.2f}"
         for name, score in row.scores.items()
         if score.last >= score.threshold
     )
@@ -152,7 +153,7 @@ def _heads(document: LearnDocument, view: View) -> Lines:
         rows.append(cells)
     columns = [
         localize(message("head"), view),
-        *map(_verbatim, names),
+        *(safe(localize(score_name(name), view)) for name in names),
         localize(message("rose at step"), view),
         localize(message("loss without it"), view),
     ]
@@ -174,7 +175,7 @@ def _seeds(document: LearnDocument, view: View) -> Lines:
         return Lines()
     names = [row.score for row in document.runs[0].best]
     columns = [localize(message("seed"), view), localize(message("steps"), view), localize(message("loss"), view)]
-    columns += [*map(_verbatim, names), localize(message("learned"), view)]
+    columns += [*(safe(localize(score_name(name), view)) for name in names), localize(message("learned"), view)]
     rows = []
     for run in document.runs:
         best = {row.score: row for row in run.best}
@@ -355,17 +356,17 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
     return steps_page(
         StepsPage(
             f"attn: {document.task}",
-            translate(listing((title, *facts), " · "), lang),
+            listing((title, *facts), " · "),
             document.example.tokens,
             [(head.layer, head.head) for head in document.heads],
             steps,
             [
-                (translate(message("loss"), lang), [point.loss for point in document.curve]),
-                *((translate(name, lang), [loss] * len(steps)) for name, loss in flat),
+                (message("loss"), [point.loss for point in document.curve]),
+                *((name, [loss] * len(steps)) for name, loss in flat),
             ],
-            [(name, [head.scores[name].values for head in document.heads]) for name in names],
+            [(score_name(name), [head.scores[name].values for head in document.heads]) for name in names],
             (list(map(steps.index, maps)), np.stack(list(map(_by_head, maps.values())))),
-            [translate(sentence, lang) for sentence in answer_sentences(document, View(lang=lang))],
+            answer_sentences(document, View(lang=lang)),
             lang,
         )
     )

@@ -25,7 +25,7 @@ from attncli.cli.options import (
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import InputError, UsageError
 from attncli.features.explain.command import single
-from attncli.language import message
+from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.features.mask.compute import Bias
@@ -150,7 +150,7 @@ def _positions(masks: list[Mask]) -> int:
 
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
     if len(sizes) > 1:
-        sizes_text = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
+        sizes_text = listing((f"{Path(name).name} {size}" for size, name in sizes.items()), " and ")
         raise InputError(
             "the mask files have different numbers of keys: {sizes_text}", expected="one size", sizes_text=sizes_text
         )

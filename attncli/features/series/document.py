@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from attncli.documents import Count, Document, Numbers, Part, Size, TokenRow, axes, describe
-from attncli.language import message, plural
+from attncli.language import message, plural, term
 
 
 class SeriesHead(Part, frozen=True, kw_only=True):
@@ -85,6 +85,11 @@ class SeriesDocument(Document, tag="attn.series/1", frozen=True, kw_only=True):
 
 OF_ALL = ("entropy", "sink", "distance", "confidence")
 """Metrics that are told as the mean of all heads; of the others the highest head is."""
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as a message."""
+    return term(name)
 
 
 def summary(row: SeriesCheckpoint, metric: str) -> float | None:

@@ -15,8 +15,15 @@ from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
-from attncli.features.series.document import OF_ALL, SeriesCheckpoint, SeriesDocument, curve_points, summary
-from attncli.language import Message, message, plural, say, translate
+from attncli.features.series.document import (
+    OF_ALL,
+    SeriesCheckpoint,
+    SeriesDocument,
+    curve_points,
+    metric_name,
+    summary,
+)
+from attncli.language import Message, listing, message, plural, say
 
 PLOT_LINES = 12
 ROSE = 0.1
@@ -62,7 +69,11 @@ def _step_name(row: SeriesCheckpoint) -> str:
 
 def _steps(document: SeriesDocument, view: View) -> Lines:
     """A row for each checkpoint."""
-    columns = [localize(message("step"), view), localize(message("loss"), view), *map(safe, document.metrics)]
+    columns = [
+        localize(message("step"), view),
+        localize(message("loss"), view),
+        *(safe(localize(metric_name(name), view)) for name in document.metrics),
+    ]
     columns.append(localize(message("same as"), view))
     names = {row.name: _step_name(row) for row in document.checkpoints}
     rows = []
@@ -77,14 +88,14 @@ def _steps(document: SeriesDocument, view: View) -> Lines:
         columns, rows = columns[:-1], [cells[:-1] for cells in rows]
     of_all = [metric for metric in document.metrics if metric in OF_ALL]
     note = message(
-        "the highest head of each; of {metrics} the mean of all heads", metrics=", ".join(of_all)
+        "the highest head of each; of {metrics} the mean of all heads", metrics=listing(map(metric_name, of_all))
     ) if of_all else message("the highest head of each")  # fmt: skip
     return table(columns, rows, view, align=["right"] * len(columns), title=message("by step"), note=note)
 
 
 def _curve(document: SeriesDocument, view: View) -> Lines:
     """The scores over the steps, on logarithmic axes."""
-    series = [Series(safe(name), tuple(points)) for name, points in curve_points(document)]
+    series = [Series(safe(localize(metric_name(name), view)), tuple(points)) for name, points in curve_points(document)]
     if not series:
         return Lines()
     title = heading(message("scores by step"), message("both axes logarithmic"), view)
@@ -175,18 +186,21 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
 
     rows = document.checkpoints
     losses = [row.loss for row in rows]
-    lines = [(translate(message("loss"), lang), losses)] if any(loss is not None for loss in losses) else []
-    lines += [(metric, [summary(row, metric) for row in rows]) for metric in document.metrics if metric not in OF_ALL]
+    lines: list[tuple[str, list[float | None]]] = (
+        [(message("loss"), losses)] if any(loss is not None for loss in losses) else []
+    )
+    highest = [metric for metric in document.metrics if metric not in OF_ALL]
+    lines += [(metric_name(metric), [summary(row, metric) for row in rows]) for metric in highest]
     heads = [(head.layer, head.head) for head in rows[0].heads]
     scores = [
-        (metric, [[row.heads[place].metrics[metric] for row in rows] for place in range(len(heads))])
+        (metric_name(metric), [[row.heads[place].metrics[metric] for row in rows] for place in range(len(heads))])
         for metric in document.metrics
     ]
     maps = np.stack([np.asarray(row.maps, np.float64) for row in rows])
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(rows))
     names = [row.step if row.step is not None else place for place, row in enumerate(rows)]
-    notes = [translate(sentence, lang) for sentence in answer_sentences(document)]
-    line = f"{translate(title, lang)} · {rows[0].name} … {rows[-1].name}"
+    notes = answer_sentences(document)
+    line = listing((title, f"{rows[0].name} … {rows[-1].name}"), " · ")
     return steps_page(
         StepsPage(
             "attn series",

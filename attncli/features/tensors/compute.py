@@ -154,7 +154,7 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
                 where=where,
                 expected="q, k and v",
                 number=number,
-                lacking=" and ".join(lacking),
+                lacking=listing(lacking, " and "),
             )
         return f"layers.{number}."
     missing = [name for name in ROLES if name not in tensors]

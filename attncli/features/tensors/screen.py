@@ -60,8 +60,8 @@ def _shapes(document: TensorsDocument, view: View) -> Lines:
 
 
 def _links(document: TensorsDocument, view: View) -> Lines:
-    queries, keys = (["query"] * document.queries, ["key"] * document.keys)
-    place = None if sum(len(entry.heads) for entry in document.batch) == 1 else _place
+    queries, keys = [say(view, "query")] * document.queries, [say(view, "key")] * document.keys
+    place = None if sum(len(entry.heads) for entry in document.batch) == 1 else partial(_place, view=view)
     return links(
         document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
     )
@@ -146,8 +146,9 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     )
 
 
-def _place(link: CapturedLink) -> str:
-    return (f"batch {','.join(map(str, link.index))} " if link.index else "") + f"H{link.head}"
+def _place(link: CapturedLink, view: View) -> str:
+    entry = say(view, "batch {batch}", batch=",".join(map(str, link.index))) + " " if link.index else ""
+    return f"{entry}H{link.head}"
 
 
 def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:

@@ -79,14 +79,19 @@ def _role(role: str | None) -> str:
     if role is None:
         return "-"
     words = [word.removesuffix(".weight").removesuffix(".bias") for word in role.split()]
-    return " ".join(words) + (" bias" if role.endswith(".bias") else "")
+    weights = " ".join(words)
+    return message("{weights} bias", weights=weights) if role.endswith(".bias") else weights
 
 
 def _sizes(sizes: AttentionSizes) -> list[str]:
     parts = [f"d_model {sizes.d_model}", count_phrase(sizes.heads, "head")]
     parts += [count_phrase(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
-    has = {"bias": "biases", "output_projection": message("output projection"), "layer_norm": message("layer norm")}
+    has = {
+        "bias": message("biases"),
+        "output_projection": message("output projection"),
+        "layer_norm": message("layer norm"),
+    }
     return parts + [words for name, words in has.items() if getattr(sizes, name)]
 
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import Message, listing, message
+from attncli.language import Message, listing, message, term
 from attncli.mechanism.mask.kind import (
     AllOf,
     AnyOf,
@@ -102,7 +102,7 @@ def _parse_one(spec: str, seed: int) -> Mask:
             "mask {spec} does not have the form {form}",
             expected="whole numbers from {least} to {largest:,}",
             spec=repr(spec),
-            form=spelling.form,
+            form=term(spelling.form),
             least=spelling.least,
             largest=LARGEST,
         )
