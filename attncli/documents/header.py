@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from attncli import __version__
 from attncli.arrays.backend import Backend
 from attncli.documents import AttentionPart, EmptyRow, Header, ModelPart, Resources, ShapeRow, TokenRow
+from attncli.errors import InputError
 from attncli.features.run.document import RunHead, RunLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import Words, identities, unknown_notes
@@ -351,6 +352,13 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
             dtype=backend.dtype,
         )
     ]
+
+
+def refuse_lost_rows(backend: Backend, trace: LayerTrace) -> LayerTrace:
+    """The layer's trace. Raises InputError where `overflow` has a warning: nothing follows from such numbers."""
+    if lost := overflow(backend, trace):
+        raise InputError(lost[0], expected="numbers that can be written out")
+    return trace
 
 
 def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:

@@ -174,6 +174,13 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.parametrize("topic", ["", "multihead", "residual", "order", "mask", "matrix-softmax", "position"])
+def test_nothing_is_explained_with_numbers_that_are_none(topic: str) -> None:
+    answer = ask("explain", *([topic] if topic else []), TEXT, "--scale", "1e308")
+    assert (answer.code, answer.out) == (3, ""), answer
+    assert "no finite output: their numbers are too large for float32" in answer.err
+
+
 def test_the_screen_can_be_a_picture(tmp_path: Path) -> None:
     path = tmp_path / "on.svg"
     assert ask("explain", TEXT, "--svg", str(path)).code == 0

@@ -169,6 +169,7 @@ def test_the_lens_reads_each_layer_through_the_last_norm(gpt2: str) -> None:
         (("why", TEXT, *LINK, "--mask", "causal", "--than", "tired"), 3, "hides the other key"),
         (("why", TEXT, *LINK, "--attention", "reformer:2"), 4, "dense attention"),
         (("why", TEXT, *LINK, "--by", "frequency"), 4, "--by dimension"),
+        (("why", TEXT, *LINK, "--scale", "1e308"), 3, "leave the range of float64"),
         (("why", TEXT, *LINK, "--cross"), 2, "--source TEXT"),
         (("why", TEXT, *LINK, "--target", "cat"), 2, "--writes as well"),
         (("why", TEXT, *MINILM, *LINK, "--writes", "--target", "cat"), 4, "no output head"),

@@ -338,6 +338,8 @@ REFUSED = {
     "force without a folder": (("previous", "--force"), 2, "--save"),
     "snapshots without a folder": (("previous", "--snapshots", "3"), 2, "--save"),
     "a page that is none": (("previous", "--html", "p.txt"), 2, ".html"),
+    "a folder without a task": (("--save", "new"), 2, "no task is named"),
+    "a page without a task": (("--html", "p.html"), 2, "no task is named"),
     "no steps": (("previous", "--steps", "0"), 2, "--steps"),
     "a rate of nothing": (("previous", "--learning-rate", "0"), 2, "--learning-rate"),
     "too large": (("previous", "--d-model", "1024", "--layers", "24", "--batch", "4096"), 5, "--batch"),

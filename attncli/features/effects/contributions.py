@@ -211,7 +211,7 @@ def contributions(
     """Take a link's score apart.
 
     by_layer: whether the heads of a layer are one part. progress: told the share done. Raises InputError where the mask
-    hides the key from the query.
+    hides the key from the query, and where a score is no finite number.
     """
     model, backend = text.model, text.backend
     block = model.spec.blocks[link.layer]
@@ -267,6 +267,7 @@ def _source_reading(model: Model, backend: Backend, receiver: Receiver, source: 
     return read_stream(model.encoder, model.source, backend, [receiver], by_layer=by_layer)[0]
 
 
+@np.errstate(invalid="ignore")
 def _row(
     text: SweepText,
     attention: Attention,
@@ -316,6 +317,7 @@ def _row(
     return row, relative, learned
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sums that are no numbers are told
 def _contributions(
     link: Link,
     attention: Attention,
@@ -372,6 +374,13 @@ def _contributions(
             query_sums[place] = meeting.sum(0)
     if has_added:
         query_sums[-1] = key_sums[-1] = row.added
+    seen = row.visible.astype(bool)
+    if not np.isfinite([*row.scaled[seen], *query_sums[:, seen].flat, *key_sums[:, seen].flat]).all():
+        raise InputError(
+            "the model's own numbers leave the range of {dtype}",
+            expected="a smaller --scale or a wider --dtype",
+            dtype="float64",
+        )
     return Contributions(link, row, tuple(parts), query_sums, key_sums, queries, keys, scale, relative, space)
 
 

@@ -34,7 +34,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Interventions, Kind, PutProjection
 from attncli.mechanism.frozen_projection import Side, freeze, head_projection
-from attncli.mechanism.spec import Attention, Disentangled, HeadSelection, RelativeSines, Spec
+from attncli.mechanism.spec import Attention, Disentangled, HeadSelection, RelativeSines, Spec, parse_head
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import cache_weights, finish
@@ -413,18 +413,19 @@ def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
     receivers = []
     for name in [part.strip() for argument in names for part in argument.split(",")]:
         place, colon, side = name.partition(":")
-        layer, _, head = place[1:].upper().partition("H")
+        address = parse_head(place.strip())
         reads = next((known for known in SIDES if known == side.strip().lower()), None)
-        if place[:1] not in ("L", "l") or not (layer.isdecimal() and head.isdecimal()) or not colon or reads is None:
+        if address is None or not colon or reads is None:
             raise InputError(
                 "--into {name} is no head with its side", expected="such as L5H11:q, :k or :v", name=repr(name)
             )
-        if int(layer) >= len(spec.blocks) or int(head) >= spec.blocks[int(layer)].attention.heads:
+        layer, head = address
+        if layer >= len(spec.blocks) or head >= spec.blocks[layer].attention.heads:
             raise InputError(
                 message("there is no head {name}", name=place),
                 expected="layers 0 to {layers}, heads 0 to {heads}",
                 layers=len(spec.blocks) - 1,
-                heads=spec.blocks[min(int(layer), len(spec.blocks) - 1)].attention.heads - 1,
+                heads=spec.blocks[min(layer, len(spec.blocks) - 1)].attention.heads - 1,
             )
-        receivers.append(PathReceiver(int(layer), int(head), reads))
+        receivers.append(PathReceiver(layer, head, reads))
     return list(dict.fromkeys(receivers))

@@ -10,7 +10,16 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array
-from attncli.documents.header import Heading, empty_rows, header, overflow, position_name, shape_rows, token_rows
+from attncli.documents.header import (
+    Heading,
+    empty_rows,
+    header,
+    overflow,
+    position_name,
+    refuse_lost_rows,
+    shape_rows,
+    token_rows,
+)
 from attncli.errors import InputError, UnsupportedError
 from attncli.features.explain.document import (
     After,
@@ -298,6 +307,7 @@ def mask_topic_document(
     others: more texts with their tokens, to be padded together with this one. A query that sees nothing has weights 0.
     """
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("biased", "masked", "weights"))))
+    refuse_lost_rows(model.backend, trace)
     scores, masked, after = (
         np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("biased", "masked", "weights")
     )
@@ -355,6 +365,7 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
     The shares are absent where there is no W_O, or where its weights are not to be had.
     """
     trace = next(iter(model.trace(tokens, layers=[layer], keep=("capped", "biased", "masked", "weights"))))
+    refuse_lost_rows(model.backend, trace)
     weights, mixed = (
         np.asarray(model.backend.numpy(trace.stages[name]), np.float64)[:, query] for name in ("weights", "mixed")
     )
@@ -436,9 +447,7 @@ def position_document(
 
 def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None) -> PositionWay:
     keep = ("capped", "biased", "weights", "mixed")
-    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=keep)))
-    if lost := overflow(model.backend, trace):
-        raise InputError(lost[0], expected="numbers that can be written out")
+    trace = refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=keep))))
     stages = {
         name: np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64)
         for name in ("capped", "biased", "weights")
@@ -516,7 +525,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     Raises UnsupportedError for a layer without a residual of its own, or whose weights are not to be had.
     """
     block = model.spec.blocks[layer]
-    trace = next(iter(model.trace(tokens, layers=[layer], keep=("weights",))))
+    trace = refuse_lost_rows(model.backend, next(iter(model.trace(tokens, layers=[layer], keep=("weights",)))))
     if "sum" not in trace.stages:
         reason = message("adds attention and feed-forward at once" if block.parallel else "has no residual")
         raise UnsupportedError(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.arrays.numpy_backend import normal
-from attncli.documents.header import Heading, attention_part, header, token_rows
+from attncli.documents.header import Heading, attention_part, header, refuse_lost_rows, token_rows
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.explain.document import (
     MatrixSoftmaxTopic,
@@ -191,6 +191,7 @@ def matrix_softmax_document(
     `row_sums` are those of the second; the first ones are 1. Both come from the package's own softmax.
     """
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("masked", "weights"))))
+    refuse_lost_rows(model.backend, trace)
     scores, weights = (
         np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("masked", "weights")
     )
@@ -429,7 +430,7 @@ def _reorder(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
 
 
 def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:
-    trace = next(iter(model.trace(list(tokens), layers=[layer], keep=())))
+    trace = refuse_lost_rows(model.backend, next(iter(model.trace(list(tokens), layers=[layer], keep=()))))
     return np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)
 
 

@@ -146,6 +146,7 @@ def learn(
     if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
         raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
     if task is None:
+        _refuse_options_of_training(environment)
         from attncli.features.learn.compute import tasks_document
 
         write_with_figure([tasks_document()], output, environment, view)
@@ -194,6 +195,17 @@ def learn(
         with atomic_writer(html) as file:
             file.write(learn_page(document, view.lang, training.maps()))
     write_with_figure([document], output, environment, view)
+
+
+def _refuse_options_of_training(environment: Environment) -> None:
+    """Raise UsageError for an option that the list of tasks has no use for: nothing is dropped without a word."""
+    for name in environment.spellings:
+        if name in environment.explicit_options and name not in OutputOptions.__dataclass_fields__:
+            raise UsageError(
+                message("{option} is about a training, and no task is named", option=environment.spellings[name]),
+                expected=message("a task, such as induction"),
+                hint="attn learn",
+            )
 
 
 def _task(

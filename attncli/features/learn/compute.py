@@ -42,7 +42,7 @@ from attncli.features.learn.tasks.task import Task, even_scores, head_scores
 from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import IdsOnly
-from attncli.language import choice, message
+from attncli.language import choice, message, plural
 from attncli.mechanism.context import Zero
 from attncli.mechanism.mask import visible
 from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_new_folder, write_checkpoint
@@ -491,7 +491,8 @@ def text_task(text: str) -> Task:
     least = 4 * WINDOW
     if len(text) < least:
         raise InputError(
-            message(
+            plural(
+                "the text has {count} character, and pieces of {window} are read at once",
                 "the text has {count} characters, and pieces of {window} are read at once",
                 count=len(text),
                 window=WINDOW,
