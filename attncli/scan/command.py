@@ -566,6 +566,9 @@ def verify(
         list[str] | None,
         typer.Argument(help="Where its corpus is now, if it was moved.", metavar="CORPUS...", show_default=False),
     ] = None,
+    model: Annotated[
+        str | None, redeclare(declarations.CHECKPOINT, help="Where its model is now, if it was moved.")
+    ] = None,
     shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING, about=RUN)] = 3,
 ) -> None:
     """Compute some shards again and compare them with their files.
@@ -576,7 +579,7 @@ def verify(
     view = validate_options(output, environment)
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan.engines import verify_document
-    from attncli.scan.plan import locate_files, read_plan
+    from attncli.scan.plan import check_scanned_model, locate_files, read_plan
     from attncli.scan.worker import Worker
     from attncli.scan.worker_process import on_one_thread
 
@@ -585,7 +588,9 @@ def verify(
         scan_plan = locate_files(scan_plan, texts, out)
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
-    loaded_model = load_checkpoint(environment, scan_plan.model.name, compute)
+    name = model or scan_plan.model.name
+    loaded_model = load_checkpoint(environment, name, compute)
+    check_scanned_model(scan_plan, loaded_model, name)
     document = verify_document(scan_plan, out, Worker(scan_plan, out, loaded_model), shards)
     write_documents([document], output, environment, view)
     if not document.passed:

@@ -603,3 +603,16 @@ def _model(model: Model, name: str) -> ModelPlan:
     return ModelPlan(
         name, digest_of(model), "" if tokenizer is None else digest(tokenizer), len(model.spec.blocks), heads
     )
+
+
+def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:
+    """Raise InputError unless a model is the one that was scanned, wherever it is now. name: as asked for."""
+    if _model(model, scan_plan.model.name) != scan_plan.model:
+        raise InputError(
+            "this is another model than the one that was scanned",
+            where=name,
+            expected="the weights and the tokenizer of {model}, digest {digest}",
+            hint="--model names its place",
+            model=scan_plan.model.name,
+            digest=scan_plan.model.digest[:16],
+        )

@@ -56,6 +56,10 @@ def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path)
     command = ("scan", "verify", str(away / "out"))
     assert ask(*command).code == 3
     assert ask(*command, str(tmp_path / "elsewhere"), "--json").json["passed"] is True
+    moved = shutil.copytree(encoder, tmp_path / "model")
+    assert ask(*command, str(tmp_path / "elsewhere"), "--model", str(moved), "--brief").code == 0
+    refused = ask(*command, str(tmp_path / "elsewhere"), "--model", "minilm")
+    assert (refused.code, "another model than the one that was scanned" in refused.err) == (3, True)
     (tmp_path / "elsewhere/b.txt").write_text("w1 w2\n")
     told = ask(*command, str(tmp_path / "elsewhere"))
     assert (told.code, "no file that is named holds this part" in told.err) == (3, True)

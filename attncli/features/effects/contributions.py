@@ -374,8 +374,8 @@ def _contributions(
             query_sums[place] = meeting.sum(0)
     if has_added:
         query_sums[-1] = key_sums[-1] = row.added
-    seen = row.visible.astype(bool)
-    if not np.isfinite([*row.scaled[seen], *query_sums[:, seen].flat, *key_sums[:, seen].flat]).all():
+    visible = row.visible.astype(bool)
+    if not np.isfinite([*row.scaled[visible], *query_sums[:, visible].flat, *key_sums[:, visible].flat]).all():
         raise InputError(
             "the model's own numbers leave the range of {dtype}",
             expected="a smaller --scale or a wider --dtype",
