@@ -1,10 +1,15 @@
 """Every shared option, declared once: its names, its words, its values or range, its group.
 
 A command's parameter names its declaration: `seed: Annotated[str | None, SEED]`, or a list of it where it is repeated.
-What a command means by it in particular it says with `redeclare`.
+What a command means by it in particular it says with `redeclare`. Below stand the groups of options that commands
+share: a command takes those it needs, and `option.flat` spreads them out.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -26,6 +31,7 @@ from attncli.cli.option import (
     TEXT,
     About,
     number,
+    only,
     option,
     redeclare,
 )
@@ -380,3 +386,112 @@ VERBOSE = option("--verbose", "-v", help="Say on standard error what was read an
 DEBUG = option(
     "--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", panel=OUTPUT, about=DELIVERY, rare=True
 )
+
+# The groups of options that commands share.
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """Where the text comes from."""
+
+    text: Annotated[str | None, TEXT_ARGUMENT] = None
+    file: Annotated[Path | None, FILE] = None
+    lines: Annotated[bool, LINES] = False
+    ids: Annotated[str | None, IDS] = None
+    chat: Annotated[Path | None, CHAT] = None
+    chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
+    generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
+    tokenizer: Annotated[str | None, TOKENIZER] = None
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which weights run."""
+
+    layer: Annotated[list[str] | None, LAYER] = None
+    head: Annotated[list[str] | None, HEAD] = None
+    model: Annotated[str | None, CHECKPOINT] = None
+    ignore_config: Annotated[list[str] | None, IGNORE_CONFIG] = None
+    source: Annotated[str | None, SOURCE] = None
+    source_states: Annotated[Path | None, SOURCE_STATES] = None
+    global_tokens: Annotated[str | None, GLOBAL_TOKENS] = None
+    weights: Annotated[Path | None, WEIGHTS] = None
+    embeddings: Annotated[Path | None, EMBEDDINGS] = None
+    seed: Annotated[str | None, SEED] = None
+    d_model: Annotated[int | None, D_MODEL] = None
+    num_heads: Annotated[int | None, NUM_HEADS] = None
+    d_k: Annotated[int | None, D_K] = None
+    d_v: Annotated[int | None, D_V] = None
+    bias: Annotated[bool | None, BIAS] = None
+    output_projection: Annotated[bool | None, OUTPUT_PROJECTION] = None
+    residual: Annotated[bool, RESIDUAL] = False
+    layer_norm: Annotated[bool, LAYER_NORM] = False
+
+
+@dataclass(frozen=True)
+class AttentionOptions:
+    """What happens between queries and keys."""
+
+    mask: Annotated[list[str] | None, MASK] = None
+    scale: Annotated[str | None, SCALE] = None
+    softcap: Annotated[float | None, SOFTCAP] = None
+    position: Annotated[str | None, POSITION] = None
+    attention: Annotated[str | None, ATTENTION_KIND] = None
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """Where and how precisely to compute."""
+
+    backend: Annotated[str, BACKEND] = "auto"
+    device: Annotated[str | None, DEVICE] = None
+    dtype: Annotated[str, DTYPE] = "float32"
+    max_memory: Annotated[str | None, MAX_MEMORY] = None
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is answered, where, and how it looks."""
+
+    json: Annotated[bool, JSON] = False
+    ndjson: Annotated[bool, NDJSON] = False
+    plain: Annotated[bool, PLAIN] = False
+    csv: Annotated[Path | None, CSV] = None
+    output: Annotated[Path | None, OUTPUT_FILE] = None
+    svg: Annotated[Path | None, FIGURE] = None
+    figure_style: Annotated[str, FIGURE_STYLE] = ""
+    show: Annotated[str | None, SHOW] = None
+    brief: Annotated[bool, BRIEF] = False
+    full: Annotated[bool, FULL] = False
+    precision: Annotated[int, PRECISION] = 2
+    top: Annotated[int, TOP] = 10
+    color: Annotated[str, COLOR] = "auto"
+    ascii: Annotated[bool, ASCII] = False
+    lang: Annotated[str, LANG] = "en"
+    scale_colors: Annotated[str, SCALE_COLORS] = "linear"
+    max_output: Annotated[str, MAX_OUTPUT] = "256MB"
+    quiet: Annotated[bool, QUIET] = False
+    verbose: Annotated[bool, VERBOSE] = False
+    debug: Annotated[bool, DEBUG] = False
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the answer goes to; None for standard output, also called `-`."""
+        return None if self.output is None or str(self.output) == "-" else self.output
+
+    @property
+    def table(self) -> Path | None:
+        """The file that the table goes to besides the answer; None without one, and where it is the answer."""
+        return None if self.is_table else self.csv
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the table with commas takes the answer's place on standard output: `--csv -`."""
+        return self.csv is not None and str(self.csv) == "-"
+
+
+_TABLE = ("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug")
+TableOutput = Annotated[OutputOptions, only(*_TABLE)]
+"""The output options of a command whose screen is one table, shown whole, or its answer alone."""
+LongTableOutput = Annotated[OutputOptions, only(*_TABLE, "full")]
+"""The same where the table may be long, and is shown whole with --full."""

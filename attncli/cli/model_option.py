@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from attncli.cli import request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import whole
-from attncli.cli.options import About, AttentionOptions, ComputeOptions, ModelOptions
+from attncli.cli.option import About, whole
 from attncli.errors import UnsupportedError, UsageError
 from attncli.language import message
 

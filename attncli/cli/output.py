@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from attncli.arrays.backend import Selection
 from attncli.cli import declarations, output_conflicts, request
+from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import DELIVERY, OUTPUT, OutputOptions, option
+from attncli.cli.option import DELIVERY, OUTPUT, option
 from attncli.errors import LimitError, UsageError
 from attncli.language import choice, languages, listing, message
 

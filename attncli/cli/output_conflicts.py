@@ -14,8 +14,8 @@ from attncli.errors import AttnError, UsageError
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
+    from attncli.cli.declarations import OutputOptions
     from attncli.cli.environment import Environment
-    from attncli.cli.options import OutputOptions
 
 MODEL_FILES = (
     ".safetensors", ".bin", ".pt", ".pth", ".index.json", ".model", "config.json", "tokenizer.json", "vocab.json",

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.arrays.backend import EVERY, Selection
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST, LARGEST_SEED, whole
-from attncli.cli.options import About, AttentionOptions, ComputeOptions, ModelOptions, TextOptions
+from attncli.cli.option import LARGEST, LARGEST_SEED, About, whole
 from attncli.errors import AttnError, InputError, LimitError, UsageError
 from attncli.language import listing, message, plural
 

@@ -9,18 +9,10 @@ import typer
 
 from attncli.cli import declarations, request
 from attncli.cli.border import leaving
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
-    meaning,
-    only,
-    without,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import meaning, only, without
 from attncli.cli.output import validate_options
 from attncli.cli.progress import silent
 from attncli.cli.request import layers_and_heads

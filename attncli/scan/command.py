@@ -10,22 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import completion, declarations
+from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.grouped_command import CommandGroup
-from attncli.cli.options import (
-    DELIVERY,
-    DRAWING,
-    OUTPUT,
-    RUN,
-    SUBJECT,
-    ComputeOptions,
-    OutputOptions,
-    command_app,
-    number,
-    only,
-    option,
-    redeclare,
-)
+from attncli.cli.grouped_command import CommandGroup, command_app
+from attncli.cli.option import DELIVERY, DRAWING, OUTPUT, RUN, SUBJECT, number, only, option, redeclare
 from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
@@ -668,8 +656,8 @@ def _page_scan(environment: Environment, plan: ScanPlan, document: ScanDocument,
 
 
 def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> Shading:
+    from attncli.cli.declarations import ComputeOptions
     from attncli.cli.model_option import load_checkpoint
-    from attncli.cli.options import ComputeOptions
     from attncli.draw.page.corpus_page import DENSITIES, examples_of
     from attncli.scan.plan import check_model, digest_of
     from attncli.scan.report import shading

@@ -14,7 +14,7 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 from attncli.cli.app import app_of
-from attncli.cli.options import DELIVERY, DRAWING, About
+from attncli.cli.option import DELIVERY, DRAWING, About
 
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"

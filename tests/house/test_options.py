@@ -16,8 +16,8 @@ from asking import ask
 
 import attncli
 from attncli.cli.app import command
-from attncli.cli.option import flat
-from attncli.cli.options import DOCUMENT, DRAWING, OUTPUT, RUN, SCREEN, About, command_app, number, option
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import DOCUMENT, DRAWING, OUTPUT, RUN, SCREEN, About, flat, number, option
 from attncli.features.run import command as run_command
 
 DECLARES = {"option", "number", "Option", "Argument"}

@@ -12,24 +12,21 @@ import typer
 from msgspec.structs import replace
 
 from attncli.cli import declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import Repeated, repeat
-from attncli.cli.options import (
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import (
     DELIVERY,
     DRAWING,
     OUTPUT,
     RUN,
     SCREEN,
     About,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
+    Repeated,
     meaning,
     number,
     only,
+    repeat,
     subjects_of,
 )
 from attncli.cli.output import (

@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    ATTENTION,
-    COMPUTE,
-    RUN,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    command_app,
-    number,
-    option,
-    redeclare,
-    without,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import ATTENTION, COMPUTE, RUN, number, option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 

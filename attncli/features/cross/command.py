@@ -8,22 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    RUN,
-    SCREEN,
-    TEXT,
-    About,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
-    meaning,
-    option,
-    without,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import RUN, SCREEN, TEXT, About, meaning, option, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,

@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from attncli.cli import completion, declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import (
     ANALYSIS,
     DOCUMENT,
     MODEL,
     OUTPUT,
     RUN,
     SUBJECT,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
     meaning,
     only,
     option,

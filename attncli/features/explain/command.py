@@ -13,24 +13,10 @@ from typer.core import TyperGroup
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import completion, declarations, request
 from attncli.cli.app import LazyCommands
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    MODEL,
-    RUN,
-    SCREEN,
-    About,
-    AttentionOptions,
-    ComputeOptions,
-    GroupedCommand,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    flat,
-    meaning,
-    number,
-    redeclare,
-    without,
-)
+from attncli.cli.grouped_command import GroupedCommand
+from attncli.cli.option import MODEL, RUN, SCREEN, About, flat, meaning, number, redeclare, without
 from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError

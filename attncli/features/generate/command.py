@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST_SEED
-from attncli.cli.options import (
-    MODEL,
-    RUN,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    number,
-    subjects_of,
-    without,
-)
+from attncli.cli.option import LARGEST_SEED, MODEL, RUN, number, subjects_of, without
 from attncli.cli.output import refuse_over, validate_options, write_documents
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError

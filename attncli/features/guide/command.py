@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion
+from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import DATA, DELIVERY, DRAWING, OUTPUT, OutputOptions, command_app, meaning, only, option
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import DATA, DELIVERY, DRAWING, OUTPUT, meaning, only, option
 from attncli.cli.output import render_text, validate_options
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError

@@ -9,23 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    ANALYSIS,
-    RUN,
-    SCREEN,
-    About,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
-    meaning,
-    option,
-    redeclare,
-    without,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import ANALYSIS, RUN, SCREEN, About, meaning, option, redeclare, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,

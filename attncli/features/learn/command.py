@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
+from attncli.cli.declarations import ComputeOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
-from attncli.cli.options import ComputeOptions, OutputOptions, TextOptions
 from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
 from attncli.errors import InputError, UsageError
 from attncli.language import message

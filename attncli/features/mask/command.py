@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    ATTENTION,
-    RUN,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    command_app,
-    option,
-    redeclare,
-    without,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import ATTENTION, RUN, option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import InputError, UsageError
 from attncli.features.explain.command import single

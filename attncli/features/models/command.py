@@ -8,8 +8,10 @@ import typer
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import declarations, request
+from attncli.cli.declarations import TableOutput, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import RUN, TEXT, TableOutput, TextOptions, command_app, option
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import RUN, TEXT, option
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:

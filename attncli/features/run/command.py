@@ -10,22 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import (
-    DELIVERY,
-    DOCUMENT,
-    OUTPUT,
-    RUN,
-    TEXT,
-    AttentionOptions,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TextOptions,
-    command_app,
-    meaning,
-    option,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import DELIVERY, DOCUMENT, OUTPUT, RUN, TEXT, meaning, option
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,

@@ -8,7 +8,7 @@ import typer
 
 from attncli.cli import completion
 from attncli.cli.environment import Environment
-from attncli.cli.options import command_app
+from attncli.cli.grouped_command import command_app
 from attncli.errors import UsageError
 from attncli.language import listing
 

@@ -9,21 +9,10 @@ import typer
 
 from attncli.arrays.backend import numbers_of
 from attncli.cli import declarations, request
+from attncli.cli.declarations import ComputeOptions, OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.option import LARGEST
-from attncli.cli.options import (
-    ATTENTION,
-    RUN,
-    SCREEN,
-    About,
-    ComputeOptions,
-    OutputOptions,
-    command_app,
-    meaning,
-    number,
-    option,
-    redeclare,
-)
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import ATTENTION, LARGEST, RUN, SCREEN, About, meaning, number, option, redeclare
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import request
+from attncli.cli.declarations import AttentionOptions, LongTableOutput, ModelOptions, TextOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions, TextOptions, command_app, only
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import only
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:

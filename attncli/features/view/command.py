@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import declarations
+from attncli.cli.declarations import OutputOptions
 from attncli.cli.environment import Environment
-from attncli.cli.options import DELIVERY, OUTPUT, RUN, OutputOptions, command_app, option, without
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import DELIVERY, OUTPUT, RUN, option, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,

@@ -9,20 +9,11 @@ import typer
 
 from attncli.cli import declarations, request
 from attncli.cli.completion import tensor_prefixes
+from attncli.cli.declarations import ComputeOptions, ModelOptions, OutputOptions, TableOutput
 from attncli.cli.environment import Environment
+from attncli.cli.grouped_command import command_app
 from attncli.cli.model_option import refuse_sizes
-from attncli.cli.options import (
-    MODEL,
-    RUN,
-    TEXT,
-    ComputeOptions,
-    ModelOptions,
-    OutputOptions,
-    TableOutput,
-    command_app,
-    option,
-    redeclare,
-)
+from attncli.cli.option import MODEL, RUN, TEXT, option, redeclare
 from attncli.cli.output import validate_options, write_documents
 
 if TYPE_CHECKING:

@@ -127,8 +127,8 @@ def test_scores_that_16_bits_do_not_hold_take_more(window: Opened, tmp_path: Pat
 
 
 def test_hash_attention(window: Opened, tmp_path: Path) -> None:
+    from attncli.cli.declarations import AttentionOptions
     from attncli.cli.model_option import with_hash_attention
-    from attncli.cli.options import AttentionOptions
 
     model = with_hash_attention(seeded(), "reformer:4,2", AttentionOptions())
     text = " ".join(f"w{at % 23}" for at in range(160))
