@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +29,7 @@ from attncli.draw.lines import (
 )
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.screen_parts import draw_parts
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
 from attncli.draw.view import View
 from attncli.language import Message, contextual, message, plural, say
@@ -296,11 +298,11 @@ class Screen(NamedTuple):
 
 
 def screen_of(schema: str) -> Screen:
-    """The screen of a document, such as that of `attn.run/1`; words that its model does not know are marked, and
-    counted below it."""
+    """The screen of a document, such as that of `attn.run/1`: its parts, or what a screen of more than parts draws.
+    Words that its model does not know are marked, and counted below it."""
     name = name_of(schema)
     module = import_module(f"{folder_of(name)}.screen")
-    draw = getattr(module, f"{name}_screen")
+    draw = getattr(module, f"{name}_screen", None) or partial(draw_parts, getattr(module, f"{name.upper()}_PARTS"))
 
     def screen(document: Any, view: View) -> Lines:
         marked_document = mark_unknown_words(document)

@@ -240,8 +240,8 @@ def test_no_module_is_left_without_a_use():
 
 FOUND_OTHERWISE = {"ErrorDocument"}
 """Found by a tag, not by its name."""
-BY_DOCUMENT = {f"{name}_{what}" for name in NAMES for what in ("screen", "rows")}
-"""Found by the name of their document, see `draw.screens.screen_of`."""
+BY_DOCUMENT = {written for name in NAMES for written in (f"{name}_screen", f"{name}_rows", f"{name.upper()}_PARTS")}
+"""Found by the name of their document, see `draw.screen_header.screen_of`."""
 BY_COMMAND = {f"{name}_app" for name in COMMANDS}
 """Found by the name of their subcommand, see `cli.app.app_of`."""
 

@@ -14,12 +14,10 @@ from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
 from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
+from attncli.draw.screen_header import screen_of
 from attncli.draw.screen_parts import part_names
 from attncli.draw.tables import SHOWN
 from attncli.draw.view import View
-from attncli.features.effects import screen as ablate
-from attncli.features.effects import screen as logits
-from attncli.features.effects import screen as patch
 
 HEADS_PARTS = part_names("heads", "attncli.features.heads")
 RUN_PARTS = part_names("run", "attncli.features.run")
@@ -61,9 +59,9 @@ def test_heads_screens_are_as_they_were(width: int) -> None:
 
 
 EFFECTS = {
-    "ablate": (documents.ablate, ablate.ablate_screen),
-    "logits": (documents.logits, logits.logits_screen),
-    "patch": (documents.patch, patch.patch_screen),
+    "ablate": (documents.ablate, screen_of("attn.ablate/1").screen),
+    "logits": (documents.logits, screen_of("attn.logits/1").screen),
+    "patch": (documents.patch, screen_of("attn.patch/1").screen),
 }
 
 

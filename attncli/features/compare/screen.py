@@ -20,7 +20,7 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
+from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 MAPPED = 1
 """Pairs of heads that are drawn unless the view is full: the one whose link changed most."""
-
-
-def compare_screen(document: CompareDocument, view: View) -> Lines:
-    """The whole screen of an `attn.compare/1` document."""
-    return draw_parts(COMPARE_PARTS, document, view)
 
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:

@@ -10,7 +10,7 @@ from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_s
 from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
+from attncli.draw.screen_parts import Parts, ScreenPart
 from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import layer_and_head, links, table, vectors
@@ -22,12 +22,6 @@ from attncli.language import message, plural
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
-
-
-def cross_screen(document: CrossDocument, view: View) -> Lines:
-    """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the
-    view is full."""
-    return draw_parts(CROSS_PARTS, document, view)
 
 
 def cross_rows(document: CrossDocument) -> Iterable[list[object]]:

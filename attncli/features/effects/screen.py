@@ -11,7 +11,7 @@ from attncli.draw.lines import Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
+from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalize, quote_text, quoted_word, short
@@ -49,11 +49,6 @@ if TYPE_CHECKING:
         PatchDocument,
         Reading,
     )
-
-
-def effects_screen(document: EffectsDocument, view: View) -> Lines:
-    """The whole screen of an `attn.effects/1` document: `view.top` heads."""
-    return draw_parts(EFFECTS_PARTS, document, view)
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
@@ -213,11 +208,6 @@ def effects_answer(document: EffectsDocument, view: View) -> Lines:
 # The screen of `attn.difference/1`: how effects of heads differ between two sets of texts, or two models.
 
 
-def difference_screen(document: DifferenceDocument, view: View) -> Lines:
-    """The whole screen of an `attn.difference/1` document: `view.top` heads."""
-    return draw_parts(DIFFERENCE_PARTS, document, view)
-
-
 def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
     yield ("attention", "layer", "head", "a", "b", "difference", "low", "high")
@@ -285,11 +275,6 @@ def _difference_answer(document: DifferenceDocument, view: View) -> Lines:
 
 LONGEST_ABLATE, SHORTEST_ABLATE, NAME_ABLATE = 20, 4, 12
 """Cells of the longest and shortest bar, and of the text of a key."""
-
-
-def ablate_screen(document: AblateDocument, view: View) -> Lines:
-    """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
-    return draw_parts(ABLATE_PARTS, document, view)
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
@@ -434,11 +419,6 @@ def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
 
 LONGEST_LOGITS, SHORTEST_LOGITS = 24, 4
 """Cells of the longest and shortest bar."""
-
-
-def logits_screen(document: LogitsDocument, view: View) -> Lines:
-    """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
-    return draw_parts(LOGITS_PARTS, document, view)
 
 
 def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
@@ -614,11 +594,6 @@ DIFFERS = 0.6
 """The tint of words that differ."""
 LITTLE = 0.1
 """A head that recovers no more than this share carries little of the difference."""
-
-
-def patch_screen(document: PatchDocument, view: View) -> Lines:
-    """The whole screen of an `attn.patch/1` document: `view.top` heads."""
-    return draw_parts(PATCH_PARTS, document, view)
 
 
 def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:

@@ -10,7 +10,7 @@ from attncli.draw.lines import Lines, localize, remark, sentences, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
+from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import find_answer
 from attncli.draw.sentence import find_sentences as link_sentences
 from attncli.draw.tables import GAP, table
@@ -25,11 +25,6 @@ SHORTEST, LONGEST = 4, 24
 """Cells of a bar of weight 1."""
 NAME = 14
 """Cells of the text of the key that is looked at most."""
-
-
-def find_screen(document: FindDocument, view: View) -> Lines:
-    """The whole screen of an `attn.find/1` document: `view.top` heads."""
-    return draw_parts(FIND_PARTS, document, view)
 
 
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:

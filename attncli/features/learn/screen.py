@@ -12,7 +12,7 @@ from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe, spell
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
+from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import View
@@ -35,11 +35,6 @@ CHANCE = 0.95
 """A loss above this share of chance is no better than it."""
 MOST_MAPS = 8
 """Heads whose maps are drawn; more where the view is full."""
-
-
-def learn_screen(document: LearnDocument, view: View) -> Lines:
-    """The whole screen of an `attn.learn/1` document."""
-    return draw_parts(LEARN_PARTS, document, view)
 
 
 def learn_rows(document: LearnDocument) -> Iterator[Sequence[object]]:

@@ -10,7 +10,7 @@ from attncli.draw.lines import Lines, heading, localize, remark, sentences, stac
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe
 from attncli.draw.screen_header import warning
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
+from attncli.draw.screen_parts import Parts, ScreenPart
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.view import View
@@ -29,11 +29,6 @@ PLOT_LINES = 12
 ROSE = 0.1
 """A score that rose by less has not formed."""
 MOST_CHANGES = 12
-
-
-def series_screen(document: SeriesDocument, view: View) -> Lines:
-    """The whole screen of an `attn.series/1` document."""
-    return draw_parts(SERIES_PARTS, document, view)
 
 
 def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:

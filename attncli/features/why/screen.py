@@ -11,7 +11,7 @@ from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
+from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalize, claim, quoted_word
@@ -35,11 +35,6 @@ NEARLY_ALL = 0.95
 """A weight from which on the row expects little else than this key."""
 WORD_CELLS = 16
 """Cells of a word beside a part."""
-
-
-def why_screen(document: WhyDocument, view: View) -> Lines:
-    """The whole screen of an `attn.why/1` document."""
-    return draw_parts(WHY_PARTS, document, view)
 
 
 def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
