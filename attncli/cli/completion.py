@@ -123,7 +123,7 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:
     """The parts of this command's screen, the last of several apart by commas; none where a saved document has its
     own."""
-    from attncli.draw.screen_parts import part_names
+    from attncli.draw.view import part_names
 
     words = ctx.command_path.split()
     folder = str(getattr(ctx.command.callback, "__module__", "")).rpartition(".")[0]

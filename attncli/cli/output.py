@@ -113,7 +113,7 @@ def validate_options(
 def _parts_to_show(show: str, screen: str) -> frozenset[str]:
     """The parts of a screen that `--show` names. Raises UsageError for names of none."""
     from attncli.documents import folder_of
-    from attncli.draw.screen_parts import part_names
+    from attncli.draw.view import part_names
 
     parts = part_names(screen, folder_of(screen)) if screen else ()
     names = [part.strip() for part in show.split(",") if part.strip()]

@@ -15,7 +15,7 @@ To add a document, say `attn.ablate/1`:
    this file. `lengths` tells how long the axes are, `validation_errors` what else must hold between members.
 2. `NAMES` below: its name; `FOLDERS`, where another feature's folder holds it.
 3. `features/ablate/compute.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
-4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.screen_parts`, and `ablate_rows(document)` for `--plain`.
+4. `features/ablate/screen.py`: `ABLATE_PARTS`, see `draw.view`, and `ablate_rows(document)` for `--plain`.
 
 A test of the house fails where one of these is missing.
 """

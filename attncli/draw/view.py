@@ -1,8 +1,29 @@
-"""`View`: all that a screen needs to know of who reads it, and the names of the parts that `--show` takes."""
+"""`View`: all that a screen needs to know of who reads it; and a screen, which is a table of parts: each has a name,
+which `--show` takes, what draws it, and when it is shown unasked.
+
+`features/<name>/screen.py` holds the table `<NAME>_PARTS` of `attn.<name>/1`, in the order of the screen:
+
+    FIND_PARTS: Parts[FindDocument] = (
+        ScreenPart("header", header),
+        ScreenPart("tokens", shown_tokens, never),
+        ScreenPart("heads", _heads),
+        ScreenPart("answer", find_answer),
+    )
+
+What help lists, what completion offers, what `--show` takes and what is drawn follow from it.
+"""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from attncli.draw.lines import Lines
 
 
 @dataclass(frozen=True)
@@ -62,3 +83,81 @@ def part_of_name(name: str, parts: tuple[str, ...]) -> str:
     if name in parts:
         return name
     return next((part for part in TAUGHT.get(name, ()) if part in parts), name)
+
+
+Shown = TypeVar("Shown", contravariant=True)
+
+
+def always(document: Any, view: View) -> bool:
+    """The part is shown where nobody names parts."""
+    return True
+
+
+def never(document: Any, view: View) -> bool:
+    """The part is shown only where it is named."""
+    return False
+
+
+@dataclass(frozen=True)
+class ScreenPart(Generic[Shown]):
+    """A part of a screen. shown: whether it is there where nobody names parts; a part may also draw nothing."""
+
+    name: str
+    draw: Callable[[Shown, View], Lines]
+    shown: Callable[[Shown, View], bool] = always
+
+
+Parts: TypeAlias = tuple[ScreenPart[Shown], ...]
+
+
+def parts_shown(parts: Iterable[ScreenPart[Shown]], document: Shown, view: View) -> list[ScreenPart[Shown]]:
+    """The parts that are shown, in order: the answer alone of a brief view, else those named, else those shown
+    unasked."""
+    if view.brief:
+        return [part for part in parts if part.name == "answer"]
+    if view.show is not None:
+        return [part for part in parts if part.name in view.show]
+    return [part for part in parts if part.shown(document, view)]
+
+
+def draw_parts(
+    parts: Iterable[ScreenPart[Shown]],
+    document: Shown,
+    view: View,
+    *,
+    title: Callable[[Shown, View], Lines] | None = None,
+) -> Lines:
+    """The parts that are shown, one below the other, cut to the width of the view. title: what stands above them,
+    whichever are shown, but for a brief view."""
+    from attncli.draw.lines import clip_lines, stack_spaced
+
+    blocks = [part.draw(document, view) for part in parts_shown(parts, document, view)]
+    if title is not None and not view.brief:
+        blocks.insert(0, title(document, view))
+    return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
+
+
+@cache
+def part_names(name: str, folder: str) -> tuple[str, ...]:
+    """The names of a screen's parts, in order; none for a screen that has no parts. name: of its document; folder: the
+    package that holds its `screen.py`.
+
+    They are read off the source of the table: importing it brings NumPy, which doubles the time of a page of help.
+    """
+    spec = find_spec(f"{folder}.screen")
+    source = None if spec is None or spec.loader is None else spec.loader.get_source(spec.name)  # type: ignore[attr-defined]
+    for node in ast.parse(source or "").body:
+        match node:
+            case ast.AnnAssign(target=ast.Name(table), value=ast.Tuple(elements)) if table == f"{name.upper()}_PARTS":
+                return tuple(_name_of(element) for element in elements)
+            case _:
+                pass
+    return ()
+
+
+def _name_of(element: ast.expr) -> str:
+    match element:
+        case ast.Call(ast.Name("ScreenPart"), [ast.Constant(str(name)), *_]):
+            return name
+        case _:
+            raise TypeError(f"a table of parts holds {ast.unparse(element)}, not ScreenPart(NAME, …)")

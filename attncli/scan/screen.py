@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, label, safe, spell
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, short
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.heads.document import label_name
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (

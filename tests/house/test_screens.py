@@ -8,7 +8,7 @@ import pytest
 from asking import ask
 
 from attncli.documents import NAMES, folder_of
-from attncli.draw.screen_parts import ScreenPart, part_names
+from attncli.draw.view import ScreenPart, part_names
 
 SCREENS = {name: parts for name in NAMES if name != "error" and (parts := part_names(name, folder_of(name)))}
 

@@ -15,9 +15,8 @@ from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 from attncli.draw.encoding import json_bytes, plain
 from attncli.draw.lines import Lines, line_width
 from attncli.draw.screen_header import screen_of
-from attncli.draw.screen_parts import part_names
 from attncli.draw.tables import SHOWN
-from attncli.draw.view import View
+from attncli.draw.view import View, part_names
 
 HEADS_PARTS = part_names("heads", "attncli.features.heads")
 RUN_PARTS = part_names("run", "attncli.features.run")

@@ -38,8 +38,7 @@ from attncli.inputs.token import Token
 from attncli.language import languages, say, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
 from attncli.measure.row_facts import AlignedExclusion, aligned_exclusion
-from attncli.measure.run_record import RunRecord
-from attncli.measure.saved_record import compared_records, document_record
+from attncli.measure.run_record import RunRecord, compared_records, document_record
 
 # Blocks of data in a page: deflated, in base64, each in an element of its own that runs nothing.
 

@@ -314,7 +314,7 @@ def _write_page(records: list[RunRecord], document: CompareDocument, page: PageO
 
 def _record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
-    from attncli.measure.saved_record import document_record
+    from attncli.measure.run_record import document_record
 
     record = document_record(document)
     assert record is not None  # it is a run

@@ -20,12 +20,11 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
-from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import claim, quoted_ends, quoted_token, short
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
 from attncli.language import listing, message, plural, say, term
 

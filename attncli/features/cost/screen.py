@@ -12,9 +12,8 @@ from attncli.draw.lines import Lines, heading, localize, remark, sentences, stac
 from attncli.draw.numbers import Series, bar, curves, percent, size_words
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import count_phrase, warning
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.tables import table
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.cost.document import CostDocument, LayerCost, TotalCost, Variant, variant_name
 from attncli.language import contextual, plural, say, say_each
 

@@ -10,12 +10,11 @@ from attncli.draw.lines import Lines, heading, remark, sentences, stack, stack_s
 from attncli.draw.numbers import bar
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
-from attncli.draw.screen_parts import Parts, ScreenPart
 from attncli.draw.sentence import not_learned_note, shaded_cross_texts, strongest_link_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import layer_and_head, links, table, vectors
 from attncli.draw.token_names import position_and_text, quoted_ends
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.run.screen import shapes_part
 from attncli.language import message, plural

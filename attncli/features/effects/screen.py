@@ -11,11 +11,10 @@ from attncli.draw.lines import Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
-from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalize, quote_text, quoted_word, short
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.document import reading_of, readings_of
 from attncli.features.effects.effect_answer import (
     GRID_TITLES,

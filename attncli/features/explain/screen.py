@@ -21,9 +21,8 @@ from attncli.draw.lines import (
 from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, pad, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, never, parts_shown
 from attncli.draw.tables import SHOWN, WHY, projection_table
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.explain.derivation_screen import ALL_KEYS, LEADS, SHORT, Derivation
 from attncli.features.explain.document import (
     AttentionTopic,

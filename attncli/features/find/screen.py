@@ -10,11 +10,10 @@ from attncli.draw.lines import Lines, localize, remark, sentences, stack
 from attncli.draw.numbers import bar, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import find_answer
 from attncli.draw.sentence import find_sentences as link_sentences
 from attncli.draw.tables import GAP, table
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.language import listing, message, term

@@ -8,11 +8,10 @@ from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, s
 from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, parts_shown
 from attncli.draw.sentence import shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, parts_shown
 from attncli.features.generate.compute import GenerateDocument
 from attncli.language import message, plural, say
 

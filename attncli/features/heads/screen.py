@@ -31,12 +31,11 @@ from attncli.draw.lines import (
 )
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, never, parts_shown
 from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, strongest_link_sentence, words
 from attncli.draw.shaded_matrix import as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.document import (
     Circuits,
     Flow,

@@ -12,10 +12,9 @@ from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe, spell
-from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.learn.document import (
     BestHead,
     HeadScore,

@@ -12,10 +12,9 @@ from attncli.draw.heatmap import Map, heatmap, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import safe, spell
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import matrix
 from attncli.draw.tables import table
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.mask.document import BiasPart, LayerMask, MaskDocument, MaskPart
 from attncli.language import contextual, plural, say, say_each
 

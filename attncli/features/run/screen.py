@@ -15,13 +15,12 @@ from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, stack, stack_spaced
 from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts, never
 from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.sentence import run_sentences as run_sentences  # the screen of `attn.run/1` answers with them
 from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
 from attncli.draw.token_names import key_names
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import contextual, listing, message, plural, say
 

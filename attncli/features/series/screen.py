@@ -10,10 +10,9 @@ from attncli.draw.lines import Lines, heading, localize, remark, sentences, stac
 from attncli.draw.numbers import Series, curves
 from attncli.draw.safe import safe
 from attncli.draw.screen_header import warning
-from attncli.draw.screen_parts import Parts, ScreenPart
 from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.heads.document import label_name
 from attncli.features.series.document import (
     OF_ALL,

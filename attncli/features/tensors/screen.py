@@ -12,10 +12,9 @@ from attncli.draw.lines import FAINT, Lines, fit_to_view, line, localize, remark
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, facts, mask_and_position, warning
-from attncli.draw.screen_parts import Parts, ScreenPart, draw_parts
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.tables import links, table, vectors
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
 from attncli.language import listing, message, say

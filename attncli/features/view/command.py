@@ -121,7 +121,7 @@ def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
 def record_of(document: Document, file: Path) -> RunRecord:
     """What a document, or the tensors of its file, hold of its heads. Raises InputError for one not about heads."""
     from attncli.features.run.document import RunDocument
-    from attncli.measure.saved_record import document_record, tensors_record
+    from attncli.measure.run_record import document_record, tensors_record
 
     if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
         from attncli.inputs.tensors import read_tensors

@@ -11,11 +11,10 @@ from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.screen_parts import Parts, ScreenPart, never
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalize, claim, quoted_word
-from attncli.draw.view import View
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import grids
 from attncli.features.why.document import QUARTER, part_name, ranked_parts, side_value
 from attncli.language import contextual, plural, say

@@ -16,7 +16,7 @@ from attncli.documents.reading import document_of
 from attncli.draw.screen_header import screen_of
 from attncli.errors import InputError
 from attncli.features.view.compute import heads_of_run
-from attncli.measure.saved_record import document_record
+from attncli.measure.run_record import document_record
 
 TEXT = "humpty dumpty sat on"
 COMMANDS = {
