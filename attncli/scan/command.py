@@ -465,7 +465,8 @@ def show(
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
 
-    view = validate_options(output, environment, "scan", files={"--html": html})
+    new_folder = None if site is not None and site.is_dir() else site  # one that is there is no other output's file
+    view = validate_options(output, environment, "scan", files={"--html": html, "--site": new_folder})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
             "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(html))
@@ -482,6 +483,11 @@ def show(
         "--json": output.json,
         "--plain": output.plain,
         "--output": output.file,
+        "--deciles": deciles,
+        "--show": output.show,
+        "--full": output.full,
+        "--brief": output.brief,
+        "--top": "top" in environment.explicit_options,
     }
     if len(out) > 1 and (chosen := [name for name, value in alone.items() if value]):
         raise UsageError("{option} is about one scan", expected="one scan", option=chosen[0])

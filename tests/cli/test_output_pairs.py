@@ -66,7 +66,7 @@ VALUES = {
     "csv": "{t}/out/a.csv", "output": "{t}/out/a.txt", "svg": "{t}/out/a.svg", "html": "{t}/out/a.html",
     "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
     "color": "always", "lang": "zh", "scale_colors": "log", "max_output": "1GB", "stages": "all", "show_as": "heads",
-    "snapshots": "2", "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
+    "site": "{t}/out/site", "snapshots": "2", "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
 }  # fmt: skip
 """A value for each option that takes one."""
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}
@@ -252,4 +252,4 @@ def test_standard_output_is_one_of_the_files(buffering: dict[str, str], tmp_path
             _, err = ran.communicate(timeout=60)
         assert (ran.returncode, b"standard output and --csv are the same file" in err) == (2, True)
         assert (tmp_path / "out").read_bytes() == b""
-    assert "no file" in ask("run", "a b", "--csv", "-").err
+    assert "contradict each other" in ask("run", "a b", "--csv", "-", "--json").err  # that is the table itself
