@@ -66,13 +66,15 @@ class Reading(Struct, frozen=True, eq=False):
     """What a receiver makes of each part, [part, token, dim]; the sum over parts is what it makes of the stream.
 
     entering: what enters the attention, [token, width], of all tokens. tails: by how many norms of the stream came
-    before a part, what it is multiplied with in the end, [norm, token].
+    before a part, what it is multiplied with in the end, [norm, token]. room: where the values lie, and some more room
+    after them: who needs no values any more writes there, in place of a second array of that size.
     """
 
     parts: tuple[StreamPart, ...]
     values: Floats
     entering: Array
     tails: Floats
+    room: Floats | None = None
 
 
 class HeadEvent(Struct, frozen=True, eq=False):
@@ -185,7 +187,7 @@ class _Tap:
         values = self._values[: len(self._parts)]
         for index, begun in enumerate(self._begun):
             values[index] *= factors[begun][:, None]
-        return Reading(tuple(self._parts), values, entering, np.stack(factors))
+        return Reading(tuple(self._parts), values, entering, np.stack(factors), self._values)
 
 
 def most_parts(spec: Spec, layer: int, *, by_layer: bool) -> int:

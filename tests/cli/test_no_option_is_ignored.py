@@ -69,6 +69,13 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("patch", "the cat sat", "the dog sat", "--model", "{tmp}/gpt2", "--target", "id:4", "--json"),
         ("patch", "吃 香", "吃 cat", "--model", "minilm", "--query", "吃", "--head", "L0H0", "--json"),
     ],
+    "why": [
+        ("why", TEXT, "--from", "cat", "--to", "sat"),
+        ("why", TEXT, "--from", "mat", "--to", "the"),
+        ("why", TEXT, "--from", "cat", "--to", "sat", "--json"),
+        ("why", TEXT, "--model", "{tmp}/gpt2", "--from", "#4", "--to", "#1", "--writes"),
+        ("why", "吃 香", "--model", "minilm", "--from", "吃", "--to", "香", "--json"),
+    ],
     "view": [("view", "{tmp}/run.json"), ("view", "{tmp}/run.json", "--json")],
     "guide": [("guide", "learners"), ("guide",)],
     "explain softmax": [("explain", "softmax"), ("explain", "softmax", "--json")],
@@ -108,6 +115,7 @@ VALUES = {
     "embedding_for": "a dog", "orientation": "out-in", "across": "rollout", "sort": "confidence", "exclude": "first",
     "chat": "{tmp}/chat.json", "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q",
+    "directions": "L0H0", "than": "the",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 
@@ -124,6 +132,7 @@ EXCUSED = {
     "view all_links": "of a run that left links out",
     "browse": "opens a window",
     "step": "waits for a key: test_explain",
+    "why output_projection": "changes the output: what it writes alone",
     "ablate output_projection": "is the default with several heads",
     "patch output_projection": "is the default with several heads",
     "explain matrix-softmax output_projection": "changes the output, which is not shown",

@@ -61,6 +61,31 @@ def test_both_sides_add_up(document: dict[str, Any]) -> None:
     assert sum(key["weight"] * key["advantage"] for key in row) == pytest.approx(0, abs=1e-6)
 
 
+def test_sources_that_are_not_told_alone_are_one_part_of_their_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ask("why", TEXT, *L5H11, "--by", "token", "--json").json
+    monkeypatch.setattr("attncli.features.effects.contributions.SOURCES", 40)
+    few = ask("why", TEXT, *L5H11, "--by", "token", "--json").json
+    alone = [row for row in few["parts"] if row["source"] is not None]
+    rest = [row for row in few["parts"] if row["place"] == "rest"]
+    assert 40 <= len(alone) < 60 < len([row for row in whole["parts"] if row["source"] is not None])
+    sizes = sorted(abs(row["query_side"]) + abs(row["key_side"]) for row in whole["parts"] if row["source"] is not None)
+    assert min(abs(row["query_side"]) + abs(row["key_side"]) for row in alone) == pytest.approx(sizes[-40])
+    assert len(rest) == 60
+    for side in ("query_side", "key_side"):
+        assert sum(row[side] for row in few["parts"]) == pytest.approx(few["total"], abs=1e-9)
+        for row in rest:
+            of_head = (row["layer"], row["head"])
+            sums = [
+                sum(
+                    each[side]
+                    for each in one["parts"]
+                    if (each["kind"], each["layer"], each["head"]) == ("head", *of_head)
+                )
+                for one in (whole, few)
+            ]
+            assert sums[0] == pytest.approx(sums[1], abs=1e-9)
+
+
 def test_than_is_the_ratio_of_two_weights() -> None:
     document = ask("why", TEXT, *L5H11, "--than", "street", "--json").json
     assert document["total"] == pytest.approx(np.log(document["weight"] / document["centred"]["weight"]), abs=1e-9)

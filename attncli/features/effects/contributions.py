@@ -176,7 +176,8 @@ class Contributions(Struct, frozen=True, eq=False):
         """[part, key, dim] to [part, dim]."""
         if than is not None:
             return np.asarray(vectors[:, self.place] - vectors[:, self._place_of(than)])
-        return np.asarray(vectors[:, self.place] - np.einsum("k,pkd->pd", self.row.weights, vectors))
+        expected = np.stack([self.row.weights @ part for part in vectors])
+        return np.asarray(vectors[:, self.place] - expected)
 
     @property
     def _bias(self) -> int:
@@ -344,8 +345,14 @@ def _contributions(
         parts.append(LinkPart("relative", None, "both"))
     if has_added:
         parts.append(LinkPart("score_bias", None, "both"))
-    queries, keys = np.zeros((len(parts), dim)), np.zeros((len(parts), columns, dim), readings[1].values.dtype)
     of_tokens = columns - len(learned)
+    room = readings[1].room
+    queries = np.zeros((len(parts), dim))
+    if link.kind == "self" and not len(learned) and room is not None and len(room) >= len(parts):
+        keys = room[: len(parts)]  # each part's values give way to its keys: they are most of what there is in memory
+        keys[len(readings[1].parts) :] = 0
+    else:
+        keys = np.zeros((len(parts), columns, dim), readings[1].values.dtype)
     first = 0 if link.kind == "self" else len(readings[0].parts)
     for index in range(len(readings[0].parts)):
         queries[index] = frozen[0].apply(readings[0].values[index])[0]
@@ -358,7 +365,8 @@ def _contributions(
     scale = attention.scale
     query_total, key_total = queries.sum(0), keys.sum(0, dtype=np.float64)
     query_sums: Floats = scale * (queries @ key_total.T)
-    key_sums: Floats = scale * (keys @ query_total)
+    # part by part: a product with all of them would first make all of them float64
+    key_sums: Floats = np.stack([scale * (vectors @ query_total) for vectors in keys])
     if relative is not None:
         place = len(parts) - 1
         if relative.keys is not None:
@@ -387,9 +395,13 @@ def _contributions(
 # Heads split further by the token whose value they carried: one head of one layer at a time.
 
 
+SOURCES = 4000
+"""Sources that are told alone, the strongest of all heads: of 704 heads and 348 tokens there are a quarter million."""
+
+
 class SourcePart(NamedTuple):
     """What a head brought from one token: its sides of the advantage, None for one that it has none of, and the link's
-    weight without it, by "query", "key" and "all_keys"."""
+    weight without it, by "query", "key" and "all_keys", which is not told of several tokens."""
 
     part: LinkPart
     query_side: float | None
@@ -398,7 +410,8 @@ class SourcePart(NamedTuple):
 
 
 def source_parts(text: SweepText, whole: Contributions, than: int | None = None) -> dict[LinkPart, list[SourcePart]]:
-    """Each head's part split by source token, by the head's part in `whole`. Sources that bring nothing are left out.
+    """Each head's part split by source token, by the head's part in `whole`. Sources that bring nothing are left out;
+    those that are not among the strongest of all heads are one part, whose place is "rest".
 
     The text is run again: what a head brings from a token needs the queries and keys that the first run ended with.
     """
@@ -421,13 +434,27 @@ def source_parts(text: SweepText, whole: Contributions, than: int | None = None)
     return {**queries, **split.merge("key")}
 
 
+class _SourceSide(NamedTuple):
+    """What a head brings to one side, by source, [source]: to the advantage; the weight without it, by name; whether it
+    brings anything."""
+
+    centred: Floats
+    weights_without: dict[str, Floats]
+    brings: Floats
+
+
+def _sizes(sides: dict[int, _SourceSide]) -> Floats:
+    """How much each source brings, to either side."""
+    return np.asarray(np.sum([np.abs(side.centred) for side in sides.values()], 0))
+
+
 class _SourceSplit:
     """What heads bring by source, collected as they go by. sides: 0 where a receiver reads queries, 1 for keys."""
 
     def __init__(self, text: SweepText, whole: Contributions, than: int | None) -> None:
         self._backend, self._whole, self._than = text.backend, whole, than
         self.sides: tuple[int, ...] = (0, 1)
-        self._sums: dict[StreamPart, dict[int, Floats]] = {}
+        self._sides_by_part: dict[StreamPart, dict[int, _SourceSide]] = {}
         space, row = whole.space, whole.row
         query_total, key_total = whole.queries.sum(0), whole.keys.sum(0, dtype=np.float64)
         meets, asks = key_total, np.broadcast_to(query_total, key_total.shape)
@@ -466,7 +493,7 @@ class _SourceSplit:
                     columns = [place - rows.start for place in globals_]
                     sums[:, columns] = own[:, columns]
             part = StreamPart("head", trace.layer, event.kind, head)
-            self._sums.setdefault(part, {})[side] = sums
+            self._sides_by_part.setdefault(part, {})[side] = self._reduce(side, sums)
 
     def _sum(self, side: int, table: Floats, carried: Floats) -> Floats:
         """What each source adds to each score of the row, [source, key]."""
@@ -477,28 +504,42 @@ class _SourceSplit:
 
     def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
         """The parts of each head, and what they do."""
+        sizes = np.concatenate([_sizes(sides) for sides in self._sides_by_part.values()] or [np.zeros(0)])
+        least = np.partition(sizes, -SOURCES)[-SOURCES] if len(sizes) > SOURCES else 0.0
         return {
-            LinkPart("head", part, which): list(self._parts(part, sums, which)) for part, sums in self._sums.items()
+            LinkPart("head", part, which): list(self._parts(part, sides, which, least))
+            for part, sides in self._sides_by_part.items()
         }
 
-    def _parts(self, part: StreamPart, sums: dict[int, Floats], which: Side) -> Iterator[SourcePart]:
+    def _reduce(self, side: int, sums: Floats) -> _SourceSide:
+        """What is told of each source: its sums with all keys, of every head at once, would be gigabytes."""
         whole, row = self._whole, self._whole.row
-        sides = {side: whole.centre(values, self._than) for side, values in sums.items()}
-        without: dict[str, Floats] = {}
-        if 0 in sums:
-            without["query"] = row.weights_without(sums[0])[:, whole.place]
-        if 1 in sums:
-            at_key = np.zeros_like(sums[1])
-            at_key[:, whole.place] = sums[1][:, whole.place]
-            without["key"] = row.weights_without(at_key)[:, whole.place]
-            without["all_keys"] = row.weights_without(sums[1])[:, whole.place]
-        brings = np.any([values.any(-1) for values in sums.values()], 0)
-        for source in np.flatnonzero(brings).tolist():
+        removals = {"query": sums}
+        if side == 1:
+            at_key = np.zeros_like(sums)
+            at_key[:, whole.place] = sums[:, whole.place]
+            removals = {"key": at_key, "all_keys": sums}
+        # a copy of the column: a view would keep the whole table
+        without = {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
+        return _SourceSide(whole.centre(sums, self._than), without, np.asarray(sums.any(-1)))
+
+    def _parts(
+        self, part: StreamPart, sides: dict[int, _SourceSide], which: Side, least: float
+    ) -> Iterator[SourcePart]:
+        without = {name: values for side in sides.values() for name, values in side.weights_without.items()}
+        brings = np.any([side.brings for side in sides.values()], 0)
+        alone = brings & (_sizes(sides) >= least)
+        rest = brings & ~alone
+        if rest.any():
+            stream = StreamPart("head", part.layer, part.attention, part.head, place="rest")
+            sums = {side: float(values.centred[rest].sum()) for side, values in sides.items()}
+            yield SourcePart(LinkPart("head", stream, which), sums.get(0), sums.get(1), {})
+        for source in np.flatnonzero(alone).tolist():
             stream = StreamPart("head", part.layer, part.attention, part.head, source=source)
             yield SourcePart(
                 LinkPart("head", stream, which),
-                float(sides[0][source]) if 0 in sides else None,
-                float(sides[1][source]) if 1 in sides else None,
+                float(sides[0].centred[source]) if 0 in sides else None,
+                float(sides[1].centred[source]) if 1 in sides else None,
                 {name: float(values[source]) for name, values in without.items()},
             )
 

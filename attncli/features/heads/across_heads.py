@@ -20,7 +20,10 @@ from attncli.features.heads.document import (
     Composition,
     Flow,
     HeadsDocument,
+    KernelChance,
+    Likeness,
     Similarity,
+    Subspace,
     WhichHead,
 )
 from attncli.features.heads.document import Rollout as RolloutPart
@@ -150,13 +153,21 @@ def circuits_part(heads: Sequence[HeadMatrices]) -> Circuits:
         Composition(
             way=way,
             strength=strength,
+            kernel=kernel(bases_of(before)["o"], bases_of(after)[way]),
             before=WhichHead(layer=before.layer, head=before.head),
             after=WhichHead(layer=after.layer, head=after.head),
         )
         for way, strength, before, after in strongest
     ]
     chance = Chance(**random_composition(heads[pairs[0][0]], heads[pairs[0][1]])) if pairs else None
-    return Circuits(heads=rows, compositions=composition_rows, chance=chance)
+    rank = bases_of(heads[0])["o"].shape[1] if heads else 0
+    return Circuits(
+        heads=rows,
+        compositions=composition_rows,
+        chance=chance,
+        likeness=likeness_rows(heads),
+        kernel_chance=kernel_chance(heads[0].w_q.shape[0], rank) if rank else None,
+    )
 
 
 # Circuits: what the weights of a head do by themselves, before any text.
@@ -253,6 +264,90 @@ def _product(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> flo
     below = _norm(*first) * _norm(*second)
     between = first[1] @ second[0]
     return _norm(first[0] @ between, second[1]) / below if below > 0 else float("nan")
+
+
+# Likeness by weights: how much of the stream two heads read, or write, in common.
+
+LISTED = 5
+"""Pairs of heads that are listed of each of `SPACES`: the most alike."""
+KERNEL_DRAWS = 64
+"""Pairs of random subspaces that likeness is beside."""
+SPACES: tuple[Subspace, ...] = ("q", "k", "v", "o")
+
+
+def basis(matrix: Floats) -> Floats:
+    """An orthonormal basis of the columns of [width, dim], [width, rank]; of a zero matrix none."""
+    left, sizes, _ = np.linalg.svd(matrix, full_matrices=False)
+    rank = int((sizes > sizes.max(initial=0.0) * max(matrix.shape) * np.finfo(np.float64).eps).sum())
+    return np.ascontiguousarray(left[:, :rank])
+
+
+def kernel(first: Floats, second: Floats) -> float | None:
+    """How much two subspaces have in common: ‖UᵀV‖² / min(rank), the mean squared cosine of their principal angles, 0
+    for subspaces at right angles, 1 where one lies in the other; None where one of them has no dimension.
+
+    first, second: orthonormal bases, [width, rank].
+
+    Source: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces via the
+    projection kernel, 2026: the kernel is ‖UᵀV‖², the sum of the squared cosines; by the smaller rank it is a share.
+    """
+    least = min(first.shape[1], second.shape[1])
+    return float(np.square(first.T @ second).sum() / least) if least else None
+
+
+def kernel_chance(width: int, rank: int) -> KernelChance:
+    """The same of random subspaces of that rank: the mean and the largest of `KERNEL_DRAWS` seeded pairs.
+
+    The mean is that of rank/width, which is exact for infinitely many.
+    """
+    values = []
+    for draw in range(KERNEL_DRAWS):
+        pair = [
+            basis(normal(draw, f"subspace\0{name}", (width, rank)).astype(np.float64)) for name in ("first", "second")
+        ]
+        values.append(kernel(*pair) or 0.0)
+    return KernelChance(mean=float(np.mean(values)), largest=max(values), draws=KERNEL_DRAWS)
+
+
+def bases_of(head: HeadMatrices) -> dict[Subspace, Floats]:
+    """What a head reads by its queries, keys and values, and what it writes, each as a basis, [width, rank]."""
+    return {"q": basis(head.w_q), "k": basis(head.w_k), "v": basis(head.w_v), "o": basis(head.w_o.T)}
+
+
+def likeness_rows(heads: Sequence[HeadMatrices]) -> list[Likeness]:
+    """The pairs of heads whose subspaces have most in common, of each of the four; heads that share a matrix, as
+    grouped queries share keys and values, are no pair."""
+    every = [bases_of(head) for head in heads]
+    rows: list[tuple[float, Subspace, int, int]] = []
+    for space in SPACES:
+        pairs = []
+        for a, first in enumerate(every):
+            for b in range(a + 1, len(every)):
+                same = heads[a].layer == heads[b].layer and _shares(heads[a], heads[b], space)
+                value = None if same else kernel(first[space], every[b][space])
+                if value is not None:
+                    pairs.append((value, space, a, b))
+        rows += sorted(pairs, key=lambda row: (-row[0], row[2], row[3]))[:LISTED]
+    return [
+        Likeness(
+            space=space,
+            kernel=value,
+            a=WhichHead(layer=heads[a].layer, head=heads[a].head),
+            b=WhichHead(layer=heads[b].layer, head=heads[b].head),
+        )
+        for value, space, a, b in rows
+    ]
+
+
+def _shares(first: HeadMatrices, second: HeadMatrices, space: Subspace) -> bool:
+    """Whether two heads of a layer have the very same matrix."""
+    match space:
+        case "k":
+            return bool(np.array_equal(first.w_k, second.w_k))
+        case "v":
+            return bool(np.array_equal(first.w_v, second.w_v))
+        case _:
+            return False
 
 
 # Attention flow: the most that can flow from an input token to a position, as a maximum flow through the layers.

@@ -97,6 +97,16 @@ class HeadsOptions:
             complete=completion.several("rollout", "flow", "similarity", "circuits"),
         ),
     ] = None
+    directions: Annotated[
+        str | None,
+        option(
+            "--directions",
+            help="Tell the strongest directions of these heads by tokens.",
+            panel=ANALYSIS,
+            about=RUN,
+            metavar="HEADS",
+        ),
+    ] = None
     words: Annotated[bool, declarations.WORDS] = False
     all_links: Annotated[bool, declarations.ALL_LINKS] = False
 
@@ -174,6 +184,7 @@ def heads(
                         moved=comparison.moved,
                         labels=comparison.labels,
                         across=comparison.across,
+                        directions=comparison.directions,
                         sort=comparison.sort,
                         rising=comparison.rising,
                         top=heads_options.top,
@@ -218,6 +229,7 @@ def _request(
 ) -> HeadsRequest:
     from attncli.features.heads.across_heads import parse as parse_across
     from attncli.features.heads.compute import HeadsRequest
+    from attncli.features.heads.head_directions import parse as parse_directions
     from attncli.features.heads.screen import MATRICES
     from attncli.measure.metric import DEFAULT, METRICS, metric_of
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
@@ -245,6 +257,7 @@ def _request(
         moved=heads_options.moved,
         labels=heads_options.labels,
         across=frozenset() if heads_options.across is None else parse_across(heads_options.across),
+        directions=() if heads_options.directions is None else parse_directions(heads_options.directions),
         sort=sort or None,
         rising=way == "asc",
     )

@@ -63,6 +63,7 @@ class HeadsRequest(Struct, frozen=True):
     moved: bool = False
     labels: bool = False
     across: frozenset[str] = frozenset()
+    directions: tuple[tuple[int, int], ...] = ()
     sort: str | Metric | None = None
     rising: bool = False
 
@@ -151,6 +152,7 @@ def heads(
     moved: bool = False,
     labels: bool = False,
     across: Iterable[str] = (),
+    directions: Sequence[tuple[int, int]] = (),
     sort: str | Metric | None = None,
     rising: bool = False,
     top: int | None = None,
@@ -176,6 +178,7 @@ def heads(
         moved: Whether also to measure weight × size of the transformed value.
         labels: Whether to name what heads do, which runs random repeats.
         across: What to tell over heads and layers: "rollout", "flow", "similarity", "circuits".
+        directions: Heads, layer and number, whose strongest directions are told by tokens.
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
         top: How many of the sorted heads to keep; None for all.
@@ -193,8 +196,8 @@ def heads(
         InputError: For layers or heads that are not there.
     """
     request = HeadsRequest(
-        layers, heads, metrics, maps, all_links, exclude, renormalise, words, moved, labels, frozenset(across), sort,
-        rising,
+        layers, heads, metrics, maps, all_links, exclude, renormalise, words, moved, labels, frozenset(across),
+        tuple(directions), sort, rising,
     )  # fmt: skip
     tokens = model.encode(text) if tokens is None else tokens
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.whole else None
@@ -312,6 +315,10 @@ def heads_document(
         excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
         sort=UNSET if request.sort is None else Order(metric=metric_of(request.sort).name, rising=request.rising),
     )
+    if request.directions:
+        from attncli.features.heads.head_directions import head_directions  # few ask for them
+
+        document = struct_replace(document, directions=head_directions(model, request.directions))
     return document if across is None else across.add_parts(document, model, list(layers), request.heads)
 
 

@@ -199,11 +199,21 @@ class CircuitHead(Part, frozen=True, kw_only=True):
     ov_norm: Annotated[float, describe("‖W_OV‖.")]
 
 
+Subspace = Literal["q", "k", "v", "o"]
+Kernel = Annotated[
+    float | None,
+    describe("‖UᵀV‖² of orthonormal bases over the smaller rank, 0 to 1: what two subspaces have in common."),
+]
+
+
 class Composition(Part, frozen=True, kw_only=True):
     """How strongly one head reads another's output."""
 
     way: Literal["q", "k", "v"]
     strength: float | None
+    kernel: Annotated[Kernel | UnsetType, describe("Of what the earlier head writes and what the later one reads.")] = (
+        UNSET
+    )
     before: WhichHead = field(name="from")
     after: WhichHead = field(name="to")
 
@@ -216,12 +226,72 @@ class Chance(Part, frozen=True, kw_only=True):
     v: float
 
 
+class Likeness(Part, frozen=True, kw_only=True):
+    """Two heads whose weights have much in common."""
+
+    space: Annotated[
+        Subspace, describe("What the queries, keys or values read of the stream, or what is written to it.")
+    ]
+    kernel: Kernel
+    a: WhichHead
+    b: WhichHead
+
+
+class KernelChance(Part, frozen=True, kw_only=True):
+    """What random subspaces of that rank have in common."""
+
+    mean: float
+    largest: Annotated[float, describe("Of all draws.")]
+    draws: Size
+
+
 class Circuits(Part, frozen=True, kw_only=True):
-    """Copying scores, norms and compositions."""
+    """Copying scores, norms, compositions, and how alike heads are by their weights."""
 
     heads: list[CircuitHead]
     compositions: Annotated[list[Composition], describe("The strongest between heads of different layers.")]
     chance: Chance | None
+    likeness: (
+        Annotated[list[Likeness], describe("Of each subspace the pairs of heads that are most alike.")] | UnsetType
+    ) = UNSET
+    kernel_chance: KernelChance | UnsetType | None = UNSET
+
+
+class DirectionToken(Part, frozen=True, kw_only=True):
+    """A token whose vector lies near a direction."""
+
+    id: Count
+    text: str
+    cosine: float
+
+
+class DirectionEnd(Part, frozen=True, kw_only=True):
+    """A direction by the tokens nearest to it, and nearest to its opposite: it has no sign."""
+
+    toward: list[DirectionToken]
+    opposite: list[DirectionToken]
+
+
+class Direction(Part, frozen=True, kw_only=True):
+    """A singular direction of what a head does."""
+
+    circuit: Annotated[
+        Literal["ov", "qk"], describe("ov: what is read becomes what is written; qk: queries meet keys.")
+    ]
+    size: Annotated[float, describe("The singular value.")]
+    share: Annotated[float, describe("Of the squared norm of the whole.")]
+    reads: Annotated[DirectionEnd, describe("Of ov: what is read; of qk: what asks. By embeddings.")]
+    writes: Annotated[
+        DirectionEnd, describe("Of ov: what is written, by the output head if there is one; of qk: what answers.")
+    ]
+
+
+class HeadDirections(Part, frozen=True, kw_only=True):
+    """The strongest directions of one head."""
+
+    layer: Count
+    head: Count
+    directions: list[Direction]
 
 
 class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
@@ -238,6 +308,7 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     flow: Flow | UnsetType = UNSET
     similarity: Similarity | UnsetType = UNSET
     circuits: Circuits | UnsetType = UNSET
+    directions: Annotated[list[HeadDirections], describe("With --directions.")] | UnsetType = UNSET
     resources: Resources | UnsetType = UNSET
     heads_in_all: (
         Annotated[Size, describe("With --top: how many heads there were; `heads` holds the first of them.")] | UnsetType

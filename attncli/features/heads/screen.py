@@ -29,6 +29,7 @@ from attncli.draw.lines import (
     stack_spaced,
     strip_styles,
 )
+from attncli.draw.numbers import percent
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, strongest_link_sentence, words
@@ -38,6 +39,7 @@ from attncli.draw.token_names import key_names, quoted_ends, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never, parts_shown
 from attncli.features.heads.document import (
     Circuits,
+    DirectionToken,
     Flow,
     HeadMetrics,
     HeadsDocument,
@@ -166,17 +168,97 @@ def _circuits(part: Circuits, view: View) -> Lines:
                 pair.way.upper(),
                 number(pair.strength),
                 number(getattr(part.chance, pair.way)) if part.chance else "",
+                "" if pair.kernel is UNSET else number(pair.kernel),
             ]
             for pair in part.compositions[: view.top]
         ]
         blocks.append(
             table(
-                ["heads", "through", "strength", "chance"], pairs, view, align=["left", "left", "right", "right"],
+                ["heads", "through", "strength", "chance", "kernel"], pairs, view,
+                align=["left", "left", "right", "right", "right"],
                 title="strongest compositions", note="how much a later head's Q, K or V reads of what an earlier one "
                                                      "writes",
             )
         )  # fmt: skip
+    if part.likeness:
+        blocks.append(_likeness(part, view))
     return stack(blocks)
+
+
+SPACE_NAMES = {
+    "q": message("what queries read"),
+    "k": message("what keys read"),
+    "v": message("what values read"),
+    "o": message("what they write"),
+}
+"""What two heads may have in common."""
+
+
+def _likeness(part: Circuits, view: View) -> Lines:
+    """The heads that are most alike by their weights, beside random subspaces."""
+    rows = []
+    for row in part.likeness or ():
+        between = spell("·", ascii=view.ascii)
+        names = f"{_head_name(row.a)} {between} {_head_name(row.b)}"
+        rows.append([say(view, SPACE_NAMES[row.space]), names, "-" if row.kernel is None else f"{row.kernel:.2f}"])
+    chance = part.kernel_chance
+    note = (
+        ""
+        if not chance
+        else message(
+            "kernel: the share of one subspace that lies in the other; of {draws} random pairs {mean}, "
+            "at most {largest}",
+            mean=f"{chance.mean:.2f}",
+            largest=f"{chance.largest:.2f}",
+            draws=chance.draws,
+        )
+    )
+    titles = ["", say(view, contextual("column", "heads")), say(view, contextual("column", "kernel"))]
+    title = say(view, "heads alike by their weights")
+    return table(titles, rows, view, align=["left", "left", "right"], title=title, note=note)
+
+
+WORDS_OF_AN_END, WORD_CELLS = 3, 14
+"""Tokens of an end of a direction on a screen, and cells of each."""
+
+
+def directions_part(document: HeadsDocument, view: View) -> Lines:
+    """The strongest directions of the heads that were asked for, by the tokens nearest to their ends."""
+    blocks = []
+    for head in document.directions or ():
+        for circuit in ("ov", "qk"):
+            rows = []
+            for direction in (row for row in head.directions if row.circuit == circuit):
+                for way in ("toward", "opposite"):
+                    ends = [_end(getattr(end, way), view) for end in (direction.reads, direction.writes)]
+                    numbers = [f"{direction.size:.2f}", percent(direction.share)] if way == "toward" else ["", ""]
+                    rows.append([*numbers, "+" if way == "toward" else spell("−", ascii=view.ascii), *ends])
+            sides = (message("reads"), message("writes")) if circuit == "ov" else (message("asks"), message("answers"))
+            title = (
+                say(
+                    view,
+                    "layer {layer} head {head}: what is read becomes what is written",
+                    layer=head.layer,
+                    head=head.head,
+                )
+                if circuit == "ov"
+                else say(
+                    view, "layer {layer} head {head}: which queries meet which keys", layer=head.layer, head=head.head
+                )
+            )
+            titles = [
+                say(view, contextual("column", "size")), say(view, contextual("column", "share")), "",
+                *(say(view, side) for side in sides),
+            ]  # fmt: skip
+            note = message("singular directions by the nearest tokens; a direction has no sign: + and − go together")
+            blocks.append(
+                table(titles, rows, view, align=["right", "right", "left", "left", "left"], title=title, note=note)
+            )
+    return stack_spaced(blocks)
+
+
+def _end(tokens: Sequence[DirectionToken], view: View) -> str:
+    return " ".join(short(token.text, WORD_CELLS, view) for token in tokens[:WORDS_OF_AN_END])
 
 
 def _head_name(head: WhichHead) -> str:
@@ -693,5 +775,6 @@ HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("flow", partial(across_part, "flow")),
     ScreenPart("similarity", partial(across_part, "similarity")),
     ScreenPart("circuits", partial(across_part, "circuits")),
+    ScreenPart("directions", directions_part),
     ScreenPart("answer", heads_answer),
 )

@@ -312,8 +312,9 @@ def _fit(text: SweepText, link: Link, memory: int | None) -> bool:
     keys = text.count if text.model.memory is None else max(text.count, text.model.memory.shape[-2])
     for by_layer in (False, True):
         parts = most_parts(text.model.spec, link.layer, by_layer=by_layer)
-        # what is read, and what the head makes of it
-        needed = run_bytes + 2 * parts * keys * attention.head_dim * SCORE_ITEM[text.backend.dtype]
+        # what is read; of links to another text, also what the head makes of it
+        copies = 1 if link.kind == "self" else 2
+        needed = run_bytes + copies * parts * keys * attention.head_dim * SCORE_ITEM[text.backend.dtype]
         if needed <= memory:
             return by_layer
     raise LimitError(

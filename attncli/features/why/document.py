@@ -61,10 +61,15 @@ class WhyPart(Part, frozen=True, kw_only=True):
     layer: Annotated[Count | None, describe("The layer that wrote it; null for embeddings.")]
     attention: Annotated[AttentionKind | None, describe("Of a head or a bias: which attention of its layer.")]
     head: Annotated[Count | None, describe("Of a head; of a bias, the head whose queries and keys it is in.")]
-    place: Annotated[str | None, describe("Of a norm: where it sits. Of a bias in queries and keys: qk.")]
+    place: Annotated[
+        str | None,
+        describe(
+            "Of a norm: where it sits. Of a bias in queries and keys: qk. Of a head: rest, for tokens not told alone."
+        ),
+    ]
     source: Annotated[
         Count | None,
-        describe("The token whose values a head carried; null for all of them, or where this is not told."),
+        describe("The token whose values a head carried; null for several of them."),
     ]
     side: Annotated[Literal["both", "query", "key"], describe("Whose stream it is a part of.")]
     query_side: Annotated[float | None, describe("As part of the query, over all parts of the key.")]
@@ -176,6 +181,8 @@ def part_name(part: WhyPart) -> Message:
             return contextual("part", "token type")
         case "states":
             return message("captured states")
+        case "head" if part.place == "rest":
+            return message("L{layer} H{head}, other tokens", layer=layer, head=head)
         case "head" if part.attention == "cross":
             return message("L{layer} H{head} cross", layer=layer, head=head)
         case "head":
