@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attncli.arrays import backend as module
+from attncli.arrays import backend
 from attncli.arrays.backend import TORCH_PAYS_FROM, backend_of, choose
 from attncli.errors import UnsupportedError, UsageError
 from attncli.extras import install_command
@@ -31,7 +31,7 @@ def test_the_rule(name, dtype, work, wanted, device):
 
 
 def test_without_torch(monkeypatch):
-    monkeypatch.setattr(module, "torch_is_installed", lambda: False)
+    monkeypatch.setattr(backend, "torch_is_installed", lambda: False)
     assert choose("auto", device=None, dtype="bfloat16", work=TORCH_PAYS_FROM).name == "numpy"
     for name, device in (("torch", None), ("auto", "cuda")):
         with pytest.raises(UnsupportedError, match="not installed") as caught:

@@ -12,7 +12,7 @@ import pytest
 from asking import ask
 from processes import finish
 
-from attncli.cli import output as answer
+from attncli.cli import output
 from attncli.cli.environment import Environment
 
 MISREAD = [
@@ -176,7 +176,7 @@ def test_closed_streams_are_no_surprise(closing: str, arguments: str, code: int)
 def test_plain_rows_are_written_as_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     question = ("run", "--lines", "--plain", "--num-heads", "2")
     whole = ask(*question, stdin=b"one two three\nfour five\n").out
-    monkeypatch.setattr(answer, "LINES", 4)
+    monkeypatch.setattr(output, "LINES", 4)
     sizes: list[int] = []
     write = Environment.write
     monkeypatch.setattr(

@@ -8,7 +8,7 @@ from small_gpt2 import small_gpt2
 from validity import validate
 
 from attncli.draw.safe import cells
-from attncli.models import verify as module
+from attncli.models import verify
 from attncli.models.verify import LayerDistance, Verification
 
 
@@ -32,7 +32,7 @@ def test_minilm_agrees_with_transformers() -> None:
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_difference_ends_with_one_and_is_named(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr(module, "verify", lambda *given, **named: crafted(3e-3))
+    monkeypatch.setattr(verify, "verify", lambda *given, **named: crafted(3e-3))
     found = ask("models", "verify", "minilm", "a text", width=width)
     assert found.code == 1
     assert "3.0e-03" in found.out
@@ -45,7 +45,7 @@ def test_a_difference_ends_with_one_and_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "verify", lambda *given, **named: crafted(1e-11))
+    monkeypatch.setattr(verify, "verify", lambda *given, **named: crafted(1e-11))
     assert ask("models", "verify", "minilm", "a").code == 0
     rows = [line.split("\t") for line in ask("models", "verify", "minilm", "a", "--plain").out.splitlines()]
     assert [row[:4] for row in rows[1:]] == [
@@ -77,7 +77,7 @@ def test_refusals(arguments: tuple[str, ...], code: int, says: str) -> None:
 
 def test_a_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
-    monkeypatch.setattr(module, "verify", lambda folder, text, **named: (told.append(text), crafted(1e-11))[1])
+    monkeypatch.setattr(verify, "verify", lambda folder, text, **named: (told.append(text), crafted(1e-11))[1])
     assert ask("models", "verify", "minilm", "-", "--json", stdin=b"two words\n").json["text"] == "two words"
     assert told == ["two words"]
 

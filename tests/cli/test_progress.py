@@ -9,7 +9,7 @@ from asking import ask
 from small_gpt2 import small_gpt2
 
 import attncli
-from attncli.cli import progress as module
+from attncli.cli import progress
 from attncli.cli.border import run_guarded
 from attncli.cli.environment import Environment
 from attncli.features.effects.ablation import Removal, remove
@@ -23,14 +23,14 @@ def environment(*, terminal: bool = True, quiet: bool = False) -> Environment:
 
 
 def told(found: Environment) -> str:
-    with module.progress(found, "4,096 tokens [red]") as tell:
+    with progress.progress(found, "4,096 tokens [red]") as tell:
         tell(0.25)
         tell(0.5)
     return found.stderr.getvalue()  # type: ignore[attr-defined]
 
 
 def test_what_takes_long_shows_its_share_and_reads_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
     said = told(environment())
     assert "4,096 tokens [red]" in said
     assert "25%" in said or "50%" in said
@@ -38,7 +38,7 @@ def test_what_takes_long_shows_its_share_and_reads_no_markup(monkeypatch: pytest
 
 @pytest.mark.parametrize("found", [environment(terminal=False), environment(quiet=True)])
 def test_a_pipe_and_a_quiet_run_hear_nothing(found: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
     assert told(found) == ""
 
 
@@ -48,13 +48,13 @@ def test_what_is_soon_done_says_nothing() -> None:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
 def test_a_download_shows_each_file_by_its_name() -> None:
     found = environment()
-    with module.downloads(found) as watch:
+    with progress.downloads(found) as watch:
         assert watch is not None
         for file in ("config.json", "model.safetensors"):
             watch(file, 0.5)
@@ -66,7 +66,7 @@ def test_a_download_shows_each_file_by_its_name() -> None:
 @pytest.mark.usefixtures("at_once")
 def test_what_is_said_may_change_on_the_way() -> None:
     found, words = environment(), iter(["first [b]", "then [b]"])
-    with module.progress(found, lambda: next(words)) as tell:
+    with progress.progress(found, lambda: next(words)) as tell:
         tell(0.25)
         tell(0.5)
     said = found.stderr.getvalue()  # type: ignore[attr-defined]
@@ -75,17 +75,17 @@ def test_what_is_said_may_change_on_the_way() -> None:
 
 @pytest.mark.parametrize("found", [environment(terminal=False), environment(quiet=True)])
 def test_nobody_is_told_where_nobody_looks(found: Environment) -> None:
-    with module.downloads(found) as watch:
+    with progress.downloads(found) as watch:
         assert watch is None
     model = load("minilm")
-    assert module.layers_told(found, model) is model
+    assert progress.layers_told(found, model) is model
 
 
 @pytest.mark.usefixtures("at_once")
 def test_the_layers_of_a_checkpoint_are_told_to_the_work_that_is_watched() -> None:
     found, shares = environment(), []
     found.layers = shares.append
-    for _ in module.layers_told(found, load("minilm")).trace("a b", layers=[3]):
+    for _ in progress.layers_told(found, load("minilm")).trace("a b", layers=[3]):
         assert shares == [0, 1 / 4, 2 / 4, 1]
     assert found.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
@@ -119,7 +119,7 @@ def test_what_adds_to_a_logit_is_told_layer_by_layer(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("at_once")
 def test_a_bar_ends_with_a_command_that_fails() -> None:
     found = environment()
-    shown = module.layers_told(found, load("minilm"))
+    shown = progress.layers_told(found, load("minilm"))
     with found.endings:
         next(shown.trace("a b", layers=[1, 5]))
         assert found.layers is not None

@@ -6,12 +6,12 @@ import re
 
 import attncli.metrics
 from attncli.language import translate
-from attncli.measure import metric as metrics
+from attncli.measure import metric as metric_module
 from attncli.measure.metric import METRICS, Metric
 
 
 def test_every_metric_is_listed():
-    declared = {name: metric for name, metric in vars(metrics).items() if isinstance(metric, Metric)}
+    declared = {name: metric for name, metric in vars(metric_module).items() if isinstance(metric, Metric)}
     assert {metric.name: metric for metric in declared.values()} == METRICS
     assert all(name == metric.name for name, metric in declared.items())
 

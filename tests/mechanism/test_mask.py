@@ -23,10 +23,10 @@ from attncli.mechanism.mask import (
     SameBucket,
     Window,
     both,
+    pattern,
     shows_all,
     visible,
 )  # fmt: skip
-from attncli.mechanism.mask import pattern as bigbird
 
 BACKENDS = [NumpyBackend("float32"), TorchBackend("float32")]
 SIZES = [1, 2, 7, 13, 23]
@@ -101,15 +101,15 @@ def test_hashed_must_be_bound():
 
 
 def test_bigbird_draws_without_replacement_and_reproducibly():
-    table = bigbird.block_visibility(31, 3, 5)
+    table = pattern.block_visibility(31, 3, 5)
     assert table[[0, -1]].all()
     assert table[:, [0, -1]].all()
     assert (table[1:-1, 1:-1].sum(-1) == [5, *[6] * 27, 5]).all()
     assert np.array_equal(table, np.array([[oracles.bigbird(1, 3, 5, 31)(i, j) for j in range(31)] for i in range(31)]))
-    assert not np.array_equal(table, bigbird.block_visibility(31, 3, 6))
-    assert bigbird.block_visibility(7, 10**9, 0).all()
+    assert not np.array_equal(table, pattern.block_visibility(31, 3, 6))
+    assert pattern.block_visibility(7, 10**9, 0).all()
     with pytest.raises(LimitError, match="5,000"):
-        bigbird.block_visibility(5000, 3, 0)
+        pattern.block_visibility(5000, 3, 0)
     assert shown(BigBird(), 0, 1, 0, 704, 704, BACKENDS[0]).all()
     assert not shown(BigBird(), 64, 65, 0, 705, 705, BACKENDS[0]).all()
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
 from attncli.arrays.numpy_backend import dtype_named
-from attncli.mechanism import attend as streaming
+from attncli.mechanism import attend as attend_module
 from attncli.mechanism.attend import (
     EVERY_STAGE,
     Rule,
@@ -98,14 +98,14 @@ def test_large_dense_attention_is_gathered_from_blocks(monkeypatch):
     q, k, v = (np.asarray(x) for x in case(0, queries=N, keys=N, kv_heads=2))
     backend, rule = backend_of(q, k, v), Rule(0.5, mask=Causal())
     blocks: list[int] = []
-    monkeypatch.setattr(streaming, "gather_blocks", lambda *_, **__: blocks.append(1))
+    monkeypatch.setattr(attend_module, "gather_blocks", lambda *_, **__: blocks.append(1))
 
     def dense(*keep: str) -> int:
         compute_attention(backend, q, k, v, rule, rows=None, keep=keep, on_block=ignore_block)
         return len(blocks)
 
     assert dense("weights") == 0
-    monkeypatch.setattr(streaming, "GATHERED_FROM", 4 * N * N)
+    monkeypatch.setattr(attend_module, "GATHERED_FROM", 4 * N * N)
     assert dense("weights") == 1
     assert dense() == 2
     assert dense("weights", "masked") == 2

@@ -10,7 +10,7 @@ from processes import finish
 
 from attncli.errors import InputError
 from attncli.extras import install_command
-from attncli.inputs import hub as digests
+from attncli.inputs import hub as hub_module
 from attncli.inputs.hub import Fetch, HubId
 from attncli.models import aliases
 from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
@@ -104,32 +104,32 @@ def test_a_good_file_is_read_once_until_it_changes(
     tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    real = digests.digest
+    real = hub_module.digest
 
     def counted(path: Path) -> str:
         read.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(digests, "digest", counted)
+    monkeypatch.setattr(hub_module, "digest", counted)
     (tmp_path / "a").write_bytes(b"one")
     expected = {"a": hashlib.sha256(b"one").hexdigest()}
     for _ in range(3):
-        digests.verify_digests(tmp_path, expected, variables=variables, hint="")
+        hub_module.verify_digests(tmp_path, expected, variables=variables, hint="")
     assert read == ["a"]
     (tmp_path / "a").write_bytes(b"two")
     with pytest.raises(InputError):
-        digests.verify_digests(tmp_path, expected, variables=variables, hint="")
+        hub_module.verify_digests(tmp_path, expected, variables=variables, hint="")
     assert read == ["a", "a"]
     (tmp_path / "cache" / "attn" / "verified.json").write_text("[not json")
     (tmp_path / "a").write_bytes(b"one")
-    digests.verify_digests(tmp_path, expected, variables=variables, hint="")
+    hub_module.verify_digests(tmp_path, expected, variables=variables, hint="")
     assert read == ["a", "a", "a"]
 
 
 def test_a_cache_that_cannot_be_written_is_fine(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     for place in (str(tmp_path / "file"), "/dev/null"):
-        digests.verify_digests(
+        hub_module.verify_digests(
             tmp_path, {"file": hashlib.sha256(b"x").hexdigest()}, variables={"XDG_CACHE_HOME": place}, hint=""
         )
 

@@ -10,7 +10,7 @@ import safetensors.numpy
 from asking import ask
 
 from attncli.arrays.backend import EVERY, Array, Selection
-from attncli.inputs import checkpoint as reading
+from attncli.inputs import checkpoint as checkpoint_module
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.aliases import ALIASES
 from attncli.models.estimate import estimate, stored_sizes
@@ -86,7 +86,7 @@ def test_nothing_of_a_later_layer_is_touched(llama: Path) -> None:
 def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = " ".join(map(str, IDS))
     plain = ask("run", "--model", str(llama), "--ids", ids, "--json").json
-    monkeypatch.setattr(reading, "WORTH_A_PLAN", 1)
+    monkeypatch.setattr(checkpoint_module, "WORTH_A_PLAN", 1)
     ahead = ask("run", "--model", str(llama), "--ids", ids, "--json").json
     for document in (plain, ahead):
         took = document["resources"]
@@ -105,8 +105,8 @@ def test_products_while_reading_are_those_of_whole_matrices(llama: Path, monkeyp
         return found
 
     whole = traces()
-    monkeypatch.setattr(reading, "WORTH_A_PLAN", 1)
-    monkeypatch.setattr(reading, "PIECE", 2 * 8 * WIDTH)  # the smallest matrix; norms are read by themselves
+    monkeypatch.setattr(checkpoint_module, "WORTH_A_PLAN", 1)
+    monkeypatch.setattr(checkpoint_module, "PIECE", 2 * 8 * WIDTH)  # the smallest matrix; norms are read by themselves
     done: list[str] = []
     product = Checkpoint.product
 

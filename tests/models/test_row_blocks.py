@@ -11,7 +11,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.mechanism.attend import BLOCK
 from attncli.mechanism.spec import Attention, Block, Spec
-from attncli.models import model as models
+from attncli.models import model as model_module
 from attncli.models.run import rows_for
 
 
@@ -27,14 +27,14 @@ def test_a_long_source_is_read_by_blocks_and_means_the_same(tmp_path: Path, monk
     source = model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28, 5, 44])
     whole = model.decoder(source).memory
     asked: list[int | None] = []
-    trace = models.Model.trace
+    trace = model_module.Model.trace
 
-    def watched(self: models.Model, *given: object, **options: object) -> object:
+    def watched(self: model_module.Model, *given: object, **options: object) -> object:
         asked.append(options.get("rows"))
         return trace(self, *given, **options)
 
-    monkeypatch.setattr(models.Model, "trace", watched)
-    monkeypatch.setattr(models, "LONG", 6)
-    monkeypatch.setattr(models, "rows_for", lambda spec, count: 3)
+    monkeypatch.setattr(model_module.Model, "trace", watched)
+    monkeypatch.setattr(model_module, "LONG", 6)
+    monkeypatch.setattr(model_module, "rows_for", lambda spec, count: 3)
     assert np.abs(model.decoder(source).memory - whole).max() < 1e-13
     assert asked == [3]

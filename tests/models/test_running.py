@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs import checkpoint as reading
+from attncli.inputs import checkpoint
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.model import Model
 
@@ -61,8 +61,8 @@ def test_products_while_reading_are_those_of_whole_tensors(
     folder = folder_of(name)
     tokens = loaded(folder).tokenizer.ids_to_tokens(IDS)
     whole = [trace.after for trace in loaded(folder).trace(tokens)]
-    monkeypatch.setattr(reading, "WORTH_A_PLAN", 1)
-    monkeypatch.setattr(reading, "PIECE", 2000)  # less than any matrix, more than a vector
+    monkeypatch.setattr(checkpoint, "WORTH_A_PLAN", 1)
+    monkeypatch.setattr(checkpoint, "PIECE", 2000)  # less than any matrix, more than a vector
     done: list[str] = []
     product = Checkpoint.product
 

@@ -17,7 +17,7 @@ from tiny_checkpoints import PLAIN, Case, make
 import attncli
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.models import transformers_model as building
+from attncli.models import transformers_model
 from attncli.models.estimate import MemoryBudget
 from attncli.models.model import Model
 from attncli.models.transformers_model import build
@@ -80,7 +80,7 @@ def test_a_model_larger_than_its_weights_is_refused_while_it_is_built(changed: C
 
 
 def test_a_model_larger_than_the_memory_is_refused(olmo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "free_memory", lambda: MemoryBudget(1000, "a test"))
+    monkeypatch.setattr(transformers_model, "free_memory", lambda: MemoryBudget(1000, "a test"))
     with pytest.raises(LimitError, match="takes more than") as error:
         attncli.load(olmo)
     assert "a test" in error.value.expected

@@ -15,9 +15,8 @@ from tiny_checkpoints import CASES, make
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.extras import install_command
-from attncli.models import estimate, verify
-from attncli.models import transformers_model as library
-from attncli.models import verify as reference
+from attncli.models import estimate, transformers_model, verify
+from attncli.models import verify as verify_module
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -123,7 +122,7 @@ def test_the_oldest_transformers_is_the_one_that_is_asked_for() -> None:
     wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]["transformers"]
-    assert wanted == [f"transformers>={'.'.join(map(str, library.LEAST))}"]
+    assert wanted == [f"transformers>={'.'.join(map(str, transformers_model.LEAST))}"]
 
 
 def test_a_target_for_one_side(llama: Path) -> None:
@@ -143,7 +142,7 @@ def test_a_file_that_shrinks_does_not_end_the_process(
     shutil.copytree(llama, folder)
     os.truncate(folder / "model.safetensors", 5000)
     with pytest.raises(InputError, match="5,000"):
-        reference.reference(folder, [1, 2])
+        verify_module.reference(folder, [1, 2])
 
 
 def test_a_folder_whose_name_is_no_text(llama: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from attncli.documents import Document
 from attncli.documents.reading import document_of
-from attncli.draw import screen_header as headers
+from attncli.draw import screen_header
 from attncli.draw.lines import Lines
 from attncli.draw.view import View
 from attncli.features.heads import screen as heads
@@ -60,4 +60,4 @@ def verify_screen(document: dict[str, Any], view: View) -> Lines:
 
 
 def header(document: dict[str, Any], view: View) -> Lines:
-    return headers.header(shaped(document), view)
+    return screen_header.header(shaped(document), view)

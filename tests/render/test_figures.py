@@ -18,7 +18,7 @@ from render import documents
 
 from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
-from attncli.draw.figures import drawing as runs
+from attncli.draw.figures import drawing as drawings
 from attncli.draw.figures import figure
 from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing, Style, figure_bytes, style_of
 from attncli.errors import InputError, UsageError
@@ -147,18 +147,18 @@ ATTENDING = {"head": "self"}
 
 def test_letters_stand_in_families_that_have_them() -> None:
     family = "👩\u200d👩\u200d👧"
-    assert runs.pieces(f"a{family}b") == ["a", family, "b"]
-    assert runs.pieces("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
-    assert runs.pieces("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
-    assert runs.pieces("שלום  →  עולם") == ["שלום", "  →  ", "עולם"]
-    assert runs.pieces("a → b") == ["a → b"]
-    assert [runs.family(text) == runs.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")] == [
+    assert drawings.pieces(f"a{family}b") == ["a", family, "b"]
+    assert drawings.pieces("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
+    assert drawings.pieces("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
+    assert drawings.pieces("שלום  →  עולם") == ["שלום", "  →  ", "עולם"]
+    assert drawings.pieces("a → b") == ["a → b"]
+    assert [drawings.family(text) == drawings.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")] == [
         True,
         True,
         False,
         False,
     ]
-    assert [runs.family(text) == runs.FAMILIES["han"] for text in ("猫 猫", "、", "a猫", "é")] == [
+    assert [drawings.family(text) == drawings.FAMILIES["han"] for text in ("猫 猫", "、", "a猫", "é")] == [
         True,
         True,
         False,

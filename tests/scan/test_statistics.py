@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attncli.measure.metric import metric_of
-from attncli.scan import statistics as fixed_point
+from attncli.scan import statistics as statistics_module
 from attncli.scan.intake import REPLICATES, counts, text_hash
 from attncli.scan.plan import metric_version
 from attncli.scan.statistics import (
@@ -77,7 +77,7 @@ def test_a_bin_stands_for_its_values(kind, values, least):
 def test_another_binning_is_another_version_of_a_metric(monkeypatch):
     names = ("signed_distance", "distance", "sink")
     before = [metric_version(name) for name in names]
-    monkeypatch.setattr(fixed_point, "NEAREST", 0.02)
+    monkeypatch.setattr(statistics_module, "NEAREST", 0.02)
     assert [metric_version(name) == old for name, old in zip(names, before, strict=True)] == [False, True, True]
 
 
