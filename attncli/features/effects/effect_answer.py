@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import UNSET
@@ -19,28 +19,24 @@ from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
 from attncli.draw.token_names import capitalize, claim, quote_text, quoted_token, quoted_word, short
 from attncli.draw.view import View
-from attncli.features.effects.document import LENS_STAGES, reading_of, readings_of
+from attncli.features.effects.document import (
+    LENS_STAGES,
+    AblateDocument,
+    DifferentHead,
+    EffectRow,
+    LogitPart,
+    LogitsDocument,
+    MeanEffect,
+    Measures,
+    PatchRow,
+    TokenPlace,
+    reading_of,
+    readings_of,
+)
+from attncli.features.find.document import FindDocument
 from attncli.language import Message, message, say
 
-if TYPE_CHECKING:
-    pass
-
-
-if TYPE_CHECKING:
-    from attncli.features.effects.document import (
-        AblateDocument,
-        DifferentHead,
-        EffectRow,
-        LogitPart,
-        LogitsDocument,
-        MeanEffect,
-        Measures,
-        PatchRow,
-        TokenPlace,
-    )
-    from attncli.features.find.document import FindDocument
-
-    AnyHead = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
+AnyHead: TypeAlias = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
 
 TIMES = 2.0
 """A first effect of at least so many times the second is said to be that many times it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -15,7 +14,20 @@ from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, w
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalize, quote_text, quoted_word, short
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.effects.document import reading_of, readings_of
+from attncli.features.effects.document import (
+    AblateDocument,
+    DifferenceDocument,
+    EffectRow,
+    EffectsDocument,
+    Interval,
+    LogitPart,
+    LogitsDocument,
+    MeanMeasures,
+    PatchDocument,
+    Reading,
+    reading_of,
+    readings_of,
+)
 from attncli.features.effects.effect_answer import (
     GRID_TITLES,
     MEASURE_COLUMNS,
@@ -34,20 +46,6 @@ from attncli.features.effects.effect_answer import (
 )
 from attncli.features.effects.effect_answer import ablate_sentences as ablate_sentences  # `attn.ablate/1` answers so
 from attncli.language import contextual, message, say
-
-if TYPE_CHECKING:
-    from attncli.features.effects.document import (
-        AblateDocument,
-        DifferenceDocument,
-        EffectRow,
-        EffectsDocument,
-        Interval,
-        LogitPart,
-        LogitsDocument,
-        MeanMeasures,
-        PatchDocument,
-        Reading,
-    )
 
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:

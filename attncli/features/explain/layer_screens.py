@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import numpy as np
 from msgspec import UNSET
@@ -23,6 +23,7 @@ from attncli.features.explain.document import (
     MetricTopic,
     MultiheadTopic,
     OrderTopic,
+    PaddedText,
     PositionTopic,
     ResidualTopic,
     ScalingTopic,
@@ -41,16 +42,6 @@ from attncli.features.explain.softmax_screens import (
     softmax_rows,
 )
 from attncli.language import contextual, message, plural, say, say_each
-
-if TYPE_CHECKING:
-    from attncli.features.explain.document import (
-        MaskTopic,
-        MultiheadTopic,
-        PaddedText,
-        PositionTopic,
-        ResidualTopic,
-    )
-
 
 CLOSE = 1e-4
 """How near the weights must be to what the sentence about them says."""
