@@ -19,7 +19,7 @@ from attncli.features.compare.document import CompareDocument
 from attncli.features.cross.document import CrossDocument
 from attncli.features.effects.document import AblateDocument, EffectRow, LogitsDocument, PatchDocument
 from attncli.features.find.document import FindDocument
-from attncli.features.heads.document import HeadMetrics, HeadsDocument
+from attncli.features.heads.document import HeadMetrics, HeadsDocument, MetricValue
 from attncli.features.run.document import RunDocument
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyLink
@@ -37,6 +37,7 @@ from attncli.measure.head_record import (
     Sides,
     numbered_tokens,
 )
+from attncli.measure.metric import Measured
 from attncli.measure.row_facts import Bools
 from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.attend import RowBlock, attend
@@ -581,3 +582,14 @@ def _looks(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, flo
 
 def _record(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
     return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
+
+
+def metric_values(results: Mapping[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
+    """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
+    return {
+        name: MetricValue(
+            value=None if np.isnan(number := float(getattr(result, which)[place])) else number,
+            rows=int(result.rows[place]),
+        )
+        for name, result in results.items()
+    }

@@ -123,8 +123,6 @@ OTHER_USES = {
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
     ("series", "heads"): "the metrics and labels of each checkpoint",
-    ("tensors", "heads"): "the numbers of a head, written alike",
-    ("view", "heads"): "the same, of a saved run",
     ("view", "explain"): "the derivation of a saved run",
 }
 """Features that use functions of one other, and what for."""

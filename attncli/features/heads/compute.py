@@ -20,7 +20,6 @@ from attncli.features.heads.document import (
     ExcludedKind,
     HeadMetrics,
     HeadsDocument,
-    MetricValue,
     MovedMetrics,
     Order,
 )
@@ -28,9 +27,10 @@ from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
-from attncli.measure.metric import DEFAULT, Measured, Metric, Tally, metric_of
+from attncli.measure.metric import DEFAULT, Metric, Tally, metric_of
 from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, TokenPairs, exclusion, is_punctuation
 from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
+from attncli.measure.run_record import metric_values
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import CostEstimate
@@ -122,10 +122,10 @@ class _LayerTally:
                 HeadMetrics(
                     layer=self.layer,
                     head=head,
-                    metrics=numbers(metric_results, place, "value"),
-                    baseline=numbers(metric_results, place, "baseline"),
+                    metrics=metric_values(metric_results, place, "value"),
+                    baseline=metric_values(metric_results, place, "baseline"),
                     top_link=top.link,
-                    sorted_by=UNSET if by is None else numbers({by: results[by]}, place, "value")[by].value,
+                    sorted_by=UNSET if by is None else metric_values({by: results[by]}, place, "value")[by].value,
                     labels=[f"{earned_label.name} {earned_label.detail}".rstrip() for earned_label in earned_labels]
                     if request.labels
                     else UNSET,
@@ -382,17 +382,6 @@ def _moved_metrics(
 
 def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
     return value is None, 0.0 if value is None else value if rising else -value
-
-
-def numbers(results: dict[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
-    """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
-    return {
-        name: MetricValue(
-            value=None if np.isnan(number := float(getattr(result, which)[place])) else number,
-            rows=int(result.rows[place]),
-        )
-        for name, result in results.items()
-    }
 
 
 # What a head moves: attention weights times the size of the vector that each key would add to the output.

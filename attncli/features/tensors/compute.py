@@ -18,14 +18,13 @@ from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, num
 from attncli.documents import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.documents.header import shape_row
 from attncli.errors import InputError, UsageError
-from attncli.features.heads.compute import numbers
 from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
 from attncli.language import listing, message
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.metric import METRICS, Measured, Tally
 from attncli.measure.row_facts import Bools, Floats, TokenFacts
 from attncli.measure.row_stream import RowFeeder, TopLinks, share
-from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
+from attncli.measure.run_record import RunRecord, arithmetic, feed_whole, metric_values
 from attncli.mechanism.attend import RowBlock, Rule, StreamResult, attend, rows_within, stream
 from attncli.mechanism.attention import check_arguments
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all, spec_text
@@ -225,8 +224,8 @@ def tensors_document(
                     weights=every.get("weights", UNSET),
                     output=every.get("mixed", UNSET),
                     stages=every if stages and every else UNSET,
-                    metrics=numbers(results, index, "value"),
-                    baseline=numbers(results, index, "baseline"),
+                    metrics=metric_values(results, index, "value"),
+                    baseline=metric_values(results, index, "baseline"),
                 )
             )
             links += [

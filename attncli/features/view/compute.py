@@ -20,7 +20,6 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.features.compare.document import CompareDocument
 from attncli.features.explain.compute import agreement, steps_of
 from attncli.features.explain.document import After, AttentionTopic, Matrices
-from attncli.features.heads.compute import numbers
 from attncli.features.heads.document import AverageHead, HeadMetrics, HeadsDocument
 from attncli.features.run.document import RunDocument, RunHead, RunLayer
 from attncli.inputs.files import parse_object
@@ -29,6 +28,7 @@ from attncli.language import listing, message, term
 from attncli.measure.metric import DEFAULT, measure
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
+from attncli.measure.run_record import metric_values
 from attncli.mechanism.trace import STAGES, Shape, shapes_of
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
@@ -212,8 +212,8 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
             HeadMetrics(
                 layer=layer,
                 head=head.head,
-                metrics=numbers(results, 0, "value"),
-                baseline=numbers(results, 0, "baseline"),
+                metrics=metric_values(results, 0, "value"),
+                baseline=metric_values(results, 0, "baseline"),
                 top_link=links.overview()[0].link,
                 weights=head.weights,
             )
