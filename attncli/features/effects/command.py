@@ -382,7 +382,6 @@ def logits(
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
                 tokens = request.tokens_of(loaded_model, source_text)
-                request.refuse_memory(effects.logits_memory(loaded_model, len(tokens)), compute, "a shorter text")
                 document = effects.logits(
                     loaded_model,
                     source_text.text,
@@ -394,6 +393,7 @@ def logits(
                     unknown=unknown,
                     tokens=tokens,
                     note=environment.note,
+                    on_cost=lambda expected, _: request.refuse_memory(expected.peak, compute, "a shorter text"),
                 )
                 if page.html is not None:
                     write_document_page(loaded_model, source_text, document, page, view.lang)

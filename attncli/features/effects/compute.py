@@ -22,7 +22,7 @@ from attncli.features.effects.logit_parts import logits_document
 from attncli.features.effects.measures import MeasureRequest, target_id
 from attncli.features.effects.patching import PatchRequest, patch_document
 from attncli.features.effects.places import most_heads, places
-from attncli.features.effects.sweep import foretell, least
+from attncli.features.effects.sweep import branch_cost, foretell
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
 from attncli.mechanism.spec import HeadSelection
@@ -125,6 +125,7 @@ def logits(
     unknown: bool = False,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> LogitsDocument:
     """What the embedding, each head and each feed-forward part add to a next token's logit.
 
@@ -139,6 +140,7 @@ def logits(
         unknown: Whether it may be one that the model does not know.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
 
     Returns:
         What `attn logits --json` writes; its parts add up to the logit.
@@ -148,14 +150,10 @@ def logits(
         UnsupportedError: For a model without an output head.
     """
     tokens = model.encode(text) if tokens is None else tokens
+    on_cost(branch_cost(model.spec, len(tokens), model.backend.dtype, predicts=True), len(tokens))
     position = len(tokens) - 1 if query is None else _span(tokens, query, note, unknown=unknown)[-1]
     target_entry, versus_entry = (None if name is None else target_id(model, name) for name in (target, versus))
     return logits_document(model, text, tokens, position, target_entry, versus_entry, by_token=by == "token", lens=lens)
-
-
-def logits_memory(model: Model, count: int) -> int:
-    """Bytes that `logits` takes, at least, for a text of `count` tokens."""
-    return least(model.spec, count, model.backend.dtype, predicts=True)
 
 
 def patch(

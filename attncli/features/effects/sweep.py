@@ -79,6 +79,13 @@ def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
     return plan_branches(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
 
+def branch_cost(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> CostEstimate:
+    """What a text of `count` tokens takes of which one run at a time is measured. predicts: as of `plan_branches`."""
+    return replace(
+        estimate(spec, count, dtype=dtype), memory={"branches": least(spec, count, dtype, predicts=predicts)}
+    )
+
+
 def foretell(
     spec: Spec,
     count: int,
