@@ -71,6 +71,14 @@ GENERATION_PROMPT = option(
     rare=True,
 )
 IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, about=RUN, metavar="IDS")
+REGION = option(
+    "--region",
+    help="A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B or tokens:A-B. Repeatable.",
+    panel=TEXT,
+    about=RUN,
+    metavar="NAME=SPEC",
+)
+REGIONS = option("--regions", help="The same from a JSON object.", panel=TEXT, about=RUN, metavar="FILE", rare=True)
 TOKENIZER = option(
     "--tokenizer",
     help="word, whitespace, char, byte, or a tokenizer.json. [default: word]",
@@ -402,6 +410,14 @@ class TextOptions:
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
     generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
     tokenizer: Annotated[str | None, TOKENIZER] = None
+
+
+@dataclass(frozen=True)
+class RegionOptions:
+    """Which tokens are told about together."""
+
+    region: Annotated[list[str] | None, REGION] = None
+    regions: Annotated[Path | None, REGIONS] = None
 
 
 @dataclass(frozen=True)

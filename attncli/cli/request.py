@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.arrays.backend import EVERY, Selection
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RegionOptions, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, LARGEST_SEED, About, whole
 from attncli.errors import AttnError, InputError, LimitError, UsageError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from attncli.features.run.compute import RunRequest
+    from attncli.inputs.regions import Region
     from attncli.inputs.token import Text, Token, Tokenizer
     from attncli.mechanism.mask import Mask
     from attncli.models.estimate import CostEstimate, MemoryBudget
@@ -120,6 +121,20 @@ def _chat(environment: Environment, options: TextOptions, file: Path, tokenizer:
             )
         )
     return Text(written.text, STANDARD_INPUT if is_stream else str(file), chat=written)
+
+
+def regions_of(environment: Environment, options: RegionOptions, text: Text, tokens: Sequence[Token]) -> list[Region]:
+    """The regions of a text: those that options name, and the messages of a chat; none where there are neither.
+
+    Raises as `inputs.regions.find_regions`.
+    """
+    from attncli.inputs.regions import find_regions, parse_region, read_regions
+
+    rules = [] if options.regions is None else read_regions(options.regions)
+    rules += [parse_region(rule) for rule in options.region or ()]
+    if not rules and text.chat is None:
+        return []
+    return find_regions(rules, text, tokens, environment.note)
 
 
 def _offer_whitespace(environment: Environment, text: Text) -> None:

@@ -34,9 +34,9 @@ from msgspec.json import schema_components
 from attncli.language import contextual, message
 
 NAMES = (
-    "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "why", "learn", "tasks", "series",
-    "scan", "scan_compare", "scan_verify", "error",
+    "run", "generate", "heads", "retrieval", "find", "tokens", "weights", "tensors", "models", "model", "verify",
+    "explain", "mask", "cross", "compare", "cost", "ablate", "regions", "effects", "difference", "logits", "patch",
+    "why", "learn", "tasks", "series", "scan", "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names in their schemas, in the order in which they are listed."""
 FOLDERS = {
@@ -358,6 +358,13 @@ SOURCE_NAMES = {
 """What people call the sources of weights."""
 
 
+class RegionRow(Part, frozen=True, kw_only=True):
+    """A named set of tokens: a message of a chat, a document in it, some lines."""
+
+    name: str
+    tokens: Annotated[list[Annotated[Count, index_of("token")]], describe("Their positions, rising.")]
+
+
 class ModelPart(Part, frozen=True, kw_only=True):
     """Which weights ran, and their sizes."""
 
@@ -465,6 +472,10 @@ LeftOut = Annotated[
 ]
 
 
+Regions = Annotated[
+    list[RegionRow],
+    axes("region", meaning="With --region or --chat: named sets of tokens; `rest` is what is in no other."),
+]
 LEARNED = 2
 """Keys that a model may have learned beside those of the tokens: `bias_k`, and one of zeros."""
 

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from attncli.draw.lines import Lines, sentences
 from attncli.draw.safe import cut, label
 from attncli.draw.view import View
-from attncli.language import say
+from attncli.inputs.regions import REST
+from attncli.language import message, say
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -216,6 +217,11 @@ def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[s
     """
     columns = len(rows[0]) if len(rows) else len(texts)
     return [*texts, *["bias_k"] * (columns - len(texts))]
+
+
+def region_name(name: str, view: View) -> str:
+    """What a region is called on a screen; what is in none has its name in the view's language."""
+    return say(view, message("rest")) if name == REST else label(name, ascii=view.ascii)
 
 
 def quote_text(text: str, view: View) -> str:

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of, numpy_backend
 from attncli.documents import LeftOutKind, LinkRow, Numbers, TopLink
 from attncli.features.run.document import PooledMap, StrongestLink
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
+from attncli.measure.region_sums import RegionShares, RegionSums
 from attncli.measure.row_facts import (
     Bools,
     Exclusion,
@@ -382,7 +384,7 @@ class BlockCollector:
 
     count: tokens. layers, heads: those asked for. query: the query whose rows are
     kept whole, None for none. links: fed with every head's rows. progress: told the share of the
-    run that is done, 0 to 1.
+    run that is done, 0 to 1. regions: between which weights are summed; the query, or the last token, by itself too.
     """
 
     def __init__(
@@ -395,8 +397,10 @@ class BlockCollector:
         heads: Selection = EVERY,
         query: int | None = None,
         progress: Callable[[float], None] | None = None,
+        regions: Sequence[Region] = (),
     ) -> None:
-        self._model, self._count, self._links = model, count, links
+        self._model, self._count, self._links, self._regions = model, count, links, regions
+        self._sums: RegionSums | None = None
         self._heads, self._query, self._progress = heads, query, progress
         self._runs = 1 + max(model.spec.attending(layers))
         self._layer = -1
@@ -415,7 +419,11 @@ class BlockCollector:
         if layer != self._layer:
             heads = self.select_heads(layer)
             self._maps = PooledMaps(len(heads), self._count, self._count, side=CELLS)
-            consumers = (self._links.consumer(layer, heads), self._maps)
+            consumers: list[Consumer] = [self._links.consumer(layer, heads), self._maps]
+            if self._regions:
+                looking = self._count - 1 if self._query is None else self._query
+                self._sums = RegionSums(len(heads), self._regions, self._count, looking)
+                consumers.append(self._sums)
             self._feeder = RowFeeder(self._model.backend, consumers, TokenFacts(), self._count, heads=heads)
             self._layer, self._row = layer, {}
         assert self._feeder is not None
@@ -447,6 +455,10 @@ class BlockCollector:
             PooledMap(layer=self._layer, head=head, pool=pooled.pool, weights=values)
             for head, values in zip(self.select_heads(self._layer), pooled.values, strict=True)
         ]
+
+    def region_shares(self) -> RegionShares | None:
+        """What goes from region to region in the layer that was seen last; None without regions."""
+        return None if self._sums is None else self._sums.shares()
 
     def row(self) -> dict[str, np.ndarray[Any, Any]]:
         """The query's scores ("masked") and weights in the layer that was seen last, [head, 1, key]; empty without a

@@ -45,7 +45,7 @@ def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     if mask.depends_on() != "vectors":
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
-    return mask.bind(numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys])
+    return mask.bind(numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys], HASHED_WIDTH**-0.5, None)
 
 
 def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:

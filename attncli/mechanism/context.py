@@ -64,17 +64,19 @@ NOTHING: Interventions = {}
 def visible_links(
     backend: Backend, interventions: Sequence[Intervention], heads: int, positions: np.ndarray[Any, Any], keys: int
 ) -> Array | None:
-    """Which links are left, booleans [head, query, key]; None where none is cut.
+    """Which links are left, booleans [head or 1, query, key]; None where none is cut.
 
     positions: absolute position of each query, [query]. keys: how many keys there are.
     """
     knock_outs = [intervention for intervention in interventions if isinstance(intervention, KnockOut)]
     if not knock_outs:
         return None
-    visible = np.ones((heads, len(positions), keys), bool)
+    in_all = all(len(knock_out.heads) == heads for knock_out in knock_outs)  # one matrix does, where heads are many
+    visible = np.ones((1 if in_all else heads, len(positions), keys), bool)
     for knock_out in knock_outs:
         rows = np.flatnonzero(np.isin(positions, knock_out.queries))
-        visible[np.ix_(np.asarray(knock_out.heads), rows, np.asarray(knock_out.keys))] = False
+        places = np.zeros(1, np.int64) if in_all else np.asarray(knock_out.heads)
+        visible[np.ix_(places, rows, np.asarray(knock_out.keys))] = False
     return backend.array(visible)
 
 

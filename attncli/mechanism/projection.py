@@ -312,7 +312,7 @@ def project(
     rule = Rule(
         scale=spec.scale,
         softcap=spec.softcap,
-        mask=spec.mask.bind(backend, q, k),
+        mask=spec.mask.bind(backend, q, k, spec.scale, spec.softcap),
         visibility=visible_links(backend, interventions, spec.heads, positions, k.shape[-2]),
         position_bias=bias,
         offset=offset,

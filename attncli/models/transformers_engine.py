@@ -473,7 +473,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
-            mask=spec.mask.bind(backend, call.q, call.k),
+            mask=spec.mask.bind(backend, call.q, call.k, spec.scale, spec.softcap),
             bias=call.bias,
             sinks=None if call.sinks is None else backend.keep(call.sinks),  # no gradients in other threads either
             visibility=links

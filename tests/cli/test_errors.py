@@ -106,6 +106,9 @@ ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
 """How the files end that some option or argument reads."""
 READS = {
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
+    "--regions": ("run", "a b", "--regions", "FILE"),
+    "--needle": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "FILE"),
+    "--haystack": ("heads", "--model", "{t}/gpt2", "--retrieval", "--haystack", "FILE"),
     "--chat": ("run", "--chat", "FILE", "--chat-template", "{t}/text"),
     "--chat-template": ("run", "--chat", "sample_inputs/chat.json", "--chat-template", "FILE"),
     "--model": ("run", "a b", "--model", "FILE"),

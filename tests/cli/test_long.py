@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asking import ask
@@ -74,3 +75,223 @@ def test_what_contradicts_a_chat_is_refused(line: tuple[str, ...], code: int, sa
     answer = ask(*(part.replace("{tmp}", str(folder)) for part in line))
     assert (answer.code, bool(answer.out)) == (code, code == 0), answer.err
     assert says in answer.err
+
+
+REGIONS = ("--region", "cat=/cat/", "--region", "mat=the…sat")
+
+
+def test_regions_are_sums_of_the_weights(folder: Path) -> None:
+    text = "the cat sat on the mat"
+    line = ("run", text, "--model", str(folder / "gpt2"), "--json")
+    whole = ask(*line).json
+    for query in ((), ("--query", "#3")):
+        answer = ask(*line, *REGIONS, *query)
+        assert answer.code == 0, answer.err
+        document = answer.json
+        names = {region["name"]: region["tokens"] for region in document["regions"]}
+        assert list(names) == ["cat", "mat", "rest"]
+        assert sorted(index for tokens in names.values() for index in set(tokens)) != []
+        part = document["region_shares"]
+        at = part["query"]
+        assert at == (3 if query else len(document["tokens"]) - 1)
+        for place, tokens in enumerate(names.values()):
+            shares, even, pairs = [], [], []
+            for layer in whole["layers"]:
+                for head in layer["heads"]:
+                    shares.append(sum(head["weights"][at][key] for key in tokens))
+                    even.append(sum(key <= at for key in tokens) / (at + 1))
+                    pairs += [sum(head["weights"][row][key] for key in tokens) for row in names["rest"]]
+            assert part["share"][place] == pytest.approx(sum(shares) / len(shares), abs=1e-5)
+            assert part["even"][place] == pytest.approx(sum(even) / len(even), abs=1e-6)
+            assert part["between"][2][place] == pytest.approx(sum(pairs) / len(pairs), abs=1e-5)
+            assert [head["share"][place] for head in part["heads"]] == pytest.approx(shares, abs=1e-5)
+    assert "regions share tokens, cat and mat" in ask(*line, *REGIONS).err
+
+
+@pytest.mark.parametrize("mask", ["none", "window:2", "dilated:6,2", "prefix:2"])
+def test_even_attention_is_over_what_a_query_sees(mask: str) -> None:
+    document = ask("run", "a b c d e f", "--mask", mask, "--region", "x=tokens:1-3", "--json").json
+    shows = ask("mask", mask, "-n", "6", "--json")
+    assert shows.code == 0
+    whole = ask("run", "a b c d e f", "--mask", mask, "--json").json["layers"][0]["heads"][0]
+    visible = [key for key, score in enumerate(whole["scores"][5]) if score is not None]
+    expected = sum(key in (1, 2, 3) for key in visible) / len(visible)
+    assert document["region_shares"]["even"][0] == pytest.approx(expected)
+    assert document["region_shares"]["share"][0] == pytest.approx(sum(whole["weights"][5][1:4]), abs=1e-6)
+
+
+def test_messages_of_a_chat_are_regions(folder: Path) -> None:
+    line = ("run", "--chat", str(folder / "chat.json"), "--model", str(folder / "gpt2"))
+    document = ask(*line, "--json").json
+    assert [region["name"] for region in document["regions"]] == ["system", "user", "rest"]
+    for lang, says in (("en", "is in “user”"), ("zh", "在“user”中")):
+        shown = ask(*line, "--lang", lang)
+        assert shown.code == 0, shown.err
+        assert says.replace("“", '"').replace("”", '"') in shown.out.replace("\n", " ") or says in shown.out
+    plain = ask(*line, "--plain").out.splitlines()
+    assert plain[0] == "region\ttokens\tshare\teven"
+    assert len(plain) == 4
+    # weights that are asked for by name are there
+    assert ask(*line, "--head", "L0H0", "--show", "weights").code == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "says"),
+    [
+        ("x", 2, "is no NAME=SPEC"),
+        ("=a…b", 2, "is no NAME=SPEC"),
+        ("a b=c…d", 2, "is no NAME=SPEC"),
+        ("rest=/cat/", 2, "what is in no region"),
+        ("x=cat", 2, "of no form that attn knows"),
+        ("x=/(/", 2, "no regular expression"),
+        ("x=lines:0-1", 2, "has no range"),
+        ("x=tokens:3-1", 2, "has no range"),
+        ("x=chars:a", 2, "has no range"),
+        ("x=/dog/", 3, "nothing in the text is in region 'x'"),
+        ("x=//", 2, "of no form that attn knows"),
+        ("x=[[doc]]…[[/doc]]", 3, "nothing in the text is in region 'x'"),
+        ("x=thee…sat", 3, "'the' is nearest to thee"),
+        ("x=tokens:90-99", 3, "tokens up to 4"),
+        ("x=lines:7", 3, "lines up to 1"),
+        ("x=chars:900", 3, "chars up to 14"),
+    ],
+)
+def test_a_region_that_is_none_is_refused(rule: str, code: int, says: str) -> None:
+    answer = ask("run", "the cat sat on!", "--region", rule)
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert says in answer.err
+
+
+def test_regions_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "regions.json"
+    path.write_text('{"cat": "/cat/", "end": "tokens:2-3"}')
+    document = ask("run", "the cat sat on", "--regions", str(path), "--json").json
+    assert [(row["name"], row["tokens"]) for row in document["regions"]] == [
+        ("cat", [1]), ("end", [2, 3]), ("rest", [0]),
+    ]  # fmt: skip
+    for wrong in ("[]", "{}", '{"x": 3}', '{"a b": "/cat/"}', "{"):
+        path.write_text(wrong)
+        answer = ask("run", "the cat sat on", "--regions", str(path))
+        assert (answer.code, answer.out) == (3, ""), answer.err
+    twice = ask("run", "the cat sat on", "--region", "x=/cat/", "--region", "x=/sat/")
+    assert twice.code == 3
+    beside = ask("run", "the cat sat on", "--region", "x=/cat/", "--words")
+    assert beside.code == 2
+
+
+EACH = ("--region", "cat=/cat/", "--region", "end=/the mat/", "--each-region")
+
+
+@pytest.fixture
+def reference(folder: Path) -> Any:
+    """The same decoder in transformers."""
+    transformers = pytest.importorskip("transformers")
+    return transformers.GPT2LMHeadModel.from_pretrained(folder / "gpt2", attn_implementation="eager").double().eval()
+
+
+@pytest.mark.parametrize("target", [None, "the cat", "id:7"])
+def test_each_region_is_what_a_mask_in_transformers_does(target: str | None, folder: Path, reference: Any) -> None:
+    torch = pytest.importorskip("torch")
+    line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), *EACH, "--json")
+    answer = ask(*line, *(() if target is None else ("--target", target)), XDG_CACHE_HOME=str(folder / "cache"))
+    assert answer.code == 0, answer.err
+    document = answer.json
+    ids = [token["id"] for token in document["tokens"]]
+    after = [token["id"] for token in document["target"]]
+    assert len(after) > 1 if target == "the cat" else len(after) == 1
+    count = len(ids) + len(after) - 1
+    last = [row["tokens"] for row in document["regions"]]
+    expected = []
+    for inside in [[], *last]:
+        hidden = torch.full((count, count), 0.0, dtype=torch.float64)
+        for query in range(count):
+            for key in range(count):
+                if key > query or (key in inside and query not in inside):
+                    hidden[query, key] = torch.finfo(torch.float64).min
+        with torch.no_grad():
+            logits = reference(torch.tensor([ids + after[:-1]]), attention_mask=hidden[None, None]).logits[0]
+        rows = torch.log_softmax(logits[len(ids) - 1 :], -1)
+        expected.append(sum(float(rows[place, number]) for place, number in enumerate(after)))
+    if target is None:
+        assert after == [int(logits_of(reference, ids)[-1].argmax())]
+    assert document["logprob"] == pytest.approx(expected[0], abs=1e-5)
+    changes = {row["region"]: row for row in document["effects"]}
+    for place, value in enumerate(expected[1:]):
+        assert changes[place]["logprob"] == pytest.approx(value, abs=1e-5)
+        assert changes[place]["change"] == pytest.approx(value - expected[0], abs=1e-5)
+    assert [row["change"] for row in document["effects"]] == sorted(row["change"] for row in document["effects"])
+
+
+def logits_of(reference: Any, ids: list[int]) -> Any:
+    import torch
+
+    with torch.no_grad():
+        return reference(torch.tensor([ids])).logits[0]
+
+
+def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attncli.features.regions import compute
+
+    line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), *EACH, "--json")
+    cache = folder / "kept"
+    whole = ask(*line, XDG_CACHE_HOME=str(folder / "other")).out
+    run, runs = compute._last_logits, []
+
+    def interrupted(*arguments: Any) -> Any:
+        runs.append(arguments)
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr(compute, "_last_logits", interrupted)
+    answer = ask(*line, XDG_CACHE_HOME=str(cache))
+    assert (answer.code, answer.out) == (130, "")
+    assert "2 of 4 runs are done and kept" in answer.err
+    assert len(list((cache / "attn" / "regions").iterdir())) == 1
+    again = ask(*line, XDG_CACHE_HOME=str(cache))
+    assert again.out == whole
+    assert len(runs) == 3 + 3  # the whole text tells which token is the answer; two regions were left
+    assert not list((cache / "attn" / "regions").iterdir())
+    # what is kept is that of this text alone, and a file that is no use is not used
+    (cache / "attn" / "regions" / "x.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        (("--each-region",), 3, "no regions to cut off"),
+        (("--region", "x=/cat/"), 2, "--each-region as well"),
+        ((*EACH, "--head", "L0H1"), 2, "--head does not go with --each-region"),
+        ((*EACH, "--from", "cat", "--to", "the"), 2, "does not go with --each-region"),
+        ((*EACH, "--target", "id:999999"), 3, "there is no entry"),
+        ((*EACH, "--lines"), 2, "--lines does not go with --each-region"),
+    ],
+)
+def test_what_contradicts_cutting_regions_off_is_refused(
+    line: tuple[str, ...], code: int, says: str, folder: Path
+) -> None:
+    answer = ask("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), *line)
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert says in answer.err
+
+
+def test_a_model_without_an_answer_is_refused() -> None:
+    answer = ask("ablate", "the cat sat", *EACH[:2], "--each-region")
+    assert answer.code == 4
+    assert "predicts no next token" in answer.err
+
+
+def test_the_screen_of_regions_cut_off(folder: Path) -> None:
+    line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), *EACH)
+    plain = ask(*line, "--plain").out.splitlines()
+    assert plain[0] == "region\ttokens\tlogprob\tchange"
+    for lang, says in (("en", "It draws most on"), ("zh", "最依赖")):
+        for width in (60, 80, 120):
+            shown = ask(*line, "--lang", lang, width=width).out
+            assert says.replace(" ", "") in "".join(shown.split())
+
+
+def test_a_saved_run_with_regions_is_viewed_again(folder: Path) -> None:
+    line = ("run", "the cat sat on the mat", "--model", str(folder / "gpt2"), *REGIONS)
+    (folder / "saved.json").write_text(ask(*line, "--json").out)
+    assert ask("view", str(folder / "saved.json"), "--brief").out == ask(*line, "--brief").out

@@ -62,6 +62,8 @@ SAVED: dict[str, tuple[str, ...]] = {
     "ablate at the mean": ("ablate", TEXT, *SUMMED),
     "ablate a link": ("ablate", TEXT, *SUMMED, "--from", "cat", "--to", "mat"),
     "ablate together": ("ablate", TEXT, *SUMMED, "--head", "0,1", "--together"),
+    "retrieval": ("heads", *GPT2, "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
+    "regions": ("ablate", TEXT, *GPT2, "--region", "cat=/cat/", "--each-region"),
     "effects": ("ablate", *SUMMED, "--lines", "--file", "{t}/corpus.txt"),
     "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
     "logits": ("logits", TEXT, *GPT2),
@@ -93,6 +95,7 @@ EXPLORED = {*PAGED - {"compare"}, "ablate together"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("saved")
     shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
+    (made / "needle").write_text("the cat\tsat\n")
     (made / "corpus.txt").write_text(f"{TEXT}\n{OTHER}\na bird sang\n")
     with inside():
         assert ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code == 0

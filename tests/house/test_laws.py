@@ -119,6 +119,8 @@ LENDERS = {
 """Features whose functions any other may use."""
 OTHER_USES = {
     ("effects", "cross"): "the states of an encoder, as words",
+    ("heads", "retrieval"): "--retrieval is an option of heads",
+    ("effects", "regions"): "--each-region is an option of ablate",
     ("compare", "view"): "a side may be a saved file, which view opens",
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
@@ -437,6 +439,7 @@ EXPONENTIALS = {
     "attncli/arrays/torch_backend.py",
     "attncli/arrays/gradient_backend.py",
     "attncli/mechanism/attend.py",
+    "attncli/mechanism/mask/eviction.py",  # what a cache forgets, query by query, before any weights are shown
     "attncli/mechanism/feed_forward.py",  # shares of a router among experts
 }
 """Where an exponential may be taken: attention has one softmax."""

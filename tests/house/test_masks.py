@@ -12,14 +12,24 @@ import pytest
 from msgspec import Struct
 
 import attncli.language.guide
-from attncli.mechanism.mask import Hashed, Mask, SameBucket, parse_mask
+from attncli.mechanism.mask import (
+    ByChance,
+    Forgotten,
+    Hashed,
+    HeavyHitters,
+    LastQuery,
+    LastWindow,
+    Mask,
+    SameBucket,
+    parse_mask,
+)
 
 GUIDE = {
     lang: (Path(attncli.language.guide.__path__[0]) / lang / "masks.md").read_text("utf-8") for lang in ("en", "zh")
 }
 CHINESE = re.compile("[\u4e00-\u9fff]")
-BOUND_TO_VECTORS = {Hashed, SameBucket}
-"""Kinds that no function of (i, j) can state; their oracle is that of hashing."""
+BOUND_TO_VECTORS = {Hashed, SameBucket, ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow}
+"""Kinds that no function of (i, j) can state; their oracles are those of hashing and of caches."""
 
 
 def kinds(base: type[Mask] = Mask) -> Iterator[type[Mask]]:

@@ -146,8 +146,10 @@ RULES = {
     ),
     "given": lambda backend, q, k: Rule(0.7, visibility=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)),
     "bias": lambda backend, q, k: Rule(0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))),
-    "lsh": lambda backend, q, k: Rule(0.7, mask=Hashed(4, 2, 1).bind(backend, q, k)),
-    "lsh or window": lambda backend, q, k: Rule(0.7, mask=AnyOf((Hashed(4), Window(1, 0))).bind(backend, q, k)),
+    "lsh": lambda backend, q, k: Rule(0.7, mask=Hashed(4, 2, 1).bind(backend, q, k, 0.7, None)),
+    "lsh or window": lambda backend, q, k: Rule(
+        0.7, mask=AnyOf((Hashed(4), Window(1, 0))).bind(backend, q, k, 0.7, None)
+    ),
 }
 
 

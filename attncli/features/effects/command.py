@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
@@ -44,6 +51,7 @@ from attncli.language import listing, message
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
+    from attncli.features.regions.document import RegionsDocument
     from attncli.inputs.token import Text
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
@@ -163,6 +171,15 @@ class RemovalOptions:
     end: Annotated[str | None, redeclare(declarations.TO, help="Cut a link: the token that is looked at.")] = None
     cross: Annotated[bool, declarations.CROSS] = False
     unknown: Annotated[bool, declarations.UNKNOWN] = False
+    each_region: Annotated[
+        bool,
+        option(
+            "--each-region",
+            help="Cut off one region after the other: which of them the answer draws on.",
+            panel=MODEL,
+            about=RUN,
+        ),
+    ] = False
     baseline: Annotated[
         str,
         option(
@@ -178,6 +195,7 @@ class RemovalOptions:
 def ablate(
     ctx: typer.Context,
     text: TextOptions,
+    regions: RegionOptions,
     model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
@@ -194,10 +212,17 @@ def ablate(
 
     attn ablate --model minilm "The animal was too tired, so it slept" --query it --head L5H11,L3H1
 
+    attn ablate --model DIR --chat chat.json --each-region --target yes
+
     attn ablate --model minilm --lines --file texts.txt --json -o effects.json
     """
 
     environment: Environment = ctx.obj
+    if removal.each_region:
+        _ablate_regions(environment, text, regions, model, attention, compute, output, measure_options)
+        return
+    if regions.region or regions.regions:
+        raise UsageError("--region is about regions that are cut off", expected="--each-region as well")
     view = validate_options(output, environment, "ablate", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     _refuse_contradictions(removal)
@@ -253,6 +278,80 @@ def ablate(
     place = measure_options.query or (link[0] if link is not None else None) or _usual_place(loaded_model)
     document = effects.effects_document(list(documents()), place, link)
     write_documents([document], output, environment, view)
+
+
+REGION_SUBJECTS = (
+    "text", "file", "ids", "chat", "chat_template", "generation_prompt", "region", "regions", "each_region", "target",
+    "model", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
+)  # fmt: skip
+"""What the work over regions takes besides how its answer looks."""
+
+
+def _ablate_regions(
+    environment: Environment,
+    text: TextOptions,
+    regions: RegionOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    measure_options: MeasureOptions,
+) -> None:
+    """`attn ablate --each-region`: the regions of a text cut off one after the other."""
+    if out_of_place := [
+        environment.spellings[name]
+        for name, about in environment.subjects.items()
+        if about & RUN and name in environment.explicit_options and name not in REGION_SUBJECTS
+    ]:
+        raise UsageError(
+            "{out_of_place} does not go with --each-region",
+            expected="one or the other",
+            out_of_place=" ".join(out_of_place),
+        )
+    if output.svg is not None or "html" in environment.explicit_options:
+        raise UsageError("what regions change has no page and no figure", expected="--json, --plain or the screen")
+    view = validate_options(output, environment, "regions")
+    loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    from attncli.features.regions.compute import ablate_regions
+    from attncli.inputs.hub import own_cache_folder
+
+    done = [0, 0]
+
+    def on_result(count: int, runs: int) -> None:
+        done[:] = count, runs
+
+    def documents() -> Iterator[RegionsDocument]:
+        source_text = request.one_text(environment, text)
+        with request.errors_located_in(source_text):
+            tokens = request.tokens_of(loaded_model, source_text)
+            try:
+                with progress(environment, "cutting regions off") as on_progress:
+                    document = ablate_regions(
+                        loaded_model,
+                        source_text.text,
+                        request.regions_of(environment, regions, source_text, tokens),
+                        target=measure_options.target,
+                        tokens=tokens,
+                        kept=own_cache_folder(environment.variables) / "regions",
+                        on_cost=partial(
+                            request.refuse_cost, environment, compute, message("a shorter text, or fewer regions")
+                        ),
+                        on_result=on_result,
+                        progress=on_progress,
+                    )
+            except KeyboardInterrupt:
+                if done[0]:
+                    environment.note(
+                        message(
+                            "{count} of {runs} runs are done and kept: the same command goes on from there",
+                            count=done[0],
+                            runs=done[1],
+                        )
+                    )
+                raise
+        yield document
+
+    write_documents(documents(), output, environment, view)
 
 
 def _usual_place(model: Model) -> str:

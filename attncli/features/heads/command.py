@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,6 +34,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
+    from attncli.features.retrieval.document import RetrievalDocument
     from attncli.inputs.token import Text
     from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import Recording
@@ -111,6 +113,61 @@ class HeadsOptions:
     all_links: Annotated[bool, declarations.ALL_LINKS] = False
 
 
+@dataclass(frozen=True)
+class RetrievalOptions:
+    """Which heads fetch a fact from the text."""
+
+    retrieval: Annotated[
+        bool,
+        option(
+            "--retrieval", help="Rank heads by whether they fetch needles from haystacks.", panel=ANALYSIS, about=RUN
+        ),
+    ] = False
+    needle: Annotated[
+        Path | None,
+        option(
+            "--needle",
+            help="With --retrieval: a line for each needle, question, tab, answer.",
+            panel=ANALYSIS,
+            about=RUN,
+            metavar="FILE",
+            rare=True,
+        ),
+    ] = None
+    haystack: Annotated[
+        Path | None,
+        option(
+            "--haystack",
+            help="With --retrieval: a line for each passage.",
+            panel=ANALYSIS,
+            about=RUN,
+            metavar="FILE",
+            rare=True,
+        ),
+    ] = None
+    lengths: Annotated[
+        str | None,
+        option(
+            "--lengths",
+            help="With --retrieval: tokens of the texts. [default: 128,256]",
+            panel=ANALYSIS,
+            about=RUN,
+            metavar="N,N",
+            rare=True,
+        ),
+    ] = None
+    verify: Annotated[
+        bool,
+        option(
+            "--verify",
+            help="With --retrieval: also what is recalled without the first heads, and without random ones.",
+            panel=ANALYSIS,
+            about=RUN,
+            rare=True,
+        ),
+    ] = False
+
+
 def heads(
     ctx: typer.Context,
     text: TextOptions,
@@ -120,6 +177,7 @@ def heads(
     output: Annotated[OutputOptions, without("top"), meaning(show=About.JSON | SCREEN)],
     page: PageOptions,
     heads_options: HeadsOptions,
+    retrieval: RetrievalOptions,
 ) -> None:
     """Compare all heads: small maps, metrics, labels, the strongest link of each.
 
@@ -127,10 +185,20 @@ def heads(
 
     attn heads "The animal didn't cross the street" --metric all --sort entropy:asc --top 3
 
+    attn heads --model DIR --retrieval --verify
+
     attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
     """
 
     environment: Environment = ctx.obj
+    if retrieval.retrieval:
+        if text.text is not None:
+            raise UsageError("--retrieval makes texts of its own, and TEXT is one", expected="one or the other")
+        _fetching_heads(environment, retrieval, model, attention, compute, output)
+        return
+    for name in ("needle", "haystack", "lengths", "verify"):
+        if name in environment.explicit_options:
+            raise UsageError("--{name} is about --retrieval", expected="--retrieval as well", name=name)
     validate_page(page, lines=text.lines)
     view = validate_options(
         output,
@@ -201,6 +269,53 @@ def heads(
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
+
+
+RETRIEVAL_SUBJECTS = (
+    "retrieval", "needle", "haystack", "lengths", "verify", "top", "show", "model", "mask", "scale", "softcap",
+    "backend", "device", "dtype", "max_memory", "ignore_config",
+)  # fmt: skip
+"""What needles in haystacks take besides how their answer looks."""
+
+
+def _fetching_heads(
+    environment: Environment,
+    options: RetrievalOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+) -> None:
+    """`attn heads --retrieval`: texts of its own, and which heads fetch a fact from them."""
+    if out_of_place := [
+        environment.spellings[name]
+        for name, about in environment.subjects.items()
+        if about & RUN and name in environment.explicit_options and name not in RETRIEVAL_SUBJECTS
+    ]:
+        raise UsageError(
+            "{out_of_place} does not go with --retrieval",
+            expected="one or the other",
+            out_of_place=" ".join(out_of_place),
+        )
+    if output.svg is not None or "html" in environment.explicit_options:
+        raise UsageError("needles in haystacks have no page and no figure", expected="--json, --plain or the screen")
+    view = validate_options(output, environment, "retrieval")
+    loaded_model = request.model(environment, model, attention, compute, heads=declarations.EIGHT)
+    from attncli.features.retrieval import compute as needles
+
+    def documents() -> Iterator[RetrievalDocument]:
+        with progress(environment, "needles in haystacks") as on_progress:
+            document = needles.fetching_heads(
+                loaded_model,
+                needles=None if options.needle is None else needles.read_needles(options.needle),
+                passages=None if options.haystack is None else needles.read_passages(options.haystack),
+                lengths=None if options.lengths is None else needles.parse_lengths(options.lengths),
+                verify=options.verify,
+                progress=on_progress,
+            )
+        yield document
+
+    write_documents(documents(), output, environment, view)
 
 
 def _write_page(

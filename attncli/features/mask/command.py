@@ -58,7 +58,7 @@ def mask(
     ] = declarations.EIGHT,
     head: Annotated[int, declarations.ONE_HEAD] = 0,
     seed: Annotated[
-        int, redeclare(declarations.SEED_NUMBER, help="Seed of the random parts of bigbird and lsh.", panel=ATTENTION)
+        int, redeclare(declarations.SEED_NUMBER, help="Seed of bigbird, lsh and random.", panel=ATTENTION)
     ] = 0,
     model: Annotated[str | None, declarations.CHECKPOINT] = None,
     layer: Annotated[list[str] | None, declarations.LAYER] = None,
@@ -124,7 +124,9 @@ def _refuse_unheeded(
         raise UsageError("--num-heads is about ALiBi's slopes", expected="--score-bias alibi as well")
     depends_on_seed = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
     if "seed" in environment.explicit_options and specs and not any(depends_on_seed):
-        raise UsageError("--seed is about bigbird and lsh, and none is asked for", expected="one of them as well")
+        raise UsageError(
+            "--seed is about bigbird, lsh and random, and none is asked for", expected="one of them as well"
+        )
 
 
 def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DELIVERY, DOCUMENT, OUTPUT, RUN, TEXT, meaning, option
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
 def run(
     ctx: typer.Context,
     text: TextOptions,
+    regions: RegionOptions,
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
@@ -101,7 +109,7 @@ def run(
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     parts = view.show or frozenset()
     every = every or (bool(parts & SHOWN.keys()) and not words)
-    run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts)
+    run_options = RunOptions(query, every, save, all_links, words, bool(parts & set(PROJECTIONS)), parts, regions)
     if (
         output.plain
         and "top" in environment.explicit_options
@@ -185,6 +193,7 @@ class RunOptions:
     words: bool
     projections: bool
     parts: frozenset[str]
+    regions: RegionOptions
 
 
 def _in_tables(output: OutputOptions, options: RunOptions) -> bool:
@@ -209,6 +218,17 @@ def _document(
     tokens = request.tokens_of(model, text)
     layers, heads = layers_and_heads(model, which)
     machine = output.json or output.ndjson or output.plain
+    regions = request.regions_of(environment, run_options.regions, text, tokens)
+    keeps_weights = run_options.stages or run_options.save or output.svg is not None or batch is not None
+    if regions and (
+        keeps_weights or run_options.words or run_options.parts & {"scores", "weights", "output", "maps", "shapes"}
+    ):
+        if run_options.regions.region or run_options.regions.regions:
+            raise UsageError(
+                "regions are sums over weights, and no weights are kept",
+                expected="no --stages, --words, --save, --figure, --padded or --show weights beside --region",
+            )
+        regions = []
     tables = _in_tables(output, run_options)
     if not machine:
         short = not runs.is_long(len(tokens)) or output.full
@@ -237,6 +257,7 @@ def _document(
             stages=run_options.stages,
             projections=run_options.projections,
             top=output.top,
+            regions=regions,
             all_links=run_options.all_links,
             whole=output.full or output.svg is not None,
             tokens=tokens,

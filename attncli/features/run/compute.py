@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
-from attncli.documents import EmptyRow, Numbers, Part, ShapeRow, members
+from attncli.documents import EmptyRow, Numbers, Part, RegionRow, ShapeRow, members
 from attncli.documents.header import (
     empty_rows,
     header,
@@ -22,10 +22,13 @@ from attncli.documents.header import (
     resources,
     shape_rows,
 )
-from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
+from attncli.errors import UsageError
+from attncli.features.run.document import HeadRegions, PooledMap, RegionPart, RunDocument, RunHead, RunLayer
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import message
+from attncli.measure.region_sums import RegionShares
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Spec
@@ -45,7 +48,8 @@ class RunRequest(Struct, frozen=True):
     layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
     matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
     top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
-    span: tokens or words [first, stop) in a row that are one; `query` counts after that.
+    span: tokens or words [first, stop) in a row that are one; `query` counts after that. regions: between which weights
+    are summed; a text is run by blocks of rows then.
     """
 
     layers: Selection = EVERY
@@ -57,6 +61,7 @@ class RunRequest(Struct, frozen=True):
     all_links: bool = False
     words: bool = False
     span: tuple[int, int] | None = None
+    regions: tuple[Region, ...] = ()
 
 
 def cost(model: Model, count: int, request: RunRequest, *, is_saved: bool, rows: int | None = None) -> CostEstimate:
@@ -159,6 +164,7 @@ def run(
     top: int = 10,
     all_links: bool = False,
     whole: bool = False,
+    regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
@@ -182,6 +188,8 @@ def run(
         top: How many links it holds.
         all_links: Whether links may be those that say little: special tokens, self.
         whole: Whether every row is computed at once, also of a long text.
+        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the document then tells
+            what goes from region to region, and holds no matrices.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
@@ -201,9 +209,15 @@ def run(
     span = None if query is None else choose_span(named_tokens, query, note)
     several = span if span is not None and span[1] - span[0] > 1 else None
     index = None if span is None else span[0]
-    request = RunRequest(layers, heads, index, matrices, stages, top, all_links, words, several)
     is_saved = on_trace is not None
-    whole = whole or len(tokens) <= LONG or stages or words or several is not None or is_saved
+    if regions and (stages or words or several is not None or is_saved or batch is not None):
+        raise UsageError(
+            "regions are counted by blocks of rows of single tokens",
+            expected="no stages, words, padded texts or query of several tokens beside them",
+        )
+    matrices = matrices and not regions
+    request = RunRequest(layers, heads, index, matrices, stages, top, all_links, words, several, tuple(regions))
+    whole = not regions and (whole or len(tokens) <= LONG or stages or words or several is not None or is_saved)
     rows = None if whole or (matrices and query is None) else rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
     on_cost(expected, len(tokens))
@@ -259,6 +273,7 @@ def run_document(
             heads=request.heads,
             query=request.query,
             progress=progress,
+            regions=request.regions,
         )
     )
     traces: Iterable[LayerTrace] = () if batch is None else batch.traces
@@ -277,6 +292,7 @@ def run_document(
     warnings: list[str] = notes(model, text, tokens)
     maps: list[PooledMap] = []
     averages: list[Numbers] = []
+    region_shares: list[tuple[int, list[int], RegionShares]] = []
     for trace in traces:
         heads = numbers_of(request.heads, model.spec.blocks[trace.layer].attention.heads)
         shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
@@ -286,6 +302,8 @@ def run_document(
             on_trace(trace)
         if long is not None:
             maps += long.maps()
+            if (shares := long.region_shares()) is not None:
+                region_shares.append((trace.layer, heads, shares))
             part = single_rows(trace.layer, heads, long.row())
         else:
             part = layer_part(model.backend, trace, heads, stages=request.stages)
@@ -309,12 +327,47 @@ def run_document(
         overview=links.overview(),
         layers=layers,
         links=links.strongest(),
-        maps=UNSET if long is None else maps,
+        maps=UNSET if long is None or request.regions else maps,
+        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
+        region_shares=region_part(region_shares, len(tokens) - 1 if request.query is None else request.query)
+        if region_shares
+        else UNSET,
         average=np.mean(averages, 0) if averages else UNSET,
         links_leave_out=list(leave_out) or UNSET,
         empty_rows=empty,
         warnings=warnings,
     )
+
+
+def region_part(layers: Sequence[tuple[int, list[int], RegionShares]], query: int) -> RegionPart:
+    """What goes to which region over all layers. layers: of each its number, its heads and its shares. query: the token
+    that looks."""
+    heads = [
+        HeadRegions(layer=layer, head=head, share=row)
+        for layer, numbers, shares in layers
+        for head, row in zip(numbers, shares.query, strict=True)
+    ]
+
+    def mean(arrays: Sequence[Numbers]) -> Numbers:
+        return finite_mean(np.concatenate(arrays))
+
+    return RegionPart(
+        query=query,
+        share=mean([shares.query for *_, shares in layers]),
+        even=mean([shares.query_even for *_, shares in layers]),
+        layers=[layer for layer, *_ in layers],
+        by_layer=np.stack([finite_mean(shares.query) for *_, shares in layers]),
+        between=mean([shares.between for *_, shares in layers]),
+        between_even=mean([shares.between_even for *_, shares in layers]),
+        heads=heads,
+    )
+
+
+def finite_mean(values: Numbers) -> Numbers:
+    """The mean over the first axis of what is a number; NaN where nothing is."""
+    there = np.isfinite(values)
+    total: Numbers = np.where(there, values, 0).sum(0) / np.where(there.any(0), there.sum(0), np.nan)
+    return total
 
 
 def _with_embedding(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:

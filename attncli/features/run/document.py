@@ -15,6 +15,7 @@ from attncli.documents import (
     LinkRows,
     Numbers,
     Part,
+    Regions,
     Resources,
     ShapeRows,
     Size,
@@ -90,6 +91,38 @@ class PooledMap(Part, frozen=True, kw_only=True):
     weights: Annotated[Numbers, axes("", "")]
 
 
+class HeadRegions(Part, frozen=True, kw_only=True):
+    """What one head does with the regions."""
+
+    layer: Count
+    head: Count
+    share: Annotated[Numbers, axes("region", meaning="of what the query looks at, the part in each region.")]
+
+
+class RegionPart(Part, frozen=True, kw_only=True):
+    """How the weights are shared out over the regions. Regions may share tokens; then their shares add up to more
+    than 1."""
+
+    query: Annotated[Count, index_of("token", "The token that looks: that of --query, else the last.")]
+    share: Annotated[
+        Numbers,
+        axes("region", meaning="of what the query looks at, the mean part over layers and heads; null for none."),
+    ]
+    even: Annotated[Numbers, axes("region", meaning="the part that even attention to all it sees would give.")]
+    layers: Annotated[list[Count], describe("The layers that ran, in the order of `by_layer`.")]
+    by_layer: Annotated[Numbers, axes("", "region", meaning="the same share, the mean over each layer's heads.")]
+    between: Annotated[
+        Numbers,
+        axes(
+            "region",
+            "region",
+            meaning="from the tokens of one region to another: means over its tokens, layers, heads.",
+        ),
+    ]
+    between_even: Annotated[Numbers, axes("region", "region", meaning="the same with even attention.")]
+    heads: Annotated[list[HeadRegions], describe("Every head that ran.")]
+
+
 class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     """Attention on one text. Positions, layers and heads count from 0."""
 
@@ -124,6 +157,10 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    regions: Regions | UnsetType = UNSET
+    region_shares: (
+        Annotated[RegionPart, describe("What goes to which region, where there are regions.")] | UnsetType
+    ) = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     empty_rows: EmptyRows
     warnings: list[str]
@@ -132,7 +169,8 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """Queries are those named, or every token."""
         count = len(self.tokens)
-        return {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
+        lengths = {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
+        return lengths if self.regions is UNSET else {**lengths, "region": len(self.regions)}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights are held of every head, or of none; stages have a row per query or key."""

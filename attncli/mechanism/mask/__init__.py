@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.language import Message, listing, message, term
+from attncli.mechanism.mask.eviction import ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow
 from attncli.mechanism.mask.kind import (
     AllOf,
     AnyOf,
@@ -39,8 +40,32 @@ from attncli.mechanism.mask.pattern import (
 )
 
 __all__ = [
-    "AllOf", "AnyOf", "BigBird", "Blocks", "Causal", "Chunk", "Dilated", "Documents", "Everywhere", "Global", "Hashed",
-    "Mask", "MatrixMask", "Padding", "Pairs", "Prefix", "SameBucket", "Streaming", "Window", "both", "shows_all",
+    "AllOf",
+    "AnyOf",
+    "BigBird",
+    "Blocks",
+    "ByChance",
+    "Causal",
+    "Chunk",
+    "Dilated",
+    "Documents",
+    "Everywhere",
+    "Forgotten",
+    "Global",
+    "Hashed",
+    "HeavyHitters",
+    "LastQuery",
+    "LastWindow",
+    "Mask",
+    "MatrixMask",
+    "Padding",
+    "Pairs",
+    "Prefix",
+    "SameBucket",
+    "Streaming",
+    "Window",
+    "both",
+    "shows_all",
     "visible",
 ]  # fmt: skip
 

@@ -122,8 +122,11 @@ class Mask(Struct, metaclass=KindOfMask, frozen=True):
         """The masks that an intersection or a union is made of, down to the last; else the mask itself."""
         return (self,)
 
-    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
-        """The mask for queries [head, query, dim] and keys [kv, key, dim], where these decide; else the mask itself."""
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        """The mask for queries [head, query, dim] and keys [kv, key, dim], where these decide; else the mask itself.
+
+        scale, softcap: those of the scores, for masks that weights decide.
+        """
         return self
 
     def check_size(self, queries: int, keys: int) -> None:
@@ -355,8 +358,8 @@ class Combination(Mask, frozen=True):
     def parts_of(self) -> tuple[Mask, ...]:
         return tuple(inner for part in self.parts for inner in part.parts_of())
 
-    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
-        return type(self)(tuple(part.bind(backend, q, k) for part in self.parts))
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        return type(self)(tuple(part.bind(backend, q, k, scale, softcap) for part in self.parts))
 
     def of_heads(self, heads: slice) -> Mask:
         return type(self)(tuple(part.of_heads(heads) for part in self.parts))

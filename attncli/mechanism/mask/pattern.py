@@ -424,7 +424,7 @@ class Hashed(Mask, frozen=True):
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
         return "vectors"
 
-    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         """The buckets that q and k fall into. Leading axes are not supported: buckets belong to one text."""
         group_size = q.shape[0] // k.shape[0]
         keys = backend.repeat(k, group_size, 0) if group_size > 1 else k

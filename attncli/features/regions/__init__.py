@@ -1,0 +1,1 @@
+"""Which region of a long prompt the answer draws on."""

@@ -1,0 +1,202 @@
+"""The document of `attn ablate --each-region`: the log probability of an answer without the links to each region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import DecodeError, Struct, ValidationError, json
+from msgspec.structs import replace
+
+from attncli.documents import RegionRow
+from attncli.documents.header import header, notes
+from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.features.effects.measures import log_softmax, target_id, target_token
+from attncli.features.regions.document import RegionEffect, RegionsDocument
+from attncli.features.run.compute import RunRequest, cost
+from attncli.inputs.files import atomic_writer, read_regular
+from attncli.inputs.regions import Region
+from attncli.inputs.token import Token, ignore
+from attncli.language import message
+from attncli.mechanism.context import NOTHING, Interventions, KnockOut
+from attncli.models.estimate import CostEstimate
+from attncli.models.model import Model
+from attncli.models.run import LONG, rows_for
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+KEPT_LIMIT = 2**20
+"""Bytes of a file of results that were kept."""
+
+
+class RegionResults(Struct, frozen=True):
+    """Results that are known: of the whole text, and of regions by their place; more are added as they come."""
+
+    logprob: float | None = None
+    regions: dict[int, float] = {}
+
+
+def ablate_regions(
+    model: Model,
+    text: str,
+    regions: Sequence[Region],
+    *,
+    target: str | None = None,
+    tokens: Sequence[Token] | None = None,
+    kept: Path | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    on_result: Callable[[int, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> RegionsDocument:
+    """Cut the links to each region in turn, in all heads, and read what the answer loses.
+
+    A cut takes away what tokens outside the region read of it; within it they go on reading each other. The text runs
+    once for each region, and once as it is.
+
+    Args:
+        model: As `attncli.load` returns it, with an output head.
+        text: What runs.
+        regions: As `attncli.inputs.regions.find_regions` returns them.
+        target: The answer: one entry, "id:N", or several tokens, whose log probabilities are summed; None is the
+            model's own first choice.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        kept: A folder where results are kept until all are known, so that the same call goes on after an interruption.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        on_result: Is told how many of how many runs are done.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn ablate --each-region --json` writes.
+
+    Raises:
+        InputError: For a target that is no text of the vocabulary, and without regions.
+        UnsupportedError: For a model that predicts no token.
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    if not regions:
+        raise InputError(
+            "there are no regions to cut off", expected="--region NAME=SPEC, or --chat", hint="attn guide long"
+        )
+    if model.spec.head is None:
+        raise UnsupportedError(
+            "this {family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            family=model.spec.family,
+        )
+    answer = [] if target is None else target_ids(model, target)
+    model.check_tokens([*tokens, *_more_tokens(model, tokens, answer[:-1])])
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
+    runs = len(regions) + 1
+    estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
+    on_cost(replace(estimate, seconds=estimate.seconds * runs), len(tokens))
+    path = None if kept is None else kept / f"{_fingerprint(model, tokens, regions, target)}.json"
+    results = RegionResults() if path is None else _read_results(path)
+    if not answer or results.logprob is None:
+        scores = _last_logits(model, [*tokens, *_more_tokens(model, tokens, answer[:-1])], max(len(answer), 1), rows)
+        answer = answer or [int(np.argmax(scores[-1]))]
+        results = replace(results, logprob=_logprob(scores, answer))
+        _keep_results(path, results)
+    on_result(len(results.regions) + 1, runs)
+    following = [*tokens, *_more_tokens(model, tokens, answer[:-1])]
+    for place, region in enumerate(regions):
+        progress((place + 1) / runs)
+        if place in results.regions:
+            continue
+        scores = _last_logits(model, following, len(answer), rows, _cut(model, region, len(following)))
+        results.regions[place] = _logprob(scores, answer)
+        _keep_results(path, results)
+        on_result(len(results.regions) + 1, runs)
+    if path is not None:
+        path.unlink(missing_ok=True)
+    effects = [
+        RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
+        for place, logprob in results.regions.items()
+    ]
+    effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
+    return RegionsDocument(
+        **header(model, text, tokens),
+        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions],
+        target=[target_token(model, number) for number in answer],
+        logprob=results.logprob,
+        effects=effects,
+        warnings=notes(model, text, tokens),
+    )
+
+
+def target_ids(model: Model, target: str) -> list[int]:
+    """The ids of an answer: of one entry as `target_id` finds it, else of the pieces of a text.
+
+    Raises as `target_id`, and InputError for a text with words that the vocabulary does not have.
+    """
+    try:
+        return [target_id(model, target)]
+    except InputError:
+        pieces = [token for token in model.tokenizer.encode(target) if not token.special]
+        if target.startswith("id:") or not pieces or any(token.unknown or token.id is None for token in pieces):
+            raise
+        return [token.id for token in pieces if token.id is not None]
+
+
+def _more_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
+    """Tokens that stand after those of the text."""
+    return [replace(token, index=len(tokens) + token.index) for token in model.tokenizer.ids_to_tokens(ids)]
+
+
+def _cut(model: Model, region: Region, count: int) -> Interventions:
+    """The links to a region from the tokens outside it, cut in all heads of all layers."""
+    inside = set(region.tokens)
+    outside = tuple(index for index in range(count) if index not in inside)
+    return {
+        (layer, "self"): [KnockOut(tuple(range(model.spec.blocks[layer].attention.heads)), outside, region.tokens)]
+        for layer in model.spec.attending()
+    }
+
+
+def _last_logits(
+    model: Model, tokens: Sequence[Token], count: int, rows: int | None, interventions: Interventions = NOTHING
+) -> Floats:
+    """The logits after the last `count` tokens, [token, vocabulary], float64."""
+    last = len(model.spec.blocks) - 1
+    (trace,) = model.trace(list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions)
+    return np.asarray(model.backend.numpy(model.logits(trace.after[-count:])), np.float64)
+
+
+def _logprob(scores: Floats, answer: Sequence[int]) -> float:
+    """The log probability of all tokens of an answer. scores: the logits before each, [token, vocabulary]."""
+    return float(log_softmax(scores)[np.arange(len(answer)), list(answer)].sum())
+
+
+# Results that are kept until all are known.
+
+
+def _fingerprint(model: Model, tokens: Sequence[Token], regions: Sequence[Region], target: str | None) -> str:
+    """What changes when the numbers may: the weights' files, tokens, regions, target, and how is computed."""
+    folder = Path(model.tokenizer.name).parent
+    stamps = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*.safetensors"))
+    description = (
+        model.identity, stamps, [token.id for token in tokens], [(row.name, row.tokens) for row in regions], target,
+        model.backend.name, model.backend.dtype, repr(model.spec),
+    )  # fmt: skip
+    return sha256(repr(description).encode()).hexdigest()[:32]
+
+
+def _read_results(path: Path) -> RegionResults:
+    """The results in a file; none where there is none, or one that is no use."""
+    try:
+        return json.decode(read_regular(path, what=message("results"), limit=KEPT_LIMIT), type=RegionResults)
+    except (AttnError, DecodeError, ValidationError):
+        return RegionResults()
+
+
+def _keep_results(path: Path | None, results: RegionResults) -> None:
+    """Write what is known; a folder that cannot be written keeps nothing."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_writer(path, alone=True) as stream:
+            stream.write(json.encode(results))
+    except (OSError, AttnError):
+        return

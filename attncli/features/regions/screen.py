@@ -1,0 +1,123 @@
+"""The screen of `attn.regions/1`: the regions, what the answer loses most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp
+
+from attncli.draw.lines import Lines, sentences
+from attncli.draw.numbers import bar, percent
+from attncli.draw.safe import cells
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.tables import GAP, table
+from attncli.draw.token_names import quote_text, region_name
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.features.regions.document import RegionEffect, RegionsDocument
+from attncli.language import message, plural, say
+
+BAR = ""
+SHORTEST, LONGEST = 4, 24
+"""Cells of the bar of the largest loss."""
+LITTLE = 0.01
+"""A change in nats below which nothing is said to be lost."""
+
+
+def regions_screen(document: RegionsDocument, view: View) -> Lines:
+    """The whole screen of an `attn.regions/1` document."""
+    return draw_parts(REGIONS_PARTS, document, view)
+
+
+def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:
+    """A line for each region as a table for `--plain`, its first row the names of the columns."""
+    yield ("region", "tokens", "logprob", "change")
+    for effect in document.effects:
+        region = document.regions[effect.region]
+        yield (region.name, len(region.tokens), effect.logprob, effect.change)
+
+
+def _effects(document: RegionsDocument, view: View) -> Lines:
+    losses = [max(-(effect.change or 0.0), 0.0) for effect in document.effects]
+    greatest = max(losses, default=0.0)
+    columns = {
+        message("region"): [_name(document, effect, view) for effect in document.effects],
+        "tokens": [f"{len(document.regions[effect.region].tokens):,}" for effect in document.effects],
+        message("log probability"): [_signed(effect.logprob, plus=False) for effect in document.effects],
+        "change": [_signed(effect.change) for effect in document.effects],
+    }
+    width = sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items())
+    room = min(max(view.width - width, SHORTEST), LONGEST)
+    columns[BAR] = [bar(loss / greatest if greatest else 0.0, room, ascii=view.ascii) for loss in losses]
+    return table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["left", "right", "right", "right", "left"],
+        title=message("without the links to a region"),
+        note=message("the log probability of the answer, in nats; all heads, one region at a time"),
+        bars=len(columns) - 1,
+    )
+
+
+def _name(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
+    return region_name(document.regions[effect.region].name, view)
+
+
+def _signed(value: float | None, *, plus: bool = True) -> str:
+    return "-" if value is None else f"{value:+.3f}" if plus else f"{value:.3f}"
+
+
+def regions_sentences(document: RegionsDocument, view: View) -> list[str]:
+    """Which region the answer draws on most, and which it does without."""
+    answer = quote_text("".join(token.text for token in document.target), view)
+    answer_sentences = [
+        say(
+            view,
+            plural(
+                "{answer} ({count} token) has the probability {share} after this text.",
+                "{answer} ({count} tokens) has the probability {share} after this text.",
+                count=len(document.target),
+                answer=answer,
+                share=percent(exp(document.logprob), 1) if document.logprob is not None else "-",
+            ),
+        )
+    ]
+    measured = [effect for effect in document.effects if effect.change is not None]
+    if measured and -(measured[0].change or 0.0) > LITTLE:
+        first = measured[0]
+        answer_sentences.append(
+            say(
+                view,
+                "It draws most on {region}: without it its log probability falls by {loss}, to {share}.",
+                region=quote_text(_name(document, first, view), view),
+                loss=f"{-(first.change or 0.0):.2f}",
+                share=percent(exp(first.logprob or 0.0), 1),
+            )
+        )
+    elif measured:
+        answer_sentences.append(say(view, "No region takes anything from it when it cannot be read."))
+    idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) <= LITTLE]
+    if idle and -(measured[0].change or 0.0) > LITTLE:
+        answer_sentences.append(
+            say(
+                view,
+                plural(
+                    "{count} region changes it by less than 0.01.",
+                    "{count} regions change it by less than 0.01.",
+                    count=len(idle),
+                ),
+            )
+        )
+    return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def _answer(document: RegionsDocument, view: View) -> Lines:
+    return sentences(regions_sentences(document, view), view)
+
+
+REGIONS_PARTS: Parts[RegionsDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, never),
+    ScreenPart("regions", _effects),
+    ScreenPart("answer", _answer),
+)

@@ -1,0 +1,1 @@
+"""Which heads fetch a fact from the text: needles in haystacks."""

@@ -1,0 +1,369 @@
+"""The document of `attn heads --retrieval`: needles are put into haystacks, and the heads that fetch them are found.
+
+A needle is a passage `QUESTION ANSWER`; the text ends with the question again, so that a model that can fetch it goes
+on with the answer. Each text runs once, with the answer: a token of it is predicted if it is the likeliest there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+
+from attncli import __version__
+from attncli.arrays.numpy_backend import integers
+from attncli.documents.header import model_part
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.features.effects.logit_parts import logit_sources
+from attncli.features.effects.sweep import SweepText
+from attncli.features.retrieval.document import FetchCheck, FetchingHead, FetchScore, RetrievalDocument
+from attncli.inputs.files import read_regular
+from attncli.inputs.token import TEXT_LIMIT, Token, ignore
+from attncli.language import message
+from attncli.mechanism.context import NOTHING, Interventions, Zero
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+HeadName = tuple[int, int]
+DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+ANSWERED = 0.5
+"""Share of an answer that must be predicted for a run to count. Source: Wu et al., 2024."""
+RETRIEVAL = 0.1
+"""The literal score from which on a head is called a retrieval head. Source: Wu et al., 2024."""
+LEAST_ANSWERED = 0.1
+"""Share of runs that must be answered for heads to be ranked."""
+DRAWS = 1000
+"""Draws of an interval."""
+CUTS, RANDOM_DRAWS = (1, 2, 3, 5, 10), 5
+"""How many heads a check takes away, and how many times as many others are drawn."""
+LENGTHS = (128, 256)
+HAYSTACK, NEEDLES = (Path(__file__).parent / name for name in ("haystack.txt", "needles.tsv"))
+"""The passages and needles that are taken where a user names none."""
+
+
+class Needle(Struct, frozen=True):
+    """A fact: what is asked, and what is to follow."""
+
+    question: str
+    answer: str
+
+
+class Probe(Struct, frozen=True, eq=False):
+    """One text with a needle in it. needle: its number. steps: the tokens after which each token of the answer is to
+    come. targets: their ids. places: the answer's tokens within the needle. others: as many, elsewhere."""
+
+    needle: int
+    tokens: list[Token]
+    steps: list[int]
+    targets: list[int]
+    places: list[int]
+    others: list[int]
+
+
+class FetchResult(Struct, frozen=True, eq=False):
+    """What one run gave. right: of each step, whether its token was predicted. literal, writes: [layer and head], of
+    the needle and of other tokens."""
+
+    needle: int
+    right: list[bool]
+    literal: tuple[Floats, Floats]
+    writes: tuple[Floats, Floats]
+
+
+def fetching_heads(
+    model: Model,
+    *,
+    needles: Sequence[tuple[str, str]] | None = None,
+    passages: Sequence[str] | None = None,
+    lengths: Sequence[int] | None = None,
+    depths: Sequence[float] = DEPTHS,
+    verify: bool = False,
+    seed: int = 0,
+    progress: Callable[[float], None] = ignore,
+) -> RetrievalDocument:
+    """Rank heads by whether they fetch a fact that stands somewhere in the text.
+
+    Two scores: *literal*, whether the head looks most at the very token that comes next, where it stands in the needle;
+    and *by what it writes*, what the head adds to the logit of that token from the needle, less what it adds from any
+    other token. Both are means over runs in which the model gives more than half of the answer.
+
+    Args:
+        model: As `attncli.load` returns it, with an output head.
+        needles: Questions, each with its answer; None for attn's own.
+        passages: What the haystacks are made of, drawn without two that begin alike; None for attn's own.
+        lengths: Tokens of the texts, at most; None for `LENGTHS`, as far as the model's positions reach.
+        depths: Where the needle stands, 0 (first) to 1 (last before the question).
+        verify: Whether recall is measured without the first heads, and without random ones.
+        seed: Of haystacks, chance and intervals.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn heads --retrieval --json` writes; no heads where the model does not do the task.
+
+    Raises:
+        UnsupportedError: For a model that predicts no token.
+        InputError: For a needle that is longer than the texts, and words that the model does not know.
+
+    Source: Wu et al., Retrieval head mechanistically explains long-context factuality, 2024 (arXiv 2404.15574), of
+    which every token of the answer counts here as generated where it is predicted; Gema et al., Logit-contribution
+    scoring, 2026 (arXiv 2607.01002).
+    """
+    if model.spec.head is None:
+        raise UnsupportedError(
+            "this {family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            family=model.spec.family,
+        )
+    facts = [Needle(question, answer) for question, answer in (read_needles(NEEDLES) if needles is None else needles)]
+    passages = read_passages(HAYSTACK) if passages is None else passages
+    longest = model.spec.max_positions
+    usual = sorted({min(length, longest or length) for length in LENGTHS})
+    text_lengths = tuple(usual if lengths is None else lengths)
+    grid = list(product(text_lengths, depths, range(len(facts))))
+    probes = [
+        _probe(model, facts, number, passages, length, depth, seed + place)
+        for place, (length, depth, number) in enumerate(grid)
+    ]
+    heads = [(layer, head) for layer in model.spec.attending() for head in range(_heads_of(model, layer))]
+    parts = len(probes) * (1 + 3 * verify)
+    results = []
+    for place, probe in enumerate(probes):
+        results.append(_measure(model, probe, heads))
+        progress((place + 1) / parts)
+    answered = [result for result in results if np.mean(result.right) > ANSWERED]
+    ranked: list[FetchingHead] = []
+    checks: list[FetchCheck] | UnsetType = UNSET
+    if len(answered) >= max(LEAST_ANSWERED * len(results), 1):
+        ranked = _ranked(heads, answered, seed)
+        if verify:
+            checks = _checks(model, probes, ranked, seed)
+    return RetrievalDocument(
+        version=__version__,
+        model=model_part(model),
+        needles=[f"{needle.question} {needle.answer}" for needle in facts],
+        sizes=list(text_lengths),
+        depths=list(depths),
+        runs=len(results),
+        answered=len(answered),
+        recall=float(np.mean([right for result in results for right in result.right])),
+        heads=ranked,
+        verify=checks,
+        warnings=list(model.warnings),
+    )
+
+
+def read_needles(path: Path) -> list[tuple[str, str]]:
+    """Needles from a file: a line each, the question, a tab and the answer. Raises InputError."""
+    needles = []
+    for number, row in enumerate(_lines(path), 1):
+        question, tab, answer = row.partition("\t")
+        if not tab or not question.strip() or not answer.strip() or "\t" in answer:
+            raise InputError(
+                "this line is no needle",
+                where=message("{file}, line {line}", file=path, line=number),
+                expected="a question, a tab, and its answer",
+            )
+        needles.append((question.strip(), answer.strip()))
+    return needles
+
+
+def read_passages(path: Path) -> list[str]:
+    """Passages of a haystack from a file, a line each. Raises InputError."""
+    return _lines(path)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = read_regular(path, what=message("a text file"), limit=TEXT_LIMIT).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError("this text is not UTF-8", where=str(path), expected="UTF-8 text") from error
+    lines = [row for row in text.splitlines() if row.strip()]
+    if not lines:
+        raise InputError("this file holds no lines", where=str(path), expected="at least one line with words")
+    return lines
+
+
+def _heads_of(model: Model, layer: int) -> int:
+    return model.spec.blocks[layer].attention.heads
+
+
+def _probe(
+    model: Model, facts: Sequence[Needle], number: int, passages: Sequence[str], length: int, depth: float, seed: int
+) -> Probe:
+    """A text with a needle at a depth, as long as passages fill it."""
+    needle = facts[number]
+    order = np.argsort(integers(seed, "haystack", len(passages)), kind="stable")
+    begun = {needle.question}
+    chosen: list[str] = []
+    for passage in (passages[int(place)].strip() for place in order):
+        begins = passage.rpartition(" ")[0]
+        if begins in begun or passage.startswith(needle.question):
+            continue
+        if len(_tokens(model, _compose(needle, [*chosen, passage], depth)[0])) > length:
+            break
+        begun.add(begins)
+        chosen.append(passage)
+    text, start, stop = _compose(needle, chosen, depth)
+    tokens = _tokens(model, text)
+    if len(tokens) > length:
+        raise InputError(
+            "a needle and its question take {count} tokens, and the texts are to have {length}",
+            expected="a shorter needle, or --lengths {count}",
+            count=len(tokens),
+            length=length,
+        )
+    unknown = [token.text for token in tokens if token.unknown]
+    if unknown:
+        raise InputError(
+            "{word} is unknown to this model: it cannot tell it from other unknown words",
+            expected="needles and passages of words that the model knows",
+            hint="--needle FILE --haystack FILE",
+            word=repr(unknown[0]),
+        )
+    model.check_tokens(tokens)
+    answer = [token.index for token in tokens if token.start is not None and token.end is not None
+              and token.end > len(text) - len(needle.answer)]  # fmt: skip
+    places = [token.index for token in tokens if token.start is not None and token.end is not None
+              and token.start < stop and token.end > start]  # fmt: skip
+    free = [token.index for token in tokens[: answer[0] - 1] if token.index not in places and not token.special]
+    picked = integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1)
+    return Probe(
+        number,
+        tokens,
+        [index - 1 for index in answer],
+        [tokens[index].id or 0 for index in answer],
+        places,
+        free[int(picked) : int(picked) + len(places)],
+    )
+
+
+def _compose(needle: Needle, passages: Sequence[str], depth: float) -> tuple[str, int, int]:
+    """The text, and where the answer stands in the needle."""
+    at = round(depth * len(passages))
+    before = "".join(f"{passage}\n" for passage in passages[:at]) + f"{needle.question} "
+    after = "".join(f"\n{passage}" for passage in passages[at:])
+    text = f"{before}{needle.answer}{after}\n{needle.question} {needle.answer}"
+    return text, len(before), len(before) + len(needle.answer)
+
+
+def _tokens(model: Model, text: str) -> list[Token]:
+    """The tokens of a text without a special token at its end: the answer goes on."""
+    tokens = model.tokenizer.encode(text)
+    while tokens and tokens[-1].special:
+        tokens = tokens[:-1]
+    return tokens
+
+
+def _predicted(model: Model, probe: Probe, interventions: Interventions = NOTHING) -> list[bool]:
+    """Of each step, whether its token is the likeliest."""
+    last = len(model.spec.blocks) - 1
+    (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions)
+    scores = model.backend.numpy(model.logits(trace.after[probe.steps[0] : probe.steps[-1] + 1]))
+    return [int(row.argmax()) == target for row, target in zip(scores, probe.targets, strict=True)]
+
+
+def _measure(model: Model, probe: Probe, heads: Sequence[HeadName]) -> FetchResult:
+    """Both scores of every head in one text."""
+    right = _predicted(model, probe)
+    number_of = {name: place for place, name in enumerate(heads)}
+    scores = np.zeros((2, 2, len(heads)))  # [literal or writes, needle or others, head]
+    if not any(right):
+        return FetchResult(probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1]))
+    ids = [token.id for token in probe.tokens]
+    spans = (probe.places, probe.others)
+    for trace in model.trace(probe.tokens, keep=("weights",)):
+        weights = np.asarray(model.backend.numpy(trace.stages["weights"]))
+        for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True):
+            for head, key in enumerate(weights[:, step, : len(ids)].argmax(-1).tolist() if is_right else ()):
+                for side, span in enumerate(spans):
+                    scores[0, side, number_of[trace.layer, head]] += key in span and ids[key] == target
+    scores[0] /= len(probe.steps)
+    running = SweepText(model, probe.tokens, model.computing(len(probe.tokens)))
+    for step, target, is_right in zip(probe.steps, probe.targets, right, strict=True):
+        if not is_right:
+            continue
+        for term, sources in logit_sources(running, step, target, None).items():
+            if term.attention != "self" or term.layer is None or term.head is None:
+                continue
+            row = sources[: step + 1]
+            for side, span in enumerate(spans):
+                inside = np.isin(np.arange(len(row)), span)
+                if inside.any() and not inside.all():
+                    contrast = row[inside].mean() - row[~inside].mean()
+                    scores[1, side, number_of[term.layer, term.head]] += contrast / sum(right)
+    return FetchResult(probe.needle, right, (scores[0, 0], scores[0, 1]), (scores[1, 0], scores[1, 1]))
+
+
+def _ranked(heads: Sequence[HeadName], answered: Sequence[FetchResult], seed: int) -> list[FetchingHead]:
+    """The heads with both scores and their intervals, the largest literal score first."""
+    literal, writes = (
+        _scores([getattr(result, name) for result in answered], [result.needle for result in answered], seed)
+        for name in ("literal", "writes")
+    )
+    rows = [
+        FetchingHead(
+            layer=layer, head=head, literal=literal[place], writes=writes[place],
+            retrieval=literal[place].mean >= RETRIEVAL,
+        )
+        for place, (layer, head) in enumerate(heads)
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (-row.literal.mean, -row.writes.mean, row.layer, row.head))
+
+
+def _scores(pairs: Sequence[tuple[Floats, Floats]], needles: Sequence[int], seed: int) -> list[FetchScore]:
+    """Means over runs, with intervals from runs drawn again needle by needle. pairs: of each run, of its needle and of
+    other tokens."""
+    values, chance = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
+    kinds = sorted(set(needles))
+    sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])
+    counts = np.array([sum(number == kind for number in needles) for kind in kinds])
+    drawn = integers(seed, "needles", DRAWS * len(kinds)).reshape(DRAWS, len(kinds)) % len(kinds)
+    means = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]
+    low, high = np.quantile(means, (0.025, 0.975), axis=0)
+    return [
+        FetchScore(mean=float(mean), low=float(lower), high=float(upper), chance=float(by_chance))
+        for mean, lower, upper, by_chance in zip(values.mean(0), low, high, chance.mean(0), strict=True)
+    ]
+
+
+def _checks(model: Model, probes: Sequence[Probe], ranked: Sequence[FetchingHead], seed: int) -> list[FetchCheck]:
+    """Recall without the first heads by each score, and without as many that are among neither, for some numbers of
+    heads up to half of all."""
+    by_literal = [(row.layer, row.head) for row in ranked]
+    by_writes = [(row.layer, row.head) for row in sorted(ranked, key=lambda row: -row.writes.mean)]
+    checks = []
+    for count in (count for count in CUTS if count == 1 or count <= len(ranked) // 2):
+        rest = [name for name in by_literal if name not in {*by_literal[:count], *by_writes[:count]}]
+        draws = [
+            [rest[int(place)] for place in np.argsort(integers(seed, f"heads\0{count}\0{draw}", len(rest)))[:count]]
+            for draw in range(RANDOM_DRAWS if len(rest) >= count else 0)
+        ]
+        checks.append(
+            FetchCheck(
+                heads=count,
+                literal=_recall(model, probes, by_literal[:count]),
+                writes=_recall(model, probes, by_writes[:count]),
+                random=[_recall(model, probes, heads) for heads in draws],
+            )
+        )
+    return checks
+
+
+def _recall(model: Model, probes: Sequence[Probe], heads: Sequence[HeadName]) -> float:
+    """Share of the answers' tokens that are predicted when these heads add nothing."""
+    cut: Interventions = {
+        (layer, "self"): [Zero(tuple(head for at, head in heads if at == layer))] for layer in {at for at, _ in heads}
+    }
+    return float(np.mean([right for probe in probes for right in _predicted(model, probe, cut)]))
+
+
+def parse_lengths(text: str) -> list[int]:
+    """Lengths such as "128,256". Raises UsageError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and 0 < int(part) <= 10**6 for part in parts):
+        raise UsageError("--lengths {text} is no list of lengths", expected="tokens, such as 128,256", text=repr(text))
+    return sorted({int(part) for part in parts})

@@ -1,0 +1,195 @@
+"""The screen of `attn.retrieval/1`: the heads that fetch, with intervals and chance, and what is left without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, line, remark, sentences, stack
+from attncli.draw.numbers import percent
+from attncli.draw.safe import label, spell
+from attncli.draw.tables import table
+from attncli.draw.token_names import quote_text
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts
+from attncli.features.retrieval.document import FetchingHead, FetchScore, RetrievalDocument
+from attncli.language import listing, message, plural, say
+
+
+def retrieval_screen(document: RetrievalDocument, view: View) -> Lines:
+    """The whole screen of an `attn.retrieval/1` document: `view.top` heads."""
+    return draw_parts(RETRIEVAL_PARTS, document, view)
+
+
+def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
+    """Every head as a table for `--plain`, its first row the names of the columns."""
+    ends = ("", "_low", "_high", "_chance")
+    yield ("layer", "head", *(f"{name}{end}" for name in ("literal", "writes") for end in ends), "retrieval")
+    for row in document.heads:
+        scores = [(score.mean, score.low, score.high, score.chance) for score in (row.literal, row.writes)]
+        yield (row.layer, row.head, *scores[0], *scores[1], row.retrieval)
+
+
+def _header(document: RetrievalDocument, view: View) -> Lines:
+    model = document.model
+    name = label(model.name or model.family or model.source, ascii=view.ascii)
+    sizes = message("{layers} layers × {heads} heads", layers=model.layers, heads=model.heads)
+    facts = [name, sizes, plural("{count} needle", "{count} needles", count=len(document.needles))]
+    facts.append(message("texts of up to {lengths} tokens", lengths=listing(map(str, document.sizes))))
+    facts.append(plural("{count} run", "{count} runs", count=document.runs))
+    return line((say(view, listing(facts, " · ")), "bold"))
+
+
+def _heads(document: RetrievalDocument, view: View) -> Lines:
+    if not document.heads:
+        return Lines()
+    heads = document.heads if view.full else document.heads[: view.top]
+    columns = {
+        "layer": [str(row.layer) for row in heads],
+        "head": [str(row.head) for row in heads],
+        message("literal"): [f"{row.literal.mean:.2f}" for row in heads],
+        message("95% of draws"): [_ends(row.literal, 2, view) for row in heads],
+        message("chance"): [f"{row.literal.chance:.2f}" for row in heads],
+        message("writes"): [f"{row.writes.mean:+.3f}" for row in heads],
+        message("of 95%"): [_ends(row.writes, 2, view) for row in heads],
+        message("by chance"): [f"{row.writes.chance:+.3f}" for row in heads],
+    }
+    for less in ((message("by chance"),), (message("of 95%"),), (message("95% of draws"), message("chance"))):
+        if _width(columns) > view.width:
+            for name in less:
+                del columns[name]
+    more = (
+        message(
+            "{heads_shown} of {heads} heads shown; --top {heads} shows all",
+            heads_shown=len(heads),
+            heads=len(document.heads),
+        )
+        if len(heads) < len(document.heads)
+        else ""
+    )
+    body = table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        title=message("heads that fetch"),
+        note=message(
+            "literal: looks most at the answer in the needle; writes: adds to its logit from there, less what it adds "
+            "from elsewhere"
+        ),
+    )
+    return stack((body, remark(more, view)))
+
+
+def _width(columns: dict[str, list[str]]) -> int:
+    return sum(max(map(len, (name, *column))) + 2 for name, column in columns.items()) - 2
+
+
+def _ends(score: FetchScore, digits: int, view: View) -> str:
+    return f"{score.low:.{digits}f}{spell('…', ascii=view.ascii)}{score.high:.{digits}f}"
+
+
+def retrieval_sentences(document: RetrievalDocument, view: View) -> list[str]:
+    """Whether the model does the task, which heads fetch, and what is left without them."""
+    answer_sentences = [
+        say(
+            view,
+            "The model gives {recall} of the answers' tokens, and most of the answer in {answered} of {runs} texts.",
+            recall=percent(document.recall),
+            answered=document.answered,
+            runs=document.runs,
+        )
+    ]
+    if not document.heads:
+        return [*answer_sentences, say(view, "It does not do the task, so that no head can be said to fetch.")]
+    first = document.heads[0]
+    writer = max(document.heads, key=lambda row: row.writes.mean)
+    if _name(first) == _name(writer):
+        answer_sentences.append(
+            say(
+                view,
+                "{head} fetches most, by where it looks and by what it writes.",
+                head=quote_text(_name(first), view),
+            )
+        )
+    else:
+        answer_sentences.append(
+            say(
+                view,
+                "{head} fetches most by where it looks, {writer} by what it writes.",
+                head=quote_text(_name(first), view),
+                writer=quote_text(_name(writer), view),
+            )
+        )
+    count = sum(row.retrieval for row in document.heads)
+    answer_sentences.append(
+        say(
+            view,
+            plural(
+                "{count} of {heads} heads has a literal score of 0.1 or more: a retrieval head.",
+                "{count} of {heads} heads have a literal score of 0.1 or more: retrieval heads.",
+                count=count,
+                heads=len(document.heads),
+            ),
+        )
+    )
+    if document.verify is not UNSET and document.verify:
+        check = next(
+            (row for row in document.verify if row.literal < document.recall / 2), document.verify[-1]
+        )  # the fewest whose loss is felt
+        answer_sentences.append(
+            say(
+                view,
+                plural(
+                    "Without the first of them recall is {literal}, without a random other {random}.",
+                    "Without the first {count} of them recall is {literal}, without as many random others {random}.",
+                    count=check.heads,
+                    literal=percent(check.literal),
+                    random=percent(fmean(check.random)) if check.random else "-",
+                ),
+            )
+        )
+    return answer_sentences
+
+
+def _name(row: FetchingHead) -> str:
+    return f"L{row.layer}H{row.head}"
+
+
+def _between(values: Sequence[float], view: View) -> str:
+    return f"{percent(min(values))}{spell('…', ascii=view.ascii)}{percent(max(values))}"
+
+
+def _verify(document: RetrievalDocument, view: View) -> Lines:
+    """Recall without heads: the first by each score, and random others."""
+    if document.verify is UNSET:
+        return Lines()
+    rows = [
+        [
+            str(row.heads),
+            percent(row.literal),
+            percent(row.writes),
+            percent(fmean(row.random)) if row.random else "-",
+            f"{percent(min(row.random))}{spell('…', ascii=view.ascii)}{percent(max(row.random))}"
+            if row.random
+            else "-",
+        ]
+        for row in document.verify
+    ]
+    names = [
+        message("heads cut"), message("by literal"), message("by writes"), message("random"), message("least…most"),
+    ]  # fmt: skip
+    note = message("of the answers' tokens; with all heads {recall}", recall=percent(document.recall))
+    return table(names, rows, view, title=message("recall without heads"), note=note)
+
+
+def _answer(document: RetrievalDocument, view: View) -> Lines:
+    return sentences(retrieval_sentences(document, view), view)
+
+
+RETRIEVAL_PARTS: Parts[RetrievalDocument] = (
+    ScreenPart("header", _header),
+    ScreenPart("heads", _heads),
+    ScreenPart("verify", _verify),
+    ScreenPart("answer", _answer),
+)

@@ -1,0 +1,206 @@
+"""Regions: named sets of tokens, such as a message of a chat, a document in it, or some lines of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from itertools import combinations
+from pathlib import Path
+
+from msgspec import Struct
+
+from attncli.errors import InputError, UsageError
+from attncli.inputs.files import read_object
+from attncli.inputs.token import Text, Token
+from attncli.language import listing, message
+
+REST = "rest"
+"""The name of what is in no region."""
+KINDS = ("START…END", "/REGEX/", "lines:A-B", "chars:A-B", "tokens:A-B")
+"""How a region says what is in it; lines count from 1, characters and tokens from 0, and both ends belong to it."""
+FORMS = {"lines": 1, "chars": 0, "tokens": 0}
+"""Ranges by name, with the first number of each."""
+MOST_WORDS = 5000
+"""Words that a marker which is not there is compared with."""
+NAME = re.compile(r"[^\s=,]{1,64}")
+
+
+class Region(Struct, frozen=True):
+    """A named set of tokens. tokens: their indices, rising, at least one."""
+
+    name: str
+    tokens: tuple[int, ...]
+
+
+class RegionRule(Struct, frozen=True):
+    """What a region is to hold, as a user says it: see `KINDS`."""
+
+    name: str
+    spec: str
+
+
+def parse_region(text: str) -> RegionRule:
+    """The rule in NAME=SPEC. Raises UsageError for what has no name or no such form."""
+    name, equals, spec = text.partition("=")
+    if not equals or not spec or not NAME.fullmatch(name):
+        raise UsageError(
+            "--region {text} is no NAME=SPEC",
+            expected="a name without blanks, and one of {kinds}",
+            text=repr(text),
+            kinds=listing(KINDS),
+        )
+    if name == REST:
+        raise UsageError("the name {name} is that of what is in no region", expected="another name", name=repr(name))
+    return RegionRule(name, spec)
+
+
+def read_regions(path: Path) -> list[RegionRule]:
+    """The rules in a JSON file, an object of names and what they hold. Raises InputError."""
+    rules = read_object(path, what=message("a file of regions"))
+    if not all(isinstance(spec, str) for spec in rules.values()) or not rules:
+        raise InputError(
+            "these regions are no names with texts",
+            where=str(path),
+            expected="an object such as {example}",
+            example='{"doc1": "[[doc1]]…[[/doc1]]"}',
+        )
+    try:
+        return [parse_region(f"{name}={spec}") for name, spec in rules.items()]
+    except UsageError as error:
+        raise InputError(
+            "a region in this file is no NAME=SPEC",
+            where=str(path),
+            expected="a name without blanks, and one of {kinds}",
+            kinds=listing(KINDS),
+        ) from error
+
+
+def find_regions(
+    rules: Sequence[RegionRule], text: Text, tokens: Sequence[Token], note: Callable[[str], None]
+) -> list[Region]:
+    """The regions of a text: the messages of a chat, those that the rules say, and `rest`, what is in none.
+
+    Args:
+        rules: As `parse_region` returns them.
+        text: The text, or the chat.
+        tokens: Its tokens.
+        note: Is told which regions share tokens.
+
+    Raises:
+        InputError: For a rule that no token fits, naming what is nearest, and for a name that comes twice.
+    """
+    spans = {} if text.chat is None else {part.name: [(part.start, part.end)] for part in text.chat.parts}
+    regions = [Region(name, _tokens_in(places, tokens)) for name, places in spans.items()]
+    for rule in rules:
+        regions.append(Region(rule.name, _tokens_of(rule, text.text, tokens)))
+    regions = [region for region in regions if region.tokens]
+    names = [region.name for region in regions]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(
+            "two regions have the name {name}", expected="names that differ from each other", name=repr(twice[0])
+        )
+    shared = [(a.name, b.name, count) for a, b in combinations(regions, 2) if (count := len({*a.tokens} & {*b.tokens}))]
+    if shared:
+        a, b, count = max(shared, key=lambda row: row[2])
+        note(
+            message(
+                "regions share tokens, {a} and {b} the most ({count}): shares add up to more than all",
+                a=a,
+                b=b,
+                count=count,
+            )
+        )
+    inside = {index for region in regions for index in region.tokens}
+    rest = tuple(token.index for token in tokens if token.index not in inside)
+    return [*regions, Region(REST, rest)] if rest else regions
+
+
+def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """The tokens that a rule means; at least one."""
+    kind, colon, numbers = rule.spec.partition(":")
+    if colon and kind in FORMS:
+        low, high = _range(rule, kind, numbers)
+        if kind == "tokens":
+            members = tuple(token.index for token in tokens if low <= token.index <= high)
+        else:
+            starts = [0, *(match.end() for match in re.finditer("\n", text))]
+            if kind == "lines":
+                low, high = (
+                    (starts[low - 1], starts[high] if high < len(starts) else len(text))
+                    if low <= len(starts)
+                    else (len(text), len(text))
+                )
+            else:
+                high += 1
+            members = _tokens_in([(low, high)], tokens)
+        if not members:
+            last = len(tokens) - 1 if kind == "tokens" else text.count("\n") + 1 if kind == "lines" else len(text) - 1
+            raise _nothing(rule, message("{kind} up to {last}", kind=kind, last=last))
+        return members
+    if rule.spec.startswith("/") and rule.spec.endswith("/") and len(rule.spec) > 2:
+        try:
+            places = [match.span() for match in re.finditer(rule.spec[1:-1], text)]
+        except re.error as error:
+            raise UsageError(
+                "the pattern of region {name} is no regular expression: {reason}",
+                expected="one that Python can read",
+                name=repr(rule.name),
+                reason=str(error),
+            ) from error
+        if not (members := _tokens_in(places, tokens)):
+            raise _nothing(rule, message("a pattern that something in the text matches"))
+        return members
+    start, dots, end = rule.spec.replace("...", "…").partition("…")
+    if not dots or not start or not end:
+        raise UsageError(
+            "region {name} is of no form that attn knows: {spec}",
+            expected=listing(KINDS),
+            name=repr(rule.name),
+            spec=repr(rule.spec),
+        )
+    places = [match.span(1) for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)]
+    if not (members := _tokens_in(places, tokens)):
+        missing = start if start not in text else end
+        pieces = dict.fromkeys(text.split()[:MOST_WORDS])
+        close = get_close_matches(missing, pieces, n=1)
+        raise _nothing(
+            rule,
+            message("markers that the text has; {close} is nearest to {missing}", close=repr(close[0]), missing=missing)
+            if close
+            else message("markers that the text has"),
+        )
+    return members
+
+
+def _range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", numbers)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, -1)
+    if match is None or first < FORMS[kind] or last < first:
+        raise UsageError(
+            "region {name} has no range {spec}",
+            expected="such as {kind}:{first}-{last}, counted from {first}",
+            name=repr(rule.name),
+            spec=repr(rule.spec),
+            kind=kind,
+            first=FORMS[kind],
+            last=FORMS[kind] + 9,
+        )
+    return first, last
+
+
+def _nothing(rule: RegionRule, expected: str) -> InputError:
+    return InputError(
+        "nothing in the text is in region {name}: {spec}", expected=expected, name=repr(rule.name), spec=rule.spec
+    )
+
+
+def _tokens_in(places: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> tuple[int, ...]:
+    """The tokens that share a character with one of these spans."""
+    return tuple(
+        token.index
+        for token in tokens
+        if token.start is not None
+        and token.end is not None
+        and any(token.start < end and start < token.end for start, end in places)
+    )

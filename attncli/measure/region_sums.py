@@ -1,0 +1,73 @@
+"""What of the weights goes from region to region: sums over blocks of query rows, so that nothing is n × n."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.inputs.regions import Region
+from attncli.measure.row_facts import WeightRows
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class RegionShares(Struct, frozen=True, eq=False):
+    """Shares of weight of one layer.
+
+    between: [head, region, region], of what the queries of a region look at, the mean part in a region. between_even:
+    the same with even attention to all that a query sees. query, query_even: [head, region], of one query alone.
+    A query that sees nothing counts in no mean; NaN where none is left.
+    """
+
+    between: Floats
+    between_even: Floats
+    query: Floats
+    query_even: Floats
+
+
+class RegionSums:
+    """Takes the rows of one layer's heads as they come; a consumer of `RowFeeder`.
+
+    regions: of the text; they may overlap. count: tokens. query: the one whose row is kept by itself.
+    """
+
+    def __init__(self, heads: int, regions: Sequence[Region], count: int, query: int) -> None:
+        self._members = np.zeros((count, len(regions)))
+        for place, region in enumerate(regions):
+            self._members[list(region.tokens), place] = 1
+        self._query = query
+        shape = (heads, len(regions), len(regions))
+        self._sums, self._even = np.zeros(shape), np.zeros(shape)
+        self._rows = np.zeros((heads, len(regions), 1))
+        self._single, self._single_even = np.full(shape[:2], np.nan), np.full(shape[:2], np.nan)
+
+    def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
+        """Add the rows of heads first_head, first_head + 1, …"""
+        weights = rows.numpy(rows.weights)
+        heads = slice(first_head, first_head + weights.shape[0])
+        high = rows.low + weights.shape[-1]
+        keys = self._members[rows.low : high]
+        queries = self._members[rows.i]
+        shares = weights @ keys  # [head, row, region]
+        visibility = rows.sight.visibility_matrix(high)[..., : high - rows.low]
+        sees = ~rows.sight.empty  # [head or 1, row]
+        even = (visibility @ keys) / np.maximum(rows.sight.count, 1)[..., None]
+        self._sums[heads] += np.swapaxes(shares, -1, -2) @ queries
+        self._even[heads] += np.swapaxes(even, -1, -2) @ queries
+        self._rows[heads, :, 0] += sees @ queries
+        for place in np.flatnonzero(rows.i == self._query):
+            self._single[heads] = np.where(sees[:, place, None], shares[:, place], np.nan)
+            self._single_even[heads] = np.where(sees[:, place, None], even[:, place], np.nan)
+
+    def shares(self) -> RegionShares:
+        """The shares of the rows that were added; see `RegionShares`."""
+        rows = np.where(self._rows > 0, self._rows, np.nan)
+        return RegionShares(
+            np.swapaxes(self._sums, -1, -2) / rows,
+            np.swapaxes(self._even, -1, -2) / rows,
+            self._single,
+            self._single_even,
+        )

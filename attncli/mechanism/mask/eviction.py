@@ -1,0 +1,365 @@
+"""Masks that a full cache of keys makes: which keys are forgotten is decided by the weights, as the text goes on.
+
+A key that is forgotten never returns, so that what is kept of a mask is, for each key, the last query that sees it: it
+grows with the text, not with its square. Heads that share keys and values share what is forgotten. Weights that decide
+are those of scaled and capped scores over what is still there; other masks, and biases by position, play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, final
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.arrays.numpy_backend import normal
+from attncli.errors import InputError, UsageError
+from attncli.language import Message, message
+from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach, Spelling
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+WINDOW, POOL = 64, 5
+"""What `snapkv` takes where no numbers follow: the window and the kernel of NVIDIA/kvpress."""
+
+
+def check_budget(spec: str, budget: int, keys: int) -> None:
+    """Raise InputError for a budget that the text does not fill: nothing would be forgotten."""
+    if budget > keys:
+        raise InputError(
+            "{spec} keeps {budget:,} keys, and the text has {keys:,}",
+            expected="a budget of at most {keys:,}",
+            spec=spec,
+            budget=budget,
+            keys=keys,
+        )
+
+
+@final
+class HeavyHitters(Mask, frozen=True):
+    """A cache of `budget` keys that forgets the one with the least weight per query that saw it, never one of the
+    `recent` last ones.
+
+    Source: Zhang et al., H2O: Heavy-Hitter Oracle, 2023 (arXiv 2306.14048); the mean over queries, and the mean over
+    heads that share keys, as in NVIDIA/kvpress, observed attention.
+    """
+
+    budget: int
+    recent: int
+
+    spelling = Spelling("h2o", "h2o:BUDGET or h2o:BUDGET,RECENT", (1, 2), 1, "h2o:4,2")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        recent = numbers[1] if len(numbers) > 1 else max(numbers[0] // 2, 1)
+        if recent > numbers[0]:
+            raise UsageError(
+                "mask {spec} keeps more recent keys than it has room for",
+                expected="h2o:BUDGET,RECENT, with RECENT up to BUDGET",
+                spec=repr(spec),
+            )
+        return HeavyHitters(numbers[0], recent)
+
+    def spec(self) -> str:
+        return f"h2o:{self.budget},{self.recent}"
+
+    def describe(self) -> Message:
+        return message(
+            "a cache of {budget} keys: the last {recent}, and those with the most weight per query so far",
+            budget=self.budget,
+            recent=self.recent,
+        )
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise unbound(self)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def pairs(self, n: int) -> int | None:
+        return cached_pairs(self.budget, n)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def check_size(self, queries: int, keys: int) -> None:
+        check_budget(self.spec(), self.budget, keys)
+
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        weight_sums = np.zeros((k.shape[0], k.shape[-2]))
+
+        def worth(weights: Floats, cache: Ints, query: int) -> Floats:
+            rows = np.arange(len(cache))[:, None]
+            weight_sums[rows, cache] += weights.mean(1)
+            means = weight_sums[rows, cache] / (query - cache + 1)
+            return np.where(cache > query - self.recent, np.inf, means)
+
+        return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth)
+
+
+@final
+class LastQuery(Mask, frozen=True):
+    """A cache of `budget` keys that forgets the one that the query at hand looks at least, the mean over all heads.
+
+    Source: Oren et al., Transformers are Multi-State RNNs (TOVA), 2024 (arXiv 2401.06104); the query's own key stays,
+    as in NVIDIA/kvpress.
+    """
+
+    budget: int
+
+    spelling = Spelling("tova", "tova:BUDGET", (1,), 1, "tova:4")
+
+    def spec(self) -> str:
+        return f"tova:{self.budget}"
+
+    def describe(self) -> Message:
+        return message(
+            "a cache of {budget} keys: each query forgets the one that it looks at least over all heads",
+            budget=self.budget,
+        )
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise unbound(self)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def pairs(self, n: int) -> int | None:
+        return cached_pairs(self.budget, n)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def check_size(self, queries: int, keys: int) -> None:
+        check_budget(self.spec(), self.budget, keys)
+
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        def worth(weights: Floats, cache: Ints, query: int) -> Floats:
+            mean = weights.mean((0, 1))
+            return np.where(cache == query, np.inf, np.broadcast_to(mean, cache.shape))
+
+        return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth)
+
+
+@final
+class LastWindow(Mask, frozen=True):
+    """The last `window` queries vote which keys before them stay: their mean weights, pooled over `pool` neighbours and
+    averaged over heads that share keys. They see what stays, `budget` keys with their own; queries before them see all.
+
+    Source: Li et al., SnapKV, 2024 (arXiv 2404.14469), as in NVIDIA/kvpress: zeros stand beyond the ends in the mean
+    over neighbours, and the window itself counts in the budget.
+    """
+
+    budget: int
+    window: int = WINDOW
+    pool: int = POOL
+
+    spelling = Spelling("snapkv", "snapkv:BUDGET, snapkv:BUDGET,WINDOW or snapkv:BUDGET,WINDOW,POOL", (1, 2, 3), 1,
+                        "snapkv:5,2,1")  # fmt: skip
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        budget, window, pool = (*numbers, *(min(WINDOW, max(numbers[0] // 2, 1)), POOL)[len(numbers) - 1 :])
+        if window > budget or pool % 2 == 0:
+            raise UsageError(
+                "mask {spec} has a window wider than its budget, or pools an even number of keys",
+                expected="snapkv:BUDGET,WINDOW,POOL, with WINDOW up to BUDGET and POOL odd",
+                spec=repr(spec),
+            )
+        return LastWindow(budget, window, pool)
+
+    def spec(self) -> str:
+        return f"snapkv:{self.budget},{self.window},{self.pool}"
+
+    def describe(self) -> Message:
+        return message(
+            "the last {window} queries see {budget} keys: their own, and those before that they look at most, "
+            "pooled over {pool} neighbours; earlier queries see all before them",
+            window=self.window,
+            budget=self.budget,
+            pool=self.pool,
+        )
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise unbound(self)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def check_size(self, queries: int, keys: int) -> None:
+        check_budget(self.spec(), self.budget, keys)
+
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        queries, keys = grouped(backend, q, k)
+        kv, group, count, _ = queries.shape
+        first = count - self.window
+        last = np.full((kv, count), count - 1)
+        scores = capped(np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap)
+        hidden = np.arange(count) > np.arange(first, count)[:, None]
+        votes = softmax_rows(np.where(hidden, -np.inf, scores))[..., :first].mean(2)
+        side = self.pool // 2
+        sums = np.cumsum(np.pad(votes, ((0, 0), (0, 0), (side + 1, side))), -1)
+        pooled = ((sums[..., self.pool :] - sums[..., : -self.pool]) / self.pool).mean(1)
+        order = np.argsort(-pooled, axis=-1, kind="stable")
+        np.put_along_axis(last, order[:, self.budget - self.window :], first - 1, -1)
+        return Forgotten(np.repeat(last, group, 0), self)
+
+
+@final
+class ByChance(Mask, frozen=True):
+    """A cache of `budget` keys that forgets one by chance, never the query's own: what every policy should beat."""
+
+    budget: int
+    seed: int = 0
+
+    spelling = Spelling("random", "random:BUDGET or random:BUDGET,SEED", (1, 2), 0, "random:4")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        if numbers[0] == 0:
+            raise UsageError(
+                "mask {spec} has a 0 where none may be", expected="random:BUDGET, with BUDGET from 1", spec=repr(spec)
+            )
+        return ByChance(numbers[0], numbers[1] if len(numbers) > 1 else seed)
+
+    def spec(self) -> str:
+        return f"random:{self.budget},{self.seed}"
+
+    def describe(self) -> Message:
+        return message(
+            "a cache of {budget} keys: its own, and others of which one is forgotten by chance for each new one",
+            budget=self.budget,
+        )
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise unbound(self)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def pairs(self, n: int) -> int | None:
+        return cached_pairs(self.budget, n)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def check_size(self, queries: int, keys: int) -> None:
+        check_budget(self.spec(), self.budget, keys)
+
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
+
+        def worth(weights: Floats, cache: Ints, query: int) -> Floats:
+            return np.where(cache == query, np.inf, np.take_along_axis(draws, cache, -1))
+
+        return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth)
+
+
+@final
+class Forgotten(Mask, frozen=True, eq=False):
+    """A cache's mask once it is known what is forgotten: `last` is the last query that sees a key, [head, key]."""
+
+    last: np.ndarray[Any, Any]
+    source: HeavyHitters | LastQuery | LastWindow | ByChance
+
+    spelling = None
+
+    def spec(self) -> str:
+        return self.source.spec()
+
+    def describe(self) -> Message:
+        return self.source.describe()
+
+    def sees(self, pairs: Pairs) -> Array:
+        last = pairs.backend.keep(self.last)[:, pairs.j.reshape((-1,))]
+        return (pairs.j <= pairs.row) & (pairs.row <= last[:, None, :])
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def of_heads(self, heads: slice) -> Mask:
+        return Forgotten(self.last[heads], self.source)
+
+
+def unbound(mask: Mask) -> TypeError:
+    """What asking for a mask says that knows no weights yet."""
+    return TypeError(f"a {type(mask).__name__} mask must be bound to queries and keys before use")
+
+
+def before(i: Ints) -> Reach:
+    """The keys up to each query's own."""
+    return Reach(np.zeros_like(i), i + 1, False)
+
+
+def cached_pairs(budget: int, n: int) -> int:
+    """The pairs of n queries that see at most `budget` keys up to their own."""
+    short = min(budget, n)
+    return short * (short + 1) // 2 + (n - short) * short
+
+
+def grouped(backend: Backend, q: Array, k: Array) -> tuple[Floats, Floats]:
+    """Queries by the keys that they share, [kv, group, query, dim], and keys [kv, key, dim], in float64.
+
+    Raises UsageError for queries that are not those of the same tokens as the keys.
+    """
+    queries, keys = (np.asarray(backend.numpy(array), np.float64) for array in (q, k))
+    if queries.ndim != 3 or queries.shape[-2] != keys.shape[-2]:
+        raise UsageError(
+            "a cache's mask is about a text that looks at itself",
+            expected="as many queries as keys, one text at a time",
+        )
+    return queries.reshape(keys.shape[0], -1, *queries.shape[-2:]), keys
+
+
+def capped(scores: Floats, softcap: float | None) -> Floats:
+    """Scores within the soft cap, where there is one."""
+    return scores if softcap is None else softcap * np.tanh(scores / softcap)
+
+
+def softmax_rows(scores: Floats) -> Floats:
+    """Weights of rows that see something, to choose keys by; those that are shown come from the attention step."""
+    weights: Floats = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def forget_online(
+    source: HeavyHitters | LastQuery | ByChance,
+    backend: Backend,
+    vectors: tuple[Array, Array],
+    score: tuple[float, float | None],
+    budget: int,
+    worth: Callable[[Floats, Ints, int], Floats],
+) -> Forgotten:
+    """What a cache of `budget` keys forgets, query after query.
+
+    vectors: queries and keys. score: scale and soft cap. worth: of each key [kv, cached], given the weights
+    [kv, group, cached], the keys in the cache [kv, cached] and the query; the least, and of equals the first, is
+    forgotten once there is a key too many, so that a query sees at most `budget` with its own.
+    """
+    queries, keys = grouped(backend, *vectors)
+    kv, group, count, _ = queries.shape
+    scale, softcap = score
+    last = np.full((kv, count), count - 1)
+    cache = np.empty((kv, 0), np.int64)
+    every = np.arange(kv)[:, None]
+    for query in range(count):
+        cache = np.concatenate([cache, np.full((kv, 1), query)], -1)
+        scores = np.einsum("kgd,kjd->kgj", queries[:, :, query], keys[every, cache]) * scale
+        values = worth(softmax_rows(capped(scores, softcap)), cache, query)
+        if cache.shape[-1] == budget:  # the next key needs the room
+            least = values.argmin(-1)
+            last[every[:, 0], cache[every[:, 0], least]] = query
+            cache = cache[np.arange(budget) != least[:, None]].reshape(kv, budget - 1)
+    return Forgotten(np.repeat(last, group, 0), source)

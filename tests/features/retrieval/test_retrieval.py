@@ -1,0 +1,167 @@
+"""Heads that fetch: a model whose fetching head is known by construction, both scores against loops, and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import induction_model
+import numpy as np
+import pytest
+from asking import ask
+from msgspec.structs import replace
+from small_gpt2 import small_gpt2
+
+from attncli.errors import InputError
+from attncli.features.retrieval import compute
+from attncli.features.retrieval.compute import fetching_heads
+from attncli.inputs.token import Token
+
+NEEDLES = [("a", "b"), ("b", "a")]
+PASSAGES = ["c d", "d e", "e c", "c e"]
+DEPTHS = [0.25, 0.5, 0.75, 1.0]
+"""At the very beginning no head of this model can find a token before."""
+ROOT = Path(__file__).parents[3]
+
+
+class Words(induction_model.Letters):
+    """Letters, with blanks between them."""
+
+    def encode(self, text: str) -> list[Token]:
+        places = [place for place, letter in enumerate(text) if not letter.isspace()]
+        return [
+            Token(index, text[place], "abcde".index(text[place]), place, place + 1)
+            for index, place in enumerate(places)
+        ]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return replace(induction_model.model(), tokenizer=Words())
+
+
+def test_the_head_that_fetches_is_first_and_recall_needs_it(model: Any) -> None:
+    document = fetching_heads(model, needles=NEEDLES, passages=PASSAGES, lengths=[10, 12], depths=DEPTHS, verify=True)
+    assert document.recall == 1.0
+    assert document.answered == document.runs == 2 * 4 * 2
+    first, *others = document.heads
+    assert (first.layer, first.head, first.retrieval) == (1, 0, True)
+    assert first.literal.mean == pytest.approx(1)
+    assert (first.literal.low, first.literal.high, first.literal.chance) == pytest.approx((1, 1, 0))
+    assert max(document.heads, key=lambda row: row.writes.mean) is first
+    assert first.writes.mean == pytest.approx(10, rel=0.01)
+    assert first.writes.low <= first.writes.mean <= first.writes.high
+    assert first.writes.chance < 0
+    assert all(abs(row.writes.mean) < 1e-6 for row in others)
+    assert not any(row.retrieval for row in others if row.layer == 1)
+    (one, *_) = document.verify
+    assert one.heads == 1
+    assert (
+        one.literal == one.writes == 0.5
+    )  # with nothing fetched all logits are 0, and the first letter is the likeliest
+    # of five other heads one finds the token before, which the first needs; the others are idle
+    assert sorted(set(one.random)) in ([1.0], [min(one.random), 1.0])
+    assert np.mean(one.random) > 0.5
+
+
+def test_both_scores_are_those_of_loops(model: Any) -> None:
+    facts = [compute.Needle(*needle) for needle in NEEDLES]
+    for seed in range(4):
+        probe = compute._probe(model, facts, seed % 2, PASSAGES, 12, 0.5, seed)
+        heads = [(layer, head) for layer in range(2) for head in range(3)]
+        result = compute._measure(model, probe, heads)
+        assert len(probe.others) == len(probe.places) == 1
+        assert probe.others != probe.places
+        ids = [token.id for token in probe.tokens]
+        step, target = probe.steps[0], probe.targets[0]
+        assert ids[probe.places[0]] == target == ids[step + 1]
+        traces = list(model.trace(probe.tokens))
+        for place, (layer, head) in enumerate(heads):
+            row = traces[layer].stages["weights"][head, step]
+            most = max(range(len(ids)), key=lambda key: row[key])
+            assert result.literal[0][place] == float(most in probe.places and ids[most] == target)
+            values, out = traces[layer].stages["v"], model.store.layers[layer]["attn.o.weight"]
+            logits = []
+            for key in range(step + 1):
+                written = out[:, head * 12 : head * 12 + 12] @ values[head][key] * row[key]
+                logits.append(float(model.store.outside["head.weight"][target] @ written))
+            for side, span in enumerate((probe.places, probe.others)):
+                inside = [logits[key] for key in range(step + 1) if key in span]
+                outside = [logits[key] for key in range(step + 1) if key not in span]
+                expected = sum(inside) / len(inside) - sum(outside) / len(outside)
+                assert result.writes[side][place] == pytest.approx(expected, abs=1e-6)
+
+
+def test_texts_are_as_long_and_deep_as_asked(model: Any) -> None:
+    facts = [compute.Needle("a", "b")]
+    for depth, expected in ((0.0, 0), (1.0, 6)):
+        probe = compute._probe(model, facts, 0, PASSAGES, 10, depth, 3)
+        assert len(probe.tokens) == 10
+        assert probe.places == [expected + 1]
+    texts = {"".join(t.text for t in compute._probe(model, facts, 0, PASSAGES, 10, 0.0, n).tokens) for n in range(6)}
+    assert len(texts) > 1
+    assert all(text.count("c") + text.count("d") >= 2 for text in texts)
+    with pytest.raises(InputError, match="take 4 tokens, and the texts are to have 3"):
+        compute._probe(model, facts, 0, PASSAGES, 3, 0.0, 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("needles")
+    small_gpt2(made / "gpt2")
+    (made / "needles").write_text("the cat\tsat\n")
+    (made / "hay").write_text("a dog ran\na bird sang\n")
+    (made / "wrong").write_text("the cat sat\n")
+    (made / "empty").write_text("\n")
+    return made
+
+
+FILES = ("--needle", "{t}/needles", "--haystack", "{t}/hay", "--lengths", "24")
+SHORT = ("heads", "--model", "{t}/gpt2", "--retrieval", "--lengths", "24")
+LINE = ("heads", "--model", "{t}/gpt2", "--retrieval", *FILES)
+
+
+def answer(folder: Path, *line: str, **options: Any) -> Any:
+    return ask(*(part.replace("{t}", str(folder)) for part in line), **options)
+
+
+def test_a_model_that_cannot_do_it_is_told_as_that(folder: Path) -> None:
+    document = answer(folder, *LINE, "--json").json
+    assert document["heads"] == []
+    assert document["recall"] < 0.5
+    for lang, says in (("en", "does not do the task"), ("zh", "做不了这项任务")):
+        for width in (60, 80, 120):
+            shown = answer(folder, *LINE, "--lang", lang, width=width).out
+            assert says.replace(" ", "") in "".join(shown.split())
+    assert answer(folder, *LINE, "--plain").out.startswith("layer\thead\tliteral\tliteral_low")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        (("heads", "a b", "--retrieval"), 2, "texts of its own, and TEXT is one"),
+        (("heads", "--retrieval"), 4, "predicts no next token"),
+        (("heads", "--verify"), 2, "--verify is about --retrieval"),
+        (("heads", "--lengths", "24"), 2, "--lengths is about --retrieval"),
+        ((*LINE, "--html", "{t}/page.html"), 2, "have no page"),
+        ((*LINE, "--metric", "entropy"), 2, "--metric does not go with --retrieval"),
+        ((*LINE[:-1], "x"), 2, "is no list of lengths"),
+        ((*LINE[:-1], "5"), 3, "the texts are to have 5"),
+        ((*LINE[:-1], "900"), 3, "at most 32 tokens"),
+        ((*SHORT, "--needle", "{t}/wrong"), 3, "this line is no needle"),
+        ((*SHORT, "--needle", "{t}/empty"), 3, "this file holds no lines"),
+        ((*SHORT, "--haystack", "{t}/none"), 3, "none"),
+    ],
+)
+def test_what_is_no_search_is_refused(line: tuple[str, ...], code: int, says: str, folder: Path) -> None:
+    found = answer(folder, *line)
+    assert found.code == code, found.err
+    assert says in found.err
+    assert not (folder / "page.html").exists()
+
+
+def test_the_sample_needles_are_those_of_the_lookup_task() -> None:
+    needles = compute.read_needles(ROOT / "sample_inputs" / "lookup_needles.tsv")
+    passages = compute.read_passages(ROOT / "sample_inputs" / "lookup_haystack.txt")
+    assert {question for question, _ in needles} == set("abcdefgh")
+    assert not {f"{question} {value}" for question, value in needles} & set(passages)
