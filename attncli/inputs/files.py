@@ -41,6 +41,8 @@ class PendingFile(Struct, frozen=True):
 _waiting: ContextVar[list[PendingFile] | None] = ContextVar("_waiting", default=None)
 _temporary: dict[Path, int] = {}
 """The temporary files that there are, each with the process that made it."""
+_new_folders: set[Path] = set()
+"""Folders made for files that are not yet in their places."""
 
 
 @contextmanager
@@ -65,6 +67,27 @@ def together() -> Iterator[None]:
         _commit(pending)
     finally:
         _waiting.reset(before)
+
+
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder and those above it that are missing; returns them, the innermost first.
+
+    They go again with the last of the files in them that does not take its place. Raises OSError.
+    """
+    new: list[Path] = []
+    place = folder.absolute()
+    while not place.exists():
+        new.append(place)
+        place = place.parent
+    for done, path in enumerate(reversed(new)):
+        try:
+            path.mkdir()
+        except OSError:
+            for empty in new[len(new) - done :]:
+                empty.rmdir()
+            raise
+        _new_folders.add(path.resolve())
+    return new
 
 
 def written_at(path: Path) -> Path:
@@ -174,6 +197,8 @@ def _commit(pending: list[PendingFile]) -> None:
                 replacements.append((file.target, _keep_old(file.target)))
                 os.replace(file.beside, file.target)  # noqa: PTH105
                 del _temporary[file.beside]
+        for file in pending:
+            _new_folders.difference_update(file.target.parents)
     except BaseException:
         for target, old in reversed(replacements[:-1]):
             with suppress(OSError):
@@ -204,6 +229,11 @@ def _discard(beside: Path) -> None:
     with suppress(OSError):
         beside.unlink()
     _temporary.pop(beside, None)
+    for folder in beside.parents:
+        if folder in _new_folders:
+            with suppress(OSError):
+                folder.rmdir()
+                _new_folders.discard(folder)
 
 
 def _destination(path: Path) -> tuple[bool, Path, int | None]:

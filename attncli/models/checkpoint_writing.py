@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import AttnError, UsageError
-from attncli.inputs.files import atomic_writer
+from attncli.inputs.files import atomic_writer, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
@@ -92,13 +92,8 @@ def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
 def _new_folder(folder: Path) -> Iterator[None]:
     """In the block the folder is there; where the block fails, it goes again unless it was there before."""
     new: list[Path] = []
-    place = folder.absolute()
     try:
-        while not place.exists():
-            new.append(place)
-            place = place.parent
-        for path in reversed(new):
-            path.mkdir()
+        new = make_folder(folder)
         yield
     except OSError as error:
         _remove_empty(new)

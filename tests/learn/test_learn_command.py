@@ -399,6 +399,80 @@ def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
+@pytest.mark.parametrize(("each", "steps", "foretold"), [(0.01, 200, []), (0.02, 300, [6]), (5.0, 100, [500])])
+def test_what_takes_long_is_foretold(
+    each: float, steps: int, foretold: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first steps, the slow start not among them: none takes 9 seconds, as the first does."""
+    from types import SimpleNamespace
+
+    from attncli.draw.view import View
+    from attncli.features.learn import live_screen
+
+    clock, notes = SimpleNamespace(now=0.0), []
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(live_screen, "time", clock)
+    request: Any = SimpleNamespace(steps=steps, seeds=(0,))
+    environment: Any = SimpleNamespace(note=notes.append)
+    training = live_screen.Training(environment, View(), request)
+    for step in range(steps):
+        clock.now += 9.0 if step == 0 else each
+        assert not training.is_over()
+    assert notes == [f"{steps} steps: about {seconds} s" for seconds in foretold]
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_ctrl_c_while_it_is_saved_leaves_nothing(
+    there_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four files two were written: none of them takes its place, and what was there stays."""
+    from attncli.models import checkpoint_writing
+
+    folder, write, written = tmp_path / "m", checkpoint_writing._write_json, []
+    if there_before:
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+
+    def interrupted(path: Path, values: dict[str, object]) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(path)
+        write(path, values)
+
+    monkeypatch.setattr(checkpoint_writing, "_write_json", interrupted)
+    answer = ask("learn", "previous", "--steps", "2", "--save", str(folder), "--snapshots", "2", "--force")
+    assert answer.code == 130
+    assert written
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["{}"] * there_before
+    assert folder.exists() == there_before
+
+
+def test_of_the_only_text_it_is_not_said_that_it_was_kept_apart(tmp_path: Path) -> None:
+    for arguments, apart in ((SENTENCE, False), (("previous",), True)):
+        line = ("learn", *arguments, "--steps", "3", "--show", "curve")
+        assert ("not trained on" in ask(*line, "--figure", str(tmp_path / "f.svg")).out) == apart
+        assert ("not trained on" in (tmp_path / "f.svg").read_text()) == apart
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("previous", "--steps", "3"), "With the task's own settings most seeds learn it: attn learn previous"),
+        (("order", "--position", "none", "--steps", "3"), "most seeds learn it: attn learn order"),
+        (("previous",), "Another seed may: attn learn previous --seed 1"),
+        (SENTENCE, "Another seed may: attn learn sentence … --seed 1"),
+    ],
+)
+def test_what_was_not_learned_has_advice(
+    arguments: tuple[str, ...], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attncli.features.learn.tasks import task_class
+
+    if "--steps" not in arguments:  # nothing is learned in three steps, were they the task's own
+        monkeypatch.setattr(task_class(arguments[0]), "steps", 3)
+    assert advice in " ".join(ask("learn", *arguments, "--brief").out.split())
+
+
 def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:
     """Run `attn learn` at a terminal of its own, press keys after some seconds; its exit code and what it wrote."""
     import pty
@@ -432,6 +506,7 @@ def test_at_a_terminal_it_is_watched_and_q_keeps_what_there_is(tmp_path: Path) -
     code, written = play(b"q", 0.5, "induction", "--steps", "100000", "--save", str(folder))
     assert code == 0, written[-2000:]
     assert "q stops and keeps what there is" in written
+    assert "previous L" in written
     assert "\x1b[?25h" in written  # the cursor is back
     assert "It was stopped before" in written or "It is saved" in written
     assert (folder / "model.safetensors").exists()

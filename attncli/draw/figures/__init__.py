@@ -47,7 +47,7 @@ from attncli.features.effects.document import (
 )
 from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
-from attncli.features.learn.document import LearnDocument, reference_name, score_name
+from attncli.features.learn.document import LearnDocument, curve_note, reference_name, score_name
 from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, metric_name
@@ -512,8 +512,7 @@ def _masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
 def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
     """The loss by step with the losses to compare it with, and the scores of the heads that have most of each."""
     title = message("learning {task}", task=safe(document.task))
-    subtitle = message("on texts that are not trained on; both axes logarithmic")
-    top = draw_title(drawing, translate(title, lang), translate(subtitle, lang))
+    top = draw_title(drawing, translate(title, lang), translate(curve_note(document), lang))
     points = [(point.step, point.loss or 0.0) for point in document.curve]
     ends = (1, max(document.curve[-1].step, 2))
     flat: list[tuple[str, float]] = [(translate(message("chance"), lang), document.chance)]
@@ -526,7 +525,9 @@ def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
         score = heads[row.layer, row.head].scores[row.score]
         name = f"{safe(translate(score_name(row.score), lang))} L{row.layer}H{row.head}"
         bars.append(Bar(name, score.last, f"{score.first:.2f} → {score.last:.2f}", mark=score.chance))
-    draw_bars(drawing, bars, top + 10)
+    end = draw_bars(drawing, bars, top + 10, most=1.0)
+    note = message("bar: weight on the keys in question, untrained → trained; line: of a head that looks at all alike")
+    drawing.text(0, end + 12, translate(note, lang), size=8, quiet=True)
 
 
 def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:

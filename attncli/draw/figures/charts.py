@@ -31,9 +31,12 @@ class Bar:
     mark: float | None = None
 
 
-def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float) -> float:
-    """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end."""
-    largest = max((abs(bar.value) for bar in bars), default=0.0) or 1.0
+def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float | None = None) -> float:
+    """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end.
+
+    most: the number of a bar of full length; the largest of them where it is None.
+    """
+    largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
     edge = min(max((width(bar.name, 9) for bar in bars), default=0), 180) + 10
     for index, bar in enumerate(bars):
         y = top + index * LINE

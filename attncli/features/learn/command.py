@@ -184,6 +184,7 @@ def learn(
             snapshots=snapshots,
             force=force,
             on_moment=training.show,
+            on_step=training.glance,
             is_over=training.is_over,
             ends_early=True,
             keep=training.keeps,

@@ -127,6 +127,7 @@ def learn_document(
     snapshots: int = 0,
     force: bool = False,
     on_moment: Callable[[Moment], None] = lambda moment: None,
+    on_step: Callable[[Callable[[], Moment]], None] = lambda measure: None,
     is_over: Callable[[], bool] = lambda: False,
     ends_early: bool = False,
     keep: Callable[[], bool] = lambda: True,
@@ -139,6 +140,8 @@ def learn_document(
         snapshots: How many checkpoints are written on the way, into folders beside its files.
         force: Whether the folder may be there already.
         on_moment: Told how the first seed's model is, before the first step and then about `POINTS` times.
+        on_step: Given, after each step of the first seed, a function that measures the model now; what that returns is
+            not in the document.
         is_over: Asked after each step whether to end here.
         ends_early: Whether Ctrl-C ends the training, not the function, so that what is known then is returned.
         keep: Asked at the end whether the model is to be saved.
@@ -157,6 +160,7 @@ def learn_document(
         request.seeds[0],
         snapshots=snapshots,
         on_moment=on_moment,
+        on_step=on_step,
         is_over=is_over,
         ends_early=ends_early,
     )
@@ -188,6 +192,7 @@ def train(
     points: int = POINTS,
     snapshots: int = 0,
     on_moment: Callable[[Moment], None] = lambda moment: None,
+    on_step: Callable[[Callable[[], Moment]], None] = lambda measure: None,
     is_over: Callable[[], bool] = lambda: False,
     ends_early: bool = False,
 ) -> Lesson:
@@ -200,23 +205,21 @@ def train(
     copies: list[tuple[int, Mapping[str, Floats]]] = []
     copied = set(snapshot_steps(steps, snapshots))
 
-    def look_at(step: int) -> None:
+    def measure() -> Moment:
         output = trainer.run(test, keep=True)
         weights = [np.asarray(layer) for layer in output.weights]
-        moment = Moment(
-            step,
-            trainer.loss_of(output, test),
-            head_scores(weights, pairs),
-            np.stack([layer[0] for layer in weights]),
-        )
-        moments.append(moment)
-        on_moment(moment)
+        first_text = np.stack([layer[0] for layer in weights])
+        return Moment(step, trainer.loss_of(output, test), head_scores(weights, pairs), first_text)
+
+    def record() -> None:
+        moments.append(measure())
+        on_moment(moments[-1])
 
     every = max(steps // points, 1)
-    look_at(0)
+    step, interrupted = 0, False
+    record()
     if 0 in copied:
         copies.append((0, _copy(trainer)))
-    step, interrupted = 0, False
     try:
         for step in range(1, steps + 1):
             trainer.step(task.draw(seed, f"step {step}", request.batch))
@@ -224,7 +227,9 @@ def train(
                 copies.append((step, _copy(trainer)))
             over = is_over()
             if over or step % every == 0 or step == steps or (points > 1 and step & (step - 1) == 0):
-                look_at(step)
+                record()
+            else:
+                on_step(measure)
             if over:
                 break
     except KeyboardInterrupt:
@@ -232,7 +237,7 @@ def train(
             raise
         interrupted = True
         if moments[-1].step != step:
-            look_at(step)
+            record()
     return Lesson(moments, trainer, test, copies, interrupted)
 
 
@@ -335,6 +340,7 @@ def _document(request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]) ->
         parameters=sum(math.prod(role.shape) for name, role in roles_of(model.spec).items() if name not in model.fixed),
         batch=request.batch,
         learning_rate=request.rate,
+        tested_apart=task.tested_apart,
         example=_example(task, lesson.test),
         steps=last.step,
         planned=request.steps,

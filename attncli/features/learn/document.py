@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Size, axes, describe
-from attncli.language import contextual, message
+from attncli.language import Message, contextual, message
 
 SCORE_NAMES = {
     "first": contextual("score", "first"),
@@ -33,7 +33,7 @@ Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]
 
 
 class Example(Part, frozen=True, kw_only=True):
-    """One text that the model was never trained on; all maps are of it."""
+    """One of the texts that losses and scores are measured on; all maps are of it."""
 
     text: str
     tokens: Annotated[list[str], axes("token")]
@@ -50,7 +50,7 @@ class GuessingLoss(Part, frozen=True, kw_only=True):
 
 
 class CurvePoint(Part, frozen=True, kw_only=True):
-    """The loss after so many steps, on texts that are not trained on."""
+    """The loss after so many steps."""
 
     step: Count
     loss: Loss
@@ -127,6 +127,10 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
     parameters: Annotated[Size, describe("Numbers that were trained.")]
     batch: Annotated[Size, describe("Texts of each step.")]
     learning_rate: float
+    tested_apart: Annotated[
+        bool,
+        describe("Whether losses and scores are of texts that are not trained on; else they are of the trained text."),
+    ]
     example: Example
     steps: Annotated[Count, describe("Steps that were made.")]
     planned: Annotated[Size, describe("Steps that were to be made.")]
@@ -164,6 +168,13 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
                 yield place, message("there is no layer {layer} head {head}", layer=layer, head=head)
         if not self.curve or not self.maps or not self.runs or not self.heads:
             yield "curve", message("curve, maps, heads or runs are empty")
+
+
+def curve_note(document: LearnDocument) -> Message:
+    """What a curve of the loss is of, and how it is drawn."""
+    if document.tested_apart:
+        return message("on texts that are not trained on; both axes logarithmic")
+    return message("on the text that is trained on; both axes logarithmic")
 
 
 def reference_name(name: str) -> str:

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.1
 """Seconds between two pictures."""
-PLOT_LINES = 8
+LEAST_PLOT, MOST_PLOT = 3, 8
+"""Lines of the curve: what maps leave of the terminal."""
+AROUND = 9
+"""Lines that are no map and no curve: title, scores, blanks, the curve's axis and legend, the keys, the cursor's."""
 MOST_MAPS = 8
+LEAST_MAP, MOST_MAP = 12, 24
+"""Cells across a map."""
 PATIENCE = 3.0
 """Seconds above which it is said before it goes on what all steps will take."""
 FIRST_STEPS = 16
@@ -104,18 +109,29 @@ class Training:
         self.report: Callable[[float], None] = _ignore
         self._environment, self._view, self._request = environment, view, request
         self._moments: list[Moment] = []
+        self._before: Moment | None = None
+        self._last: Moment | None = None
         self._steps, self._drawn_at = 0, 0.0
         self._begun = 0.0
         self._foretold = False
         self._stopped = False
 
     def show(self, moment: Moment) -> None:
-        """Draw how the model is now."""
+        """Draw how the model is at a step that the document has."""
         self._moments.append(moment)
+        self._draw(moment)
+
+    def glance(self, measure: Callable[[], Moment]) -> None:
+        """Draw how the model is now, where the last picture is old."""
+        if self.live is not None and time.monotonic() - self._drawn_at >= INTERVAL:
+            self._draw(measure())
+
+    def _draw(self, moment: Moment) -> None:
+        self._before, self._last = self._last or moment, moment
         now = time.monotonic()
         if self.live is not None and now - self._drawn_at >= INTERVAL:
             self._drawn_at = now
-            self.live.update(self._picture(), refresh=True)
+            self.live.update(self._picture(moment), refresh=True)
 
     def is_over(self) -> bool:
         """Whether someone has pressed q. Counts the steps, of all seeds."""
@@ -154,46 +170,76 @@ class Training:
         """Where heads looked in the example, by step, [layer, head, query, key]."""
         return {moment.step: moment.weights for moment in self._moments}
 
-    def _picture(self) -> Lines:
-        from attncli.draw.heatmap import Map, side_by_side
-        from attncli.draw.lines import clip_lines, heading, remark, stack_spaced
+    def _picture(self, last: Moment) -> Lines:
+        from attncli.draw.lines import Lines, clip_lines, heading, remark, stack, stack_spaced
         from attncli.draw.numbers import Series, curves
         from attncli.language import message
 
-        view, task, last = self._view, self._request.task, self._moments[-1]
-        points = tuple((float(max(moment.step, 1)), max(moment.loss, 1e-9)) for moment in self._moments)
-        ends = (1.0, float(self._request.steps))
-        chance = Series("chance", tuple((x, task.chance) for x in ends))
-        title = heading(
-            message("learning {task}", task=task.name),
-            message(
-                "step {step:,} of {steps:,}: loss {loss:.3g}",
-                step=last.step,
-                steps=self._request.steps,
-                loss=last.loss,
-            ),
-            view,
-        )
-        maps = []
-        layers, heads = last.weights.shape[:2]
-        for layer in range(layers):
-            for head in range(heads):
-                scores = [f"{score.name} {last.scores[score.name][layer, head]:.2f}" for score in task.scores]
-                maps.append(Map(f"L{layer}H{head}{self._mark(layer, head)}", last.weights[layer, head], tuple(scores)))
-        lines = self._environment.height or 24
-        blocks = [title, curves([Series("loss", points), chance], view, height=PLOT_LINES)]
-        blocks.append(side_by_side(maps[:MOST_MAPS], view, limits=(0.0, 1.0), in_a_row=heads))
+        view, task, lines = self._view, self._request.task, self._environment.height or 24
+        steps = self._request.steps
+        progress = message("step {step:,} of {steps:,}: loss {loss:.3g}", step=last.step, steps=steps, loss=last.loss)
+        maps = self._maps(last, lines - AROUND - LEAST_PLOT)
+        plot = min(max(lines - AROUND - len(maps.rows), LEAST_PLOT), MOST_PLOT)
+        moments = [*self._moments, last]
+        points = tuple((float(max(moment.step, 1)), max(moment.loss, 1e-9)) for moment in moments)
+        chance = Series(message("chance"), tuple((x, task.chance) for x in (1.0, float(steps))))
+        title = heading(message("learning {task}", task=task.name), progress, view)
+        blocks = [
+            stack((title, remark(self._scores(last), view))),
+            curves([Series(message("loss"), points), chance], view, height=plot),
+            maps,
+        ]
+        picture = clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
         keys = message("q stops and keeps what there is")
-        picture = clip_lines(stack_spaced([*blocks]), view.width, ascii=view.ascii)
-        from attncli.draw.lines import Lines, stack
-
         return stack((Lines(picture.rows[: max(lines - 2, 4)]), remark(keys if self.has_keys else "", view)))
+
+    def _scores(self, last: Moment) -> str:
+        """Of each score the head that has most now."""
+        from attncli.draw.lines import localize
+        from attncli.features.learn.document import score_name
+
+        parts = []
+        for name, values in last.scores.items():
+            layer, head = divmod(int(values.argmax()), values.shape[1])
+            parts.append(f"{localize(score_name(name), self._view)} L{layer}H{head} {values[layer, head]:.2f}")
+        return " · ".join(parts)
+
+    def _maps(self, last: Moment, lines: int) -> Lines:
+        """Where each head looks, in so many lines at most: a row of maps for each layer, or all in one."""
+        from attncli.draw.heatmap import GAP, heatmap
+        from attncli.draw.lines import beside, line, stack
+
+        view = self._view
+        layers, heads, count = last.weights.shape[:3]
+        places = [(layer, head) for layer in range(layers) for head in range(heads)][:MOST_MAPS]
+        wide = min(max(2 * count, LEAST_MAP), MOST_MAP)
+        across = max((view.width + GAP) // (wide + GAP), 1)
+        in_a_row = len(places) if len(places) <= across else min(heads, across)
+        tall = max(lines // -(-len(places) // in_a_row) - 2, LEAST_PLOT)
+        blocks = [
+            stack(
+                (
+                    line((f"L{layer}H{head}{self._mark(layer, head)}", "bold")),
+                    heatmap(
+                        last.weights[layer, head],
+                        view,
+                        max_width=wide,
+                        max_height=tall,
+                        low=0.0,
+                        high=1.0,
+                        say_pooled=False,
+                    ),
+                )
+            )
+            for layer, head in places
+        ]
+        return beside(blocks, width=view.width, gap=GAP, most=in_a_row)
 
     def _mark(self, layer: int, head: int) -> str:
         """An arrow where a score of this head has just risen more than any other."""
-        if len(self._moments) < 2:
+        before, last = self._before, self._last
+        if before is None or last is None or before is last:
             return ""
-        before, last = self._moments[-2:]
         rises = {name: last.scores[name] - before.scores[name] for name in last.scores}
         largest = max(float(rise.max()) for rise in rises.values())
         own = max(float(rise[layer, head]) for rise in rises.values())

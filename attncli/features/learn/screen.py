@@ -21,6 +21,7 @@ from attncli.features.learn.document import (
     LearnDocument,
     LearnedHead,
     TasksDocument,
+    curve_note,
     reference_name,
     score_name,
 )
@@ -77,7 +78,7 @@ def _curve(document: LearnDocument, view: View) -> Lines:
     flat += [(reference_name(reference.name), reference.loss) for reference in document.references]
     series = [Series(localize(message("loss"), view), points)]
     series += [Series(localize(name, view), tuple((x, loss) for x in ends)) for name, loss in flat]
-    title = heading(message("loss by step"), message("on texts that are not trained on; both axes logarithmic"), view)
+    title = heading(message("loss by step"), curve_note(document), view)
     return stack((title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view))))
 
 
@@ -220,7 +221,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
         elif row.score in document.forms or (document.learned and not document.forms and len(document.heads) == 1):
             texts.append(
                 message(
-                    "No head became {kind}: the highest score is {value:.2f}.",
+                    "It did not form {kind}: the highest score is {value:.2f}.",
                     kind=_head_name(document.task, row.score),
                     value=row.value,
                 )
@@ -272,14 +273,14 @@ def _over_seeds(document: LearnDocument) -> Message:
 
 def _next_steps(document: LearnDocument, view: View) -> list[Message]:
     """What to do with the model, or to have one that learned it."""
+    stopped = message("It was stopped before its {planned:,} steps.", planned=document.planned)
+    texts = [stopped] if document.steps < document.planned else []
     if document.saved is not None:
         folder = safe(quote(document.saved), ascii=view.ascii)
         text = safe(quote(document.example.text), ascii=view.ascii)
-        return [message("It is saved. Try:  attn heads --model {folder} {text}", folder=folder, text=text)]
-    if document.steps < document.planned:
-        return [message("It was stopped before its {planned:,} steps.", planned=document.planned)]
-    if document.learned:
-        return []
+        return [*texts, message("It is saved. Try:  attn heads --model {folder} {text}", folder=folder, text=text)]
+    if document.learned or texts:
+        return texts
     is_chance = document.loss is not None and document.loss > CHANCE * document.chance
     texts = [message("That is no better than chance.")] if is_chance else []
     kind = _task(document.task)
@@ -296,7 +297,8 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
 def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
     """Whether the model and its training are those that the task has where no option says otherwise."""
     model, attention, intended = document.model, document.attention, kind.architecture
-    scale = (intended.d_model // intended.heads) ** -0.5
+    stream = intended.d_model * (1 if intended.residual else 2)
+    scale = (stream // intended.heads) ** -0.5
     return (
         (model.layers, model.heads, attention.position, attention.mask, document.steps, document.batch)
         == (intended.layers, intended.heads, intended.position, spec_text(intended.mask), kind.steps, kind.batch)

@@ -30,6 +30,7 @@ class OwnSentence(Task):
     rate = 2e-3
     scores = (Score("target", 0.5, message("a head that looks at the target")),)
     takes = "TEXT"
+    tested_apart = False
 
     def __init__(self, tokens: tuple[str, ...], query: int, target: int) -> None:
         self.tokens, self.query, self.target = tokens, query, target

@@ -46,7 +46,8 @@ class Task(ABC):
 
     summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is learned with where
     the options say nothing else. scores: those that show how it is done. forms: the names of those of which some head
-    must do each, for it to be done so; none where any way will do.
+    must do each, for it to be done so; none where any way will do. tested_apart: whether the stream "test" has texts
+    that are not trained on.
     """
 
     name: ClassVar[str]
@@ -60,6 +61,7 @@ class Task(ABC):
     forms: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[str] = ""
     by_character: ClassVar[bool] = False
+    tested_apart: ClassVar[bool] = True
 
     words: Sequence[str]
     """Its vocabulary, ids in order; the token for unknown words comes after them."""
