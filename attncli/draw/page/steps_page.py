@@ -80,7 +80,7 @@ def page_words(heads: int) -> dict[str, Message]:
         "map": message("weights of step {step}", step="{0}"),
         "matrix": message("where each word looks: queries in rows, keys in columns"),
         "score": message("score"),
-        "first": message("untrained"),
+        "first": message("at first"),
         "now": message("now"),
         "last": message("in the end"),
     }

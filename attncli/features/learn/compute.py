@@ -217,10 +217,10 @@ def train(
 
     every = max(steps // points, 1)
     step, interrupted = 0, False
-    record()
-    if 0 in copied:
-        copies.append((0, _copy(trainer)))
     try:
+        record()
+        if 0 in copied:
+            copies.append((0, _copy(trainer)))
         for step in range(1, steps + 1):
             trainer.step(task.draw(seed, f"step {step}", request.batch))
             if step in copied:
@@ -233,7 +233,7 @@ def train(
             if over:
                 break
     except KeyboardInterrupt:
-        if not ends_early:
+        if not ends_early or not moments:
             raise
         interrupted = True
         if moments[-1].step != step:
