@@ -30,13 +30,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli import metrics as metrics
+    from attncli import topics as topics
     from attncli.errors import AttnError as AttnError
+    from attncli.features.compare.compute import compare as compare
+    from attncli.features.cost.compute import cost as cost
+    from attncli.features.cross.compute import cross as cross
     from attncli.features.effects.compute import ablate as ablate
     from attncli.features.effects.compute import logits as logits
     from attncli.features.effects.compute import patch as patch
+    from attncli.features.explain.compute import explain as explain
     from attncli.features.find.compute import find as find
+    from attncli.features.generate.compute import generate as generate
     from attncli.features.heads.compute import heads as heads
+    from attncli.features.mask.compute import mask as mask
     from attncli.features.run.compute import run as run
+    from attncli.features.tensors.compute import tensors as tensors
+    from attncli.features.tokens.compute import tokens as tokens
     from attncli.features.why.compute import why as why
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.context import KnockOut as KnockOut
@@ -45,31 +54,42 @@ if TYPE_CHECKING:
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
+    from attncli.scan.corpus_scan import scan_corpus as scan_corpus
 
 __version__ = "0.1.0"
 __all__ = [
-    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention", "find",
-    "heads", "load", "logits", "metrics", "patch", "run", "why",
+    "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention",
+    "compare", "cost", "cross", "explain", "find", "generate", "heads", "load", "logits", "mask", "metrics",
+    "patch", "run", "scan_corpus", "tensors", "tokens", "topics", "why",
 ]  # fmt: skip
 
 _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
-    "Spec": "attncli.mechanism.spec",
     "AttnError": "attncli.errors",
     "KnockOut": "attncli.mechanism.context",
     "Replace": "attncli.mechanism.context",
+    "Spec": "attncli.mechanism.spec",
     "Zero": "attncli.mechanism.context",
-    "attention": "attncli.mechanism.attention",
-    "find": "attncli.features.find.compute",
-    "heads": "attncli.features.heads.compute",
-    "run": "attncli.features.run.compute",
-    "load": "attncli.models.load",
     "ablate": "attncli.features.effects.compute",
+    "attention": "attncli.mechanism.attention",
+    "compare": "attncli.features.compare.compute",
+    "cost": "attncli.features.cost.compute",
+    "cross": "attncli.features.cross.compute",
+    "explain": "attncli.features.explain.compute",
+    "find": "attncli.features.find.compute",
+    "generate": "attncli.features.generate.compute",
+    "heads": "attncli.features.heads.compute",
+    "load": "attncli.models.load",
     "logits": "attncli.features.effects.compute",
+    "mask": "attncli.features.mask.compute",
     "patch": "attncli.features.effects.compute",
+    "run": "attncli.features.run.compute",
+    "scan_corpus": "attncli.scan.corpus_scan",
+    "tensors": "attncli.features.tensors.compute",
+    "tokens": "attncli.features.tokens.compute",
     "why": "attncli.features.why.compute",
 }
-_MODULES = {"metrics": "attncli.metrics"}
+_MODULES = {"metrics": "attncli.metrics", "topics": "attncli.topics"}
 
 
 if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides

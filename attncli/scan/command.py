@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from attncli.draw.page.corpus_page import PageScan
     from attncli.scan.document import ScanDocument
-    from attncli.scan.engines import Engine, Outcome
+    from attncli.scan.engines import Engine
     from attncli.scan.plan import ScanPlan, ScanRequest
     from attncli.scan.report import Shading
     from attncli.scan.shard_files import ShardOutcome
@@ -188,12 +188,10 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
         raise UsageError(
             "there is no engine {engine}", expected="here, ray, ray:ADDRESS or ray:local", engine=repr(options.engine)
         )
-    import sys
-    from os import cpu_count, sched_getaffinity
-
+    from attncli.scan.corpus_scan import usable_processors
     from attncli.scan.engines import LocalWorkers
 
-    usable = len(sched_getaffinity(0)) if sys.platform == "linux" else cpu_count() or 1
+    usable = usable_processors()
     if options.workers > usable:
         environment.note(
             message(
@@ -270,10 +268,8 @@ def start(
     if out is None:
         raise UsageError(message("a scan is kept in a folder, and none is named"), expected="-o DIR", hint=_EXAMPLE)
     from attncli.cli.model_option import load_checkpoint
-    from attncli.scan import plan, report
-    from attncli.scan import plan as plan_making
-    from attncli.scan.engines import ScanPart, missing, parse_part, run
-    from attncli.scan.totals import total
+    from attncli.scan.corpus_scan import scan_corpus
+    from attncli.scan.engines import ScanPart, parse_part
 
     _check(measure)
     part = ScanPart() if running.part is None else parse_part(running.part)
@@ -281,41 +277,30 @@ def start(
     loaded_model = load_checkpoint(
         environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype)
     )
-    scan_request = _request(texts, corpus, measure)
-    scan_plan = plan.write(
-        plan_making.make_plan(scan_request, loaded_model, model, out, stdin=environment.stdin, note=environment.notes),
-        out,
-    )
-    del loaded_model
-    from attncli.cli.progress import progress
-
-    counter = _Counter(scan_plan, missing(scan_plan, out, part))
-    with progress(environment, counter.progress_text) as on_progress:
-        counter.tell = on_progress
-        outcome = run(scan_plan, out, model, engine, part=part, progress=counter.add, on_shard=counter.on_shard)
-    for shard in outcome.recomputed_shards:
-        environment.note(message("shard {shard} could not be read and was computed again", shard=shard))
-    if outcome.totals is None:
-        environment.note(
-            message(
-                "part {number} of {count} has ended; other parts still have shards to do",
-                number=part.number,
-                count=part.count,
+    counter = _Counter()
+    documents: list[ScanDocument] = []
+    try:
+        with progress(environment, counter.progress_text) as on_progress:
+            counter.tell = on_progress
+            scan_corpus(
+                model,
+                texts,
+                out,
+                request=_request(texts, corpus, measure),
+                loaded_model=loaded_model,
+                engine=engine,
+                part=part,
+                stdin=environment.stdin,
+                is_partial=output.json or output.plain,
+                note=environment.note,
+                on_plan=counter.on_plan,
+                progress=counter.add,
+                on_shard=counter.on_shard,
+                on_document=documents.append,
             )
-        )
-    totals = total(scan_plan, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
-    if totals is not None:
-        document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
-        try:
-            if outcome.totals is not None:
-                report.write(document, out)
-        finally:  # the numbers are there, whether or not there is room for them in the folder
-            write_documents([document], output, environment, view)
-        if not document.done.texts and outcome.totals is not None and not document.done.failed:
-            raise InputError(
-                "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
-            )
-    _note_outcome(outcome)
+    finally:
+        if documents:
+            write_documents(documents, output, environment, view)
 
 
 _EXAMPLE = "attn scan minilm sentences.txt -o scan"
@@ -338,26 +323,17 @@ def _model_and_corpus(words: list[str], model: str | None) -> tuple[str, list[st
     return model, words
 
 
-def _note_outcome(outcome: Outcome) -> None:
-    """Raise where shards were given up: the others are done, and the same command tries these again."""
-    if outcome.failed_shards:
-        first = outcome.failed_shards[0]
-        raise AttnError(
-            "{failed_shards} of the scan's shards failed; shard {shard}: {reason}",
-            hint="the same command again tries only these",
-            failed_shards=len(outcome.failed_shards),
-            shard=first.shard,
-            reason=first.reason,
-        )
-
-
 class _Counter:
-    """How far a scan has come: the texts that are done, and the shards that were given up. shards: those to do."""
+    """How far a scan has come: the texts that are done, and the shards that were given up."""
 
-    def __init__(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
-        self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
-        self._begun, self._done, self._failed = time.monotonic(), 0, 0
+    def __init__(self) -> None:
+        self._all, self._begun, self._done, self._failed = 1, time.monotonic(), 0, 0
         self.tell: Callable[[float], None] = lambda share: None
+
+    def on_plan(self, scan_plan: ScanPlan, shards: Sequence[int]) -> None:
+        """Begin. shards: those to do."""
+        self._all = max(sum(part.count for shard in shards for part in scan_plan.shards[shard]), 1)
+        self._begun = time.monotonic()
 
     def add(self, texts: int) -> None:
         self._done += texts
@@ -390,13 +366,14 @@ def _check(measure: StatisticsOptions) -> None:
 
 
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
-    from attncli.measure.metric import DEFAULT, METRICS
+    from attncli.measure.metric import METRICS
+    from attncli.scan.corpus_scan import USUAL
     from attncli.scan.intake import parse_format
     from attncli.scan.plan import ScanRequest
     from attncli.scan.worker import check_effects
 
     names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
-    metrics = tuple(METRICS) if names == ["all"] else tuple(names) or (*DEFAULT, "special", "normalised_entropy")
+    metrics = tuple(METRICS) if names == ["all"] else tuple(names) or USUAL
     return ScanRequest(
         corpus=tuple(texts),
         metrics=metrics,

@@ -151,8 +151,9 @@ def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
     made = read_plan(scanned)
     every = range(len(made.shards))
     shares: list[float] = []
-    counted = _Counter(made, every)
+    counted = _Counter()
     counted.tell = shares.append
+    counted.on_plan(made, every)
     counted.add(3)
     assert re.fullmatch(rf"3 of {made.texts} texts · [\d.,]+ texts/s", counted.progress_text())
     counted.on_shard(ShardOutcome(0, texts=made.shards[0][0].count))

@@ -209,7 +209,8 @@ def test_the_guide_is_turned_screen_by_screen_at_a_terminal_and_whole_elsewhere(
     def turned(*keys: str, terminal: bool = True) -> str:
         out, pressed = BytesIO(), iter(keys)
         environment = Environment(
-            stdin=BytesIO(), stdout=out, stderr=StringIO(), variables={"LANG": "C.UTF-8"}, stdin_is_terminal=True,
+            stdin=BytesIO(), stdout=out, stderr=StringIO(),
+            variables={"LANG": "C.UTF-8", "PAGER": "cat"}, stdin_is_terminal=True,
             stdout_is_terminal=terminal, width=80, height=24, keys=lambda: next(pressed),
         )  # fmt: skip
         assert main(["guide", "cost", "--color", "never"], environment) == 0

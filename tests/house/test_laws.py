@@ -31,7 +31,7 @@ KINDS_OF_FILES = {
 }  # fmt: skip
 """The room whose order a feature's file keeps; any other computes."""
 
-DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py")}
+DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py", "topics.py")}
 """What callers come in by: in no room."""
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.run.document import RunDocument
     from attncli.measure.run_record import RunRecord
+    from attncli.models.estimate import CostEstimate
 
 
 # The options of `attn compare` that may be given once for all sides, or once for each.
@@ -236,13 +237,18 @@ def compare(
     worst: list[float] = []
 
     def documents() -> Iterator[CompareDocument]:
-        from attncli.features.compare.compute import compare_document
+        from attncli.features.compare.compute import compare as compute_compare
 
         name, first = next(runs)
         for second_name, second in runs:
-            rows = None if query is None else _rows(environment, first, second, query)
-            document = compare_document(
-                first, second, names=(name, second_name), top=output.top, query=rows, all_links=all_links
+            document = compute_compare(
+                first,
+                second,
+                names=(name, second_name),
+                query=query,
+                top=output.top,
+                all_links=all_links,
+                note=environment.note,
             )
             worst.append(abs(document.summary.max_difference))
             if page.html is not None:
@@ -266,42 +272,6 @@ def compare(
             largest=max(worst),
             fail_above=fail_above,
         )
-
-
-def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) -> list[int]:
-    """The positions in A of the tokens that `--query` names; says so where a word is several.
-
-    Raises InputError for a token that A lacks.
-    """
-    from attncli.documents.header import tokens_of
-    from attncli.inputs.token import find_span
-
-    tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
-    try:
-        span = find_span(tokens, query)
-    except InputError:
-        try:
-            find_span(others, query)
-        except InputError:
-            pass
-        else:
-            raise InputError(
-                "{query} is only in B, so there is nothing to compare its row with",
-                expected="a token that both texts have",
-                query=repr(query),
-            ) from None
-        raise
-    if span.stop - span.first > 1:
-        environment.note(
-            message(
-                "{query} is {span_stop} tokens, each with its own row",
-                query=repr(query),
-                span_stop=span.stop - span.first,
-            )
-        )
-    else:
-        request.query_index(environment, tokens, query)
-    return list(range(span.first, span.stop))
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
@@ -418,29 +388,41 @@ def _sides(
 def _run_side(
     environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord] | None
 ) -> RunDocument:
-    from attncli.features.run.compute import RunRequest, cost, run_document
+    from attncli.features.run.compute import run as compute_run
 
     loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
     tokens = loaded_model.encode(side.text)
     layers, heads = layers_and_heads(loaded_model, side.model)
-    run_request = RunRequest(layers=layers, heads=heads, top=output.top)
-    expected = cost(loaded_model, len(tokens), run_request, is_saved=False)
-    request.refuse_memory(expected.peak, side.compute, "a shorter text, --layer or --head")
-    refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
-    if records is None:
-        return run_document(loaded_model, side.text, tokens, run_request)
-    from attncli.measure.run_record import Recording, recordable, recorded_run, run_record
+    recording = None
+    if records is not None:
+        from attncli.measure.run_record import Recording, recordable
 
-    recording = Recording(loaded_model, tokens, run_request.heads) if recordable(loaded_model, words=False) else None
-    document = run_document(loaded_model, side.text, tokens, run_request, recording=recording)
-    if recording is not None:
-        records.append(recorded_run(loaded_model, side.text, recording, name=side.name))
-    else:
-        records.append(
-            run_record(
-                loaded_model, side.text, tokens, name=side.name, layers=run_request.layers, heads=run_request.heads
-            )
-        )
+        recording = Recording(loaded_model, tokens, heads) if recordable(loaded_model, words=False) else None
+
+    def refuse(expected: CostEstimate, count: int) -> None:
+        request.refuse_memory(expected.peak, side.compute, "a shorter text, --layer or --head")
+        refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+
+    document = compute_run(
+        loaded_model,
+        side.text,
+        layers=layers,
+        heads=heads,
+        top=output.top,
+        whole=True,
+        tokens=tokens,
+        on_cost=refuse,
+        recording=recording,
+    )
+    if records is None:
+        return document
+    from attncli.measure.run_record import recorded_run, run_record
+
+    records.append(
+        run_record(loaded_model, side.text, tokens, name=side.name, layers=layers, heads=heads)
+        if recording is None
+        else recorded_run(loaded_model, side.text, recording, name=side.name)
+    )
     return document
 
 

@@ -7,7 +7,7 @@ keys without a partner is kept in one further bin, so that a row remains a distr
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -31,6 +31,8 @@ from attncli.features.compare.document import (
     SignedDifference,
 )
 from attncli.features.run.document import RunDocument, RunHead
+from attncli.inputs.token import choose_token, find_span, ignore
+from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
 from attncli.measure.row_stream import kinds_left_out
@@ -79,6 +81,72 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
 
 LayerHead = tuple[int, RunHead]
 """A layer's number, and the part of one of its heads."""
+
+
+def compare(
+    a: RunDocument,
+    b: RunDocument,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    query: str | None = None,
+    top: int = 10,
+    all_links: bool = False,
+    note: Callable[[str], None] = ignore,
+) -> CompareDocument:
+    """What differs between two runs, B minus A: of two texts, heads, layers, masks, scales, positions or models.
+
+    Args:
+        a: One side, as `attncli.run` returns it, with the weights of every head.
+        b: The other side, with as many heads.
+        names: What the sides are called.
+        query: The one query whose rows are compared, named as A has it: "it", "the:2", "#7" or several in a row; None
+            for all that both texts have.
+        top: How many of the weights that moved most are listed.
+        all_links: Whether they may be those that say little: of special tokens, to oneself.
+        note: Is told what becomes of ambiguous names.
+
+    Returns:
+        What `attn compare --json` writes. Heads are paired in the order in which the documents hold them.
+
+    Raises:
+        InputError: For texts without a token in common, runs without weights or with other numbers of heads, and a
+            query that one of the texts lacks.
+    """
+    rows = None if query is None else _positions(a, b, query, note)
+    return compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
+
+
+def _positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]) -> list[int]:
+    """The positions in A of the tokens that `query` names; says so where a word is several.
+
+    Raises InputError for a token that A lacks.
+    """
+    tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
+    try:
+        span = find_span(tokens, query)
+    except InputError:
+        try:
+            find_span(others, query)
+        except InputError:
+            pass
+        else:
+            raise InputError(
+                "{query} is only in B, so there is nothing to compare its row with",
+                expected="a token that both texts have",
+                query=repr(query),
+            ) from None
+        raise
+    if span.stop - span.first > 1:
+        note(
+            message(
+                "{query} is {span_stop} tokens, each with its own row",
+                query=repr(query),
+                span_stop=span.stop - span.first,
+            )
+        )
+    else:
+        choose_token(tokens, query, note)
+    return list(range(span.first, span.stop))
 
 
 def compare_document(

@@ -15,8 +15,7 @@ from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.features.cost.compute import Sizes
-    from attncli.models.model import Model
+    pass
 
 
 def cost(
@@ -58,7 +57,7 @@ def cost(
 
     attn cost -n 512 --model minilm
     """
-    from attncli.features.cost.compute import check, cost_document
+    from attncli.features.cost.compute import cost as compute_cost
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cost")
@@ -69,61 +68,21 @@ def cost(
         if model is None
         else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
     )
-    if loaded_model is not None and (d_model is not None or num_heads is not None):
-        raise UsageError(
-            "--d-model and --num-heads do not go with --model, which has its own", expected="one or the other"
-        )
-    sizes = _sizes(
-        loaded_model,
+    document = compute_cost(
         n,
-        d_model,
-        num_heads,
+        d_model=d_model,
+        heads=num_heads,
         window=window,
         chunk=chunk,
         rounds=rounds,
         rows=rows,
         dtype=dtype,
-        masks=mask,
+        masks=[request.mask(mask)] if mask else [],
+        model=loaded_model,
+        timed=measure,
+        note=environment.note,
     )
-    check(sizes)
-    timings = []
-    if measure:
-        from attncli.features.cost.compute import measure as measure_times
-
-        timings = measure_times(sizes, note=environment.note)
-    write_with_figure([cost_document(sizes, model=loaded_model, timings=timings)], output, environment, view)
-
-
-def _sizes(
-    model: Model | None,
-    n: int,
-    d_model: int | None,
-    heads: int | None,
-    *,
-    window: int,
-    chunk: int,
-    rounds: int,
-    rows: int,
-    dtype: str,
-    masks: list[str] | None,
-) -> Sizes:
-    from attncli.features.cost.compute import Sizes
-
-    more = (request.mask(masks),) if masks else ()
-    if model is not None:
-        first = model.spec.blocks[0].attention
-        return Sizes(
-            n, model.spec.d_model, first.heads, first.head_dim, first.v_dim, dtype, window, chunk, rounds, rows, more
-        )
-    width, count = 512 if d_model is None else d_model, declarations.EIGHT if heads is None else heads
-    if count < 1 or width % count:
-        raise UsageError(
-            "d_model {width} is not divisible by {count} heads",
-            expected="d_model divisible by the number of heads",
-            width=width,
-            count=count,
-        )
-    return Sizes(n, width, count, width // count, width // count, dtype, window, chunk, rounds, rows, more)
+    write_with_figure([document], output, environment, view)
 
 
 cost_app = command_app(

@@ -21,10 +21,11 @@ from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError
 from attncli.features.cost.document import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
+from attncli.inputs.token import ignore
 from attncli.language import message, plural
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
-from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, spec_text
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window, parse_mask, spec_text
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 
@@ -197,6 +198,67 @@ def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalC
         score_bytes=max(layer.score_bytes for layer in layers),
         streamed_bytes=max(layer.streamed_bytes for layer in layers),
     )
+
+
+def cost(
+    n: int,
+    *,
+    d_model: int | None = None,
+    heads: int | None = None,
+    window: int = 128,
+    chunk: int = 64,
+    rounds: int = 1,
+    rows: int = 128,
+    dtype: str = "float32",
+    masks: Sequence[str | Mask] = (),
+    model: Model | None = None,
+    timed: bool = False,
+    note: Callable[[str], None] = ignore,
+) -> CostDocument:
+    """What attention over n tokens takes, and what its relatives do: pairs, operations and bytes, by formula.
+
+    Args:
+        n: How many tokens.
+        d_model: Width of the token vectors; None for 512, or the model's.
+        heads: Number of heads; None for 8, or the model's.
+        window: Keys of a decoder's window, the query's own included.
+        chunk: Tokens of a chunk of hash attention.
+        rounds: Rounds of hashing.
+        rows: Query rows at a time when streaming.
+        dtype: The type of the numbers.
+        masks: Further variants, as `--mask` spells them.
+        model: A model whose layers are told as well.
+        timed: Whether one layer is also timed on this machine.
+        note: Is told what is being timed.
+
+    Returns:
+        What `attn cost --json` writes.
+
+    Raises:
+        UsageError: For sizes below 1, a width that the heads do not divide, and sizes beside a model.
+        LimitError: Where dense scores would not fit, if they are to be timed.
+    """
+    parsed = tuple(parse_mask(item) if isinstance(item, str) else item for item in masks)
+    if model is not None:
+        if d_model is not None or heads is not None:
+            raise UsageError(
+                "--d-model and --num-heads do not go with --model, which has its own", expected="one or the other"
+            )
+        first = model.spec.blocks[0].attention
+        width, count, d_k, d_v = model.spec.d_model, first.heads, first.head_dim, first.v_dim
+    else:
+        width, count = 512 if d_model is None else d_model, 8 if heads is None else heads
+        if count < 1 or width % count:
+            raise UsageError(
+                "d_model {width} is not divisible by {count} heads",
+                expected="d_model divisible by the number of heads",
+                width=width,
+                count=count,
+            )
+        d_k = d_v = width // count
+    sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
+    check(sizes)
+    return cost_document(sizes, model=model, timings=measure(sizes, note=note) if timed else ())
 
 
 def cost_document(sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()) -> CostDocument:

@@ -72,7 +72,8 @@ def cross(
     attn cross --model FOLDER "the house" --source-states states.npy
     """
     from attncli.draw.encoding import estimate_bytes
-    from attncli.features.cross.compute import cross_document, cross_memory, cross_numbers
+    from attncli.features.cross.compute import cross as compute_cross
+    from attncli.features.cross.compute import cross_memory, cross_numbers
 
     environment: Environment = ctx.obj
     view = validate_options(
@@ -107,7 +108,15 @@ def cross(
         "shorter texts, --layer or --head",
     )
     request.refuse_memory(cross_memory(loaded_model, texts, layers, heads), compute, "shorter texts")
-    document = cross_document(loaded_model, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
+    document = compute_cross(
+        loaded_model,
+        texts.query,
+        layers=layers,
+        heads=heads,
+        top=output.top,
+        all_links=all_links,
+        texts=texts,
+    )
     if page.html is not None:
         from attncli.draw.page import Page, answer_of
         from attncli.measure.run_record import cross_record
@@ -120,32 +129,14 @@ def cross(
 
 
 def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> CrossTexts:
-    from attncli.errors import UnsupportedError
-    from attncli.features.cross.compute import states
-    from attncli.measure.run_record import CrossTexts
+    from attncli.features.cross.compute import cross_texts
 
-    sources = [
-        request.one_text(environment, TextOptions(text=text)).text for text in (query, key) if isinstance(text, str)
-    ]
-    if isinstance(key, Path):
-        assert model.memory is not None
-        return CrossTexts(sources[0], key.name, model.encode(sources[0]), states(model.memory.shape[-2]))
-    if model.identity.source != "checkpoint":
-        values = None if value is None else model.encode(value)
-        return CrossTexts(sources[0], sources[1], model.encode(sources[0]), model.encode(sources[1]), value, values)
-    if value is not None:
-        raise UsageError(
-            "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
-        )
-    if model.spec.decoder is None:
-        raise UnsupportedError(
-            "{family} models have no cross-attention",
-            expected="an encoder-decoder: t5, bart or marian",
-            hint="attn models list",
-            family=model.identity.family,
-        )
-    keys = model.encode(sources[1])
-    return CrossTexts(sources[0], sources[1], model.decoder(keys).encode(sources[0]), keys)
+    query_text, key_text = (
+        request.one_text(environment, TextOptions(text=text)).text if isinstance(text, str) else None
+        for text in (query, key)
+    )
+    assert query_text is not None
+    return cross_texts(model, query_text, key_text, value, name=key.name if isinstance(key, Path) else "")
 
 
 cross_app = command_app(

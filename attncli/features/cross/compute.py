@@ -9,9 +9,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.arrays.backend import SCORE_ITEM, Backend, Selection, numbers_of
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents import EmptyRow, Numbers, ShapeRow
 from attncli.documents.header import attention_part, empty_rows, model_part, shape_rows, token_rows
+from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
 from attncli.inputs.token import Token
 from attncli.inputs.word_groups import unknown_notes_of_two
@@ -35,6 +36,68 @@ SHIFTED = message(
 def states(count: int) -> list[Token]:
     """Captured states of an encoder as what is looked at: s0, s1 and so on."""
     return [Token(place, f"s{place}", None, None, None) for place in range(count)]
+
+
+def cross(
+    model: Model,
+    query_text: str,
+    key_text: str | None = None,
+    *,
+    value_text: str | None = None,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    top: int = 10,
+    all_links: bool = False,
+    texts: CrossTexts | None = None,
+) -> CrossDocument:
+    """Cross-attention: the tokens of one text look at those of another.
+
+    Args:
+        model: As `attncli.load` returns it: seeded weights, an encoder-decoder, or a decoder that reads captured states
+            (`Model.reading`).
+        query_text: The text that asks; of an encoder-decoder, the decoder's.
+        key_text: The text that is looked at; None for the states that the model reads.
+        value_text: Values from a third text with a token for every key, of seeded weights; None for the keys' own.
+        layers: Which layers.
+        heads: Which heads of each.
+        top: How many links the document holds.
+        all_links: Whether links may be those that say little: to special tokens.
+        texts: The texts as tokens, as `cross_texts` returns them; None to let the model's tokenizer find them.
+
+    Returns:
+        What `attn cross --json` writes. `alignment` names for every query the key with the largest mean weight.
+
+    Raises:
+        UnsupportedError: For a checkpoint without cross-attention.
+        UsageError: For a third text beside a checkpoint.
+    """
+    if texts is None:
+        texts = cross_texts(model, query_text, key_text, value_text)
+    return cross_document(model, texts, layers=layers, heads=heads, top=top, all_links=all_links)
+
+
+def cross_texts(model: Model, query: str, key: str | None, value: str | None = None, *, name: str = "") -> CrossTexts:
+    """The texts of a cross-attention as tokens; raises as `cross`. name: what captured states are called."""
+    if key is None:
+        if model.memory is None:
+            raise UsageError("nothing is looked at", expected="a second text, or captured states that the model reads")
+        return CrossTexts(query, name, model.encode(query), states(model.memory.shape[-2]))
+    if model.identity.source != "checkpoint":
+        values = None if value is None else model.encode(value)
+        return CrossTexts(query, key, model.encode(query), model.encode(key), value, values)
+    if value is not None:
+        raise UsageError(
+            "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
+        )
+    if model.spec.decoder is None:
+        raise UnsupportedError(
+            "{family} models have no cross-attention",
+            expected="an encoder-decoder: t5, bart or marian",
+            hint="attn models list",
+            family=model.identity.family,
+        )
+    keys = model.encode(key)
+    return CrossTexts(query, key, model.decoder(keys).encode(query), keys)
 
 
 def cross_document(

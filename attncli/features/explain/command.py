@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from attncli.draw.view import View
     from attncli.features.explain.document import ExplainDocument
     from attncli.inputs.token import Text, Token
+    from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
 
 DIGITS = 4
@@ -60,13 +62,6 @@ def one_head(model: Model, options: ModelOptions) -> tuple[int, int]:
     return layer, single(request.numbers(options.head, "head", model.spec.blocks[layer].attention.heads), "head")
 
 
-def default_query(tokens: Sequence[Token]) -> int:
-    """The place of the last word that the model knows, or of the last word, or token, where it knows none."""
-    words = [index for index, token in enumerate(tokens) if not token.special]
-    known = [index for index in words if not tokens[index].unknown]
-    return (known or words or [len(tokens) - 1])[-1]
-
-
 def strongest_head(
     environment: Environment,
     model: Model,
@@ -77,43 +72,37 @@ def strongest_head(
     query: int,
 ) -> tuple[int, int]:
     """The layer and the head that `--layer` and `--head` name; of a checkpoint, where one of them is open, the one in
-    which the query has its strongest link, as `attn run --query` counts links. Standard error says which that is."""
-    from msgspec import structs
+    which the query has its strongest link. Standard error says which that is."""
+    from attncli.features.explain import compute as explaining
 
-    from attncli.draw.token_names import marked_text
-    from attncli.features.run.compute import RunRequest, run_document
+    layer, head = chosen_place(model, options)
+    return explaining.strongest_head(
+        model,
+        text,
+        tokens,
+        query,
+        layer=layer,
+        head=head,
+        note=environment.note,
+        on_cost=partial(_refuse_search, compute),
+    )
 
-    if model.identity.source != "checkpoint" or not (options.layer is None or options.head is None):
-        return one_head(model, options)
-    blocks = model.spec.blocks
-    layers = list(model.spec.attending()) if options.layer is None else [one_layer(model, options)]
-    heads: Selection = EVERY
-    head = 0
-    if options.head is not None:  # layers may have more heads or fewer
-        head = single(
-            request.numbers(options.head, "head", max(blocks[index].attention.heads for index in layers)), "head"
-        )
-        layers, heads = [index for index in layers if blocks[index].attention.heads > head], [head]
-    run_request = RunRequest(layers, heads, query=query, matrices=False, top=1)
-    request.refuse_run(model, len(tokens), run_request, compute, "--layer L --head H, or a shorter text")
-    for every in (False, True):  # a link that says little, where there is no other
-        document = run_document(model, text, tokens, structs.replace(run_request, all_links=every))
-        if document.links:
-            link = document.links[0]
-            words = (marked_text(tokens[query]), marked_text(tokens[link.key]) if link.key < len(tokens) else "bias_k")
-            environment.note(
-                message(
-                    "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
-                    "{weight:.2f}; --layer and --head choose another",
-                    layer=link.layer,
-                    head=link.head,
-                    word=repr(words[0]),
-                    word_2=repr(words[1]),
-                    weight=link.weight,
-                )
-            )
-            return link.layer, link.head
-    return layers[0], head
+
+def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
+    """The layer and the head that `--layer` and `--head` name, None for what is open. Raises as `numbers` and
+    `single`."""
+    layer = None if options.layer is None else one_layer(model, options)
+    if options.head is None:
+        return layer, None
+    searched = layer is None and model.identity.source == "checkpoint"
+    layers = model.spec.attending() if searched else [one_layer(model, options)]
+    most = max(model.spec.blocks[index].attention.heads for index in layers)
+    return layer, single(request.numbers(options.head, "head", most), "head")
+
+
+def _refuse_search(compute: ComputeOptions, expected: CostEstimate, count: int) -> None:
+    del count
+    request.refuse_memory(expected.peak, compute, "--layer L --head H, or a shorter text")
 
 
 def single(selection: Selection, what: str) -> int:
@@ -255,8 +244,8 @@ def mask(
     masked = attention
     if attention.mask is None and model.model is None and not others:
         masked = replace(attention, mask=["causal"])
-    default_query = None if query is not None or masked.mask != ["causal"] else "middle"
-    place = _place(environment, text, model, masked, compute, query, shown=default_query, strongest=True)
+    place_shown = None if query is not None or masked.mask != ["causal"] else "middle"
+    place = _place(environment, text, model, masked, compute, query, shown=place_shown, strongest=True)
     more = [(spec, place.model.encode(spec)) for spec in others or ()]
     document = mask_topic_document(
         place.model, place.text.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
@@ -321,6 +310,7 @@ def _place(
 ) -> Place:
     """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
     whether of a checkpoint the head that is not named is the one with the query's strongest link."""
+    from attncli.features.explain.compute import default_query
     from attncli.features.run.compute import RunRequest
 
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
@@ -592,8 +582,8 @@ def _document(
 ) -> ExplainDocument:
     from attncli.draw.encoding import estimate_bytes
     from attncli.draw.tables import PROJECTIONS
-    from attncli.features.explain.compute import derivation_document, derivation_shapes
-    from attncli.features.run.compute import RunRequest
+    from attncli.features.explain.compute import derivation_shapes
+    from attncli.features.explain.compute import explain as compute_explain
 
     meant = _topic_like(source_text.text)
     if meant is not None:
@@ -605,14 +595,23 @@ def _document(
             )
         )
     tokens = request.tokens_of(loaded_model, source_text)
-    index = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
-    layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
-    shapes = derivation_shapes(loaded_model, len(tokens), layer)
-    refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
-    request.refuse_run(loaded_model, len(tokens), RunRequest([layer], [head], stages=True), compute, "a shorter text")
+    layer, head = chosen_place(loaded_model, model)
+    widest = max(
+        estimate_bytes(derivation_shapes(loaded_model, len(tokens), index), "float64")
+        for index in (loaded_model.spec.attending() if layer is None else [layer])
+    )
+    refuse_over(widest, output, "a shorter text: every matrix is written out")
     weights = view.show is not None and bool(view.show & set(PROJECTIONS))
-    return derivation_document(
-        loaded_model, source_text.text, tokens, layer=layer, head=head, query=index, projections=weights
+    return compute_explain(
+        loaded_model,
+        source_text.text,
+        query,
+        layer=layer,
+        head=head,
+        projections=weights,
+        tokens=tokens,
+        note=environment.note,
+        on_cost=partial(_refuse_search, compute),
     )
 
 

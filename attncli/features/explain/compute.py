@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, assert_never
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.arrays.backend import Array
+from attncli.arrays.backend import EVERY, Array, Selection
 from attncli.documents.header import (
     Heading,
     empty_rows,
@@ -42,8 +42,8 @@ from attncli.features.explain.document import (
     Step,
 )
 from attncli.features.explain.softmax_topics import row_softmax, softmax_steps
-from attncli.features.run.compute import head_projections, layer_projections
-from attncli.inputs.token import Token
+from attncli.features.run.compute import RunRequest, cost, head_projections, layer_projections, run_document
+from attncli.inputs.token import Token, choose_token, ignore
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import listing, message
 from attncli.measure.labels import row_entropy
@@ -61,6 +61,7 @@ from attncli.mechanism.spec import (
     Rope,
 )
 from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.one_layer import split_embedding
 
@@ -91,6 +92,105 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
         return None
     shares = np.einsum("hd,whd->hw", outputs, projection.reshape(len(projection), heads, dim))
     return HeadShares(shares, None if bias is None else np.asarray(model.backend.numpy(bias), np.float64))
+
+
+def explain(
+    model: Model,
+    text: str,
+    query: str | None = None,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    projections: bool = False,
+    tokens: Sequence[Token] | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+) -> AttentionTopic:
+    """Write out one query's attention in one head, step by step, with the numbers of a text.
+
+    Args:
+        model: As `attncli.load` returns it.
+        text: What runs.
+        query: The token that looks: "it", "the:2" (its second occurrence) or "#7"; None for the last word that the
+            model knows.
+        layer: Which layer; None, of a checkpoint, for that of the query's strongest link, else for the first.
+        head: Which head of it; None likewise.
+        projections: Whether the document holds W_Q, W_K, W_V and W_O.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        note: Is told which head is explained, and what becomes of ambiguous names.
+        on_cost: Is told what each run will take, and of how many tokens, before it starts.
+
+    Returns:
+        What `attn explain --json` writes, in float64.
+
+    Raises:
+        UnsupportedError: For hash attention, and attention that reads more than its layer's vectors.
+        InputError: For tokens, layers or heads that are not there.
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    index = default_query(tokens) if query is None else choose_token(tokens, query, note)
+    place = strongest_head(model, text, tokens, index, layer=layer, head=head, note=note, on_cost=on_cost)
+    on_cost(cost(model, len(tokens), RunRequest([place[0]], [place[1]], stages=True), is_saved=False), len(tokens))
+    return derivation_document(model, text, tokens, layer=place[0], head=place[1], query=index, projections=projections)
+
+
+def default_query(tokens: Sequence[Token]) -> int:
+    """The place of the last word that the model knows, or of the last word, or token, where it knows none."""
+    words = [index for index, token in enumerate(tokens) if not token.special]
+    known = [index for index in words if not tokens[index].unknown]
+    return (known or words or [len(tokens) - 1])[-1]
+
+
+def strongest_head(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    query: int,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    note: Callable[[str], None] = ignore,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+) -> tuple[int, int]:
+    """The layer and the head in which a query has its strongest link, as `run` counts links, where one of them is None
+    and the model is a checkpoint; else these, the first layer that attends and head 0 standing in for None. note: is
+    told which. on_cost: is told what the search takes."""
+    first_layer = model.spec.attending()[0] if layer is None else layer
+    if model.identity.source != "checkpoint" or None not in (layer, head):
+        return first_layer, head or 0
+    blocks = model.spec.blocks
+    layers = list(model.spec.attending()) if layer is None else [layer]
+    heads: Selection = EVERY
+    if head is not None:  # layers may have more heads or fewer
+        layers, heads = [index for index in layers if blocks[index].attention.heads > head], [head]
+    request = RunRequest(layers, heads, query=query, matrices=False, top=1)
+    on_cost(cost(model, len(tokens), request, is_saved=False), len(tokens))
+    for every in (False, True):  # a link that says little, where there is no other
+        document = run_document(model, text, tokens, replace(request, all_links=every))
+        if document.links:
+            link = document.links[0]
+            words = (
+                _word_of(tokens[query]),
+                _word_of(tokens[link.key]) if link.key < len(tokens) else "bias_k",
+            )
+            note(
+                message(
+                    "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
+                    "{weight:.2f}; --layer and --head choose another",
+                    layer=link.layer,
+                    head=link.head,
+                    word=repr(words[0]),
+                    word_2=repr(words[1]),
+                    weight=link.weight,
+                )
+            )
+            return link.layer, link.head
+    return layers[0], head or 0
+
+
+def _word_of(token: Token) -> str:
+    """A token's text, with ? behind it where the model does not know it."""
+    return f"{token.text.strip() or token.text}?" if token.unknown else token.text
 
 
 def derivation_document(

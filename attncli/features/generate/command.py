@@ -107,7 +107,7 @@ def write_continuations(
 ) -> None:
     """Continue each text asked for and answer."""
     from attncli.cli.progress import progress
-    from attncli.features.generate.compute import GenerateRequest, generated_document, memory
+    from attncli.features.generate.compute import GenerateRequest, generate, memory
 
     view = validate_options(output, environment, "generate")
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
@@ -133,8 +133,17 @@ def write_continuations(
                     )
                     size = kept_heads * continuation.count * (len(tokens) + continuation.count) * 20
                     refuse_over(size, output, "--layer L, --head H or a smaller --generate")
-                document = generated_document(
-                    loaded_model, source_text.text, tokens, continuation, progress=on_progress
+                document = generate(
+                    loaded_model,
+                    source_text.text,
+                    continuation.count,
+                    temperature=continuation.temperature,
+                    seed=continuation.seed,
+                    layers=layers,
+                    heads=heads,
+                    rows=rows,
+                    tokens=tokens,
+                    progress=on_progress,
                 )
             yield document
 

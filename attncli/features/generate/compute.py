@@ -100,6 +100,45 @@ class GenerateRequest(Struct, frozen=True):
     rows: bool = False
 
 
+def generate(
+    model: Model,
+    text: str,
+    count: int,
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+    rows: bool = True,
+    tokens: Sequence[Token] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> GenerateDocument:
+    """Continue a text with a decoder, and say where each head looks while it does.
+
+    Args:
+        model: A decoder, as `attncli.load` returns it.
+        text: What is continued.
+        count: How many tokens at most; it ends early where the model ends its text.
+        temperature: 0 takes the likeliest token; above, the logits are divided by it and a token is drawn.
+        seed: Of the draws.
+        layers: Whose attention the document holds.
+        heads: Which heads of each.
+        rows: Whether it holds the weights themselves, and not their sums alone.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn run --generate --json` writes. A head's `lookback` is the share of its attention on the prompt.
+
+    Raises:
+        UnsupportedError: For a model that is no decoder.
+        LimitError: For more tokens than it has positions.
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    request = GenerateRequest(count, temperature, seed, layers, heads, rows)
+    return generated_document(model, text, tokens, request, progress=progress)
+
+
 def generated_document(
     model: Model,
     text: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,16 +13,13 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, RUN, option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
-from attncli.errors import InputError, UsageError
+from attncli.errors import UsageError
 from attncli.features.explain.command import single
-from attncli.language import listing, message
+from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.mask.compute import Bias
-    from attncli.mechanism.mask import Mask
     from attncli.models.model import Model
-
-POSITIONS = 16
 
 
 def mask(
@@ -71,7 +67,8 @@ def mask(
 
     attn mask causal --score-bias alibi --head 3
     """
-    from attncli.features.mask.compute import BIASES, check_n, gallery_document, mask_document
+    from attncli.features.mask.compute import BIASES, check_n, positions_of
+    from attncli.features.mask.compute import mask as compute_mask
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "mask")
@@ -86,7 +83,7 @@ def mask(
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
     _refuse_unheeded(environment, bias, model, spec or [], seed)
-    count = _positions(masks) if n is None else n
+    count = positions_of(masks) if n is None else n
     check_n(count)
     loaded_model = (
         None
@@ -103,10 +100,7 @@ def mask(
     score_bias = _bias(bias, loaded_model, layer_index, head, num_heads, count)
     if score_bias is None and "head" in environment.explicit_options:
         raise UsageError("--head is about a bias that differs by head, and this model adds none", expected="no --head")
-    if not masks and bias is None:
-        document = gallery_document(count, seed=seed)
-    else:
-        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=score_bias, model=loaded_model)
+    document = compute_mask(masks, count, seed=seed, bias=score_bias, model=loaded_model)
     write_with_figure([document], output, environment, view)
 
 
@@ -135,19 +129,6 @@ def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: i
     if model is not None:
         return model_bias(model, layer, head, n - 1)
     return None if name is None else named_bias(name, head, heads, n - 1)
-
-
-def _positions(masks: list[Mask]) -> int:
-    """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
-    from attncli.mechanism.mask import MatrixMask
-
-    sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
-    if len(sizes) > 1:
-        sizes_text = listing((f"{Path(name).name} {size}" for size, name in sizes.items()), " and ")
-        raise InputError(
-            "the mask files have different numbers of keys: {sizes_text}", expected="one size", sizes_text=sizes_text
-        )
-    return next(iter(sizes), POSITIONS)
 
 
 mask_app = command_app(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from attncli import __version__
 from attncli.documents.header import model_part, position_name
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.mask.document import BiasAt, BiasPart, LayerMask, MaskDocument
+from attncli.language import listing
 from attncli.measure.row_facts import Floats
 from attncli.measure.visibility import MAP, bound, mask_part, visible_rows
 from attncli.mechanism.attention import attention
-from attncli.mechanism.mask import KINDS, Mask, both, parse_mask, spec_text
+from attncli.mechanism.mask import KINDS, Everywhere, Mask, MatrixMask, both, parse_mask, spec_text
 from attncli.mechanism.projection import alibi, alibi_slopes, position_bias, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
@@ -38,6 +40,55 @@ class Bias(Struct, frozen=True, eq=False):
     values: Floats
     slope: float | None = None
     buckets: bool = False
+
+
+POSITIONS = 16
+"""Positions that are drawn where neither a size nor a file says how many."""
+
+
+def mask(
+    masks: str | Mask | Sequence[str | Mask] = (),
+    n: int | None = None,
+    *,
+    seed: int = 0,
+    bias: Bias | None = None,
+    model: Model | None = None,
+) -> MaskDocument:
+    """Describe masks, and what they show together.
+
+    Args:
+        masks: As `--mask` spells them, such as "causal" or "window:3", or masks of `attncli.mechanism.mask`; none, with
+            no bias or model either, for one of every kind.
+        n: How many queries and keys; None for the size of a mask from a file, else 16.
+        seed: Of the random parts of bigbird and lsh.
+        bias: What is added to the scores of a head, as `named_bias` and `model_bias` return it.
+        model: A model whose layers' masks are listed beside them.
+
+    Returns:
+        What `attn mask --json` writes.
+
+    Raises:
+        UsageError: For fewer than one position, and for a mask that cannot be read.
+        InputError: For files of different sizes.
+    """
+    several = [masks] if isinstance(masks, str | Mask) else list(masks)
+    parsed = [parse_mask(item, seed=seed) if isinstance(item, str) else item for item in several]
+    count = positions_of(parsed) if n is None else n
+    check_n(count)
+    if not parsed and bias is None and model is None:
+        return gallery_document(count, seed=seed)
+    return mask_document(parsed or [Everywhere()], count, seed=seed, bias=bias, model=model)
+
+
+def positions_of(masks: Sequence[Mask]) -> int:
+    """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
+    sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
+    if len(sizes) > 1:
+        sizes_text = listing((f"{Path(name).name} {size}" for size, name in sizes.items()), " and ")
+        raise InputError(
+            "the mask files have different numbers of keys: {sizes_text}", expected="one size", sizes_text=sizes_text
+        )
+    return next(iter(sizes), POSITIONS)
 
 
 def mask_document(

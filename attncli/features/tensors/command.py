@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from attncli.cli.output import (
 )
 from attncli.errors import UsageError
 from attncli.language import message
+
+if TYPE_CHECKING:
+    from attncli.mechanism.attend import RowBlock
 
 
 def tensors(
@@ -91,7 +94,8 @@ def tensors(
     every = wants_all_stages(stages, output)
     from attncli.arrays.backend import choose
     from attncli.cli.progress import progress
-    from attncli.features.tensors.compute import Options, capture_attention, tensors_document
+    from attncli.features.tensors.compute import Options, capture_attention
+    from attncli.features.tensors.compute import tensors as compute_tensors
     from attncli.inputs.tensors import read_tensors
     from attncli.models.one_layer import scale_number
 
@@ -117,16 +121,24 @@ def tensors(
         request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
         if output.json or output.ndjson:
             refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
-    trace = None if by_blocks else arrays.attend()
+    traces: list[RowBlock] = []
     with progress(environment, message("{shape:,} queries", shape=arrays.q.shape[-2])) as on_progress:
-        document = tensors_document(
-            str(file), arrays, trace, masks, heads=heads, top=output.top, stages=every, progress=on_progress
+        document = compute_tensors(
+            arrays,
+            name=str(file),
+            options=options,
+            heads=heads,
+            top=output.top,
+            stages=every,
+            by_blocks=by_blocks,
+            progress=on_progress,
+            on_trace=traces.append,
         )
-    if page.html is not None and trace is not None:
+    if page.html is not None and traces:
         from attncli.draw.page import Page
         from attncli.features.tensors.compute import captured_record
 
-        record = captured_record(arrays, trace, document, heads=heads)
+        record = captured_record(arrays, traces[0], document, heads=heads)
         content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET)
         write_page(page, content)
     if output.svg is not None:

@@ -19,6 +19,7 @@ from attncli.documents import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.documents.header import shape_row
 from attncli.errors import InputError, UsageError
 from attncli.features.tensors.document import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
+from attncli.inputs.token import ignore
 from attncli.language import listing, message
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
 from attncli.measure.metric import METRICS, Measured, Tally
@@ -51,6 +52,10 @@ class Options(Struct, frozen=True):
     offset: int = 0
     key_lengths: Sequence[int] | None = None
     softmax_dtype: str | None = None
+
+
+PLAIN_ATTENTION = Options()
+"""Every query sees every key, scaled by 1/√dim."""
 
 
 class CapturedTensors(Struct, frozen=True):
@@ -174,6 +179,54 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         hint=hint,
         missing=listing(missing, " or "),
         tensor_names=tensor_names,
+    )
+
+
+def tensors(
+    arrays: CapturedTensors | Tensors,
+    *,
+    name: str = "arrays",
+    options: Options = PLAIN_ATTENTION,
+    layer: int | None = None,
+    heads: Selection = EVERY,
+    top: int = 10,
+    stages: bool = False,
+    by_blocks: bool | None = None,
+    progress: Callable[[float], None] = ignore,
+    on_trace: Callable[[RowBlock], None] = ignore,
+) -> TensorsDocument:
+    """Attention over q, k and v, with every option of the core.
+
+    Args:
+        arrays: q [..., heads, query, dim], k [..., kv_heads, key, dim] and v [..., kv_heads, key, v_dim] by name, with
+            mask, bias, sinks, offset and key_lengths where there are such; or what `capture_attention` makes of them.
+        name: What they are called in the document.
+        options: Scale, soft cap, mask and the like.
+        layer: Which layer, of arrays called `layers.L.q` as `--save` writes them.
+        heads: Which heads.
+        top: How many links the document holds, the largest weights over all batch entries.
+        stages: Whether it holds every stage by name.
+        by_blocks: Whether to go by blocks of query rows, which leaves metrics and links, and nothing that is n × n;
+            None for where there are more than 2,048 queries or keys, and no stages are wanted.
+        progress: Is told the share done of what runs by blocks, 0 to 1.
+        on_trace: Is handed every stage, where it does not run by blocks.
+
+    Returns:
+        What `attn tensors --json` writes.
+
+    Raises:
+        InputError: For arrays that are missing or do not fit each other.
+    """
+    if not isinstance(arrays, CapturedTensors):
+        work = sum(array.size for array in arrays.values())
+        backend = choose("auto", device=None, dtype="float32", work=work)
+        arrays = capture_attention(arrays, name, backend, options, layer=layer)
+    trace = None if (arrays.long and not stages if by_blocks is None else by_blocks) else arrays.attend()
+    if trace is not None:
+        on_trace(trace)
+    numbers_chosen = numbers_of(heads, arrays.q.shape[-3])
+    return tensors_document(
+        name, arrays, trace, options.mask, heads=numbers_chosen, top=top, stages=stages, progress=progress
     )
 
 

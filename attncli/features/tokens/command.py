@@ -32,13 +32,13 @@ def tokens(
     view = validate_options(output, environment)
 
     def documents() -> Iterator[TokensDocument]:
-        from attncli.features.tokens.compute import tokens_document
+        from attncli.features.tokens.compute import tokens as compute_tokens
 
         checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
         for source_text in request.texts(environment, text, tokenizer=tokenizer):
             token_list = request.encoded(tokenizer, source_text)
-            yield tokens_document(checkpoint or tokenizer.name, source_text.text, token_list)
+            yield compute_tokens(source_text.text, tokenizer, name=checkpoint or "", tokens=token_list)
 
     write_documents(documents(), output, environment, view, several=text.lines)
 

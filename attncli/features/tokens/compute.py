@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from attncli import __version__
 from attncli.documents import Document, TokenRow, axes, describe
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, Tokenizer
 
 
 class TokenBytes(TokenRow, frozen=True, kw_only=True):
@@ -27,6 +27,35 @@ class TokensDocument(Document, tag="attn.tokens/1", frozen=True, kw_only=True):
     tokenizer: str
     tokens: Annotated[list[TokenBytes], axes("token", meaning="the tokens in order.")]
     warnings: list[str]
+
+
+def tokens(
+    text: str,
+    tokenizer: str | Tokenizer = "word",
+    *,
+    name: str = "",
+    tokens: Sequence[Token] | None = None,
+) -> TokensDocument:
+    """Cut a text into tokens.
+
+    Args:
+        text: The text.
+        tokenizer: "word", "whitespace", "char" or "byte", a tokenizer.json, or the tokenizer of a model
+            (`attncli.load("minilm").tokenizer`).
+        name: What the tokenizer is called; "" for its own name.
+        tokens: Those of the text, where they are known: of ids in place of a text.
+
+    Returns:
+        What `attn tokens --json` writes. Positions count characters from 0.
+
+    Raises:
+        InputError: For an empty text, and a tokenizer file that cannot be read.
+    """
+    if isinstance(tokenizer, str):
+        from attncli.inputs.tokenize import tokenizer as tokenizer_named
+
+        tokenizer = tokenizer_named(tokenizer)
+    return tokens_document(name or tokenizer.name, text, tokenizer.encode(text) if tokens is None else tokens)
 
 
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> TokensDocument:

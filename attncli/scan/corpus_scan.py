@@ -1,0 +1,142 @@
+"""What every head does over a corpus: from a model and files of texts to the document of the scan."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from attncli.errors import AttnError, InputError
+from attncli.inputs.token import ignore
+from attncli.language import message
+from attncli.measure.metric import DEFAULT, METRICS
+from attncli.models.load import load
+from attncli.models.model import Model
+from attncli.scan import plan as plans
+from attncli.scan import report
+from attncli.scan.document import ScanDocument
+from attncli.scan.engines import Engine, LocalWorkers, ScanPart, missing, run
+from attncli.scan.plan import ScanPlan, ScanRequest
+from attncli.scan.shard_files import ShardOutcome
+from attncli.scan.totals import total
+
+WHOLE = ScanPart()
+"""All of a scan."""
+USUAL = (*DEFAULT, "special", "normalised_entropy")
+"""The metrics of a scan that names none."""
+
+
+def scan_corpus(
+    model: str,
+    corpus: str | Path | Sequence[str | Path],
+    folder: str | Path,
+    *,
+    metrics: Sequence[str] = USUAL,
+    sample: int = 0,
+    seed: int = 0,
+    request: ScanRequest | None = None,
+    loaded_model: Model | None = None,
+    engine: Engine | None = None,
+    part: ScanPart = WHOLE,
+    stdin: BinaryIO | None = None,
+    is_partial: bool = False,
+    note: Callable[[str], None] = ignore,
+    on_plan: Callable[[ScanPlan, Sequence[int]], None] = ignore,
+    progress: Callable[[int], None] = ignore,
+    on_shard: Callable[[ShardOutcome], None] = ignore,
+    on_document: Callable[[ScanDocument], None] = ignore,
+) -> ScanDocument | None:
+    """Scan a corpus: means with intervals, labels, strongest examples and links of every head.
+
+    What is done stays in the folder; the same call again goes on where it ended. Worker processes start this program
+    anew, so a script that scans does so below `if __name__ == "__main__":`.
+
+    Args:
+        model: A folder, hub id or alias; workers open it by this name.
+        corpus: Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst.
+        folder: The scan's folder.
+        metrics: Names of metrics; "all" for every one.
+        sample: Only so many texts, drawn by a hash of each; 0 for all.
+        seed: Of the sample.
+        request: All that a scan may be asked, in place of corpus, metrics, sample and seed.
+        loaded_model: The model, where it is open already.
+        engine: Where shards are computed; None for a process for each processor here.
+        part: One of several parts that run side by side.
+        stdin: What the corpus "-" reads.
+        is_partial: Whether a part that ends before the others still gives what is there.
+        note: Is told what is decided on the way.
+        on_plan: Is handed the plan, and the shards to do, before they start.
+        progress: Is told texts as they are done.
+        on_shard: Is told what became of each shard.
+        on_document: Is handed the document, also where there is no room to write it.
+
+    Returns:
+        What `attn scan --json` writes; None where other parts still have shards to do. Its `done.failed` counts shards
+        that were given up.
+
+    Raises:
+        InputError: For a corpus that is not there, empty, or without a text that could be counted.
+        UnsupportedError: For a model that cannot be scanned.
+        AttnError: Where shards were given up; the same call again tries only these.
+    """
+    place = Path(folder)
+    if request is None:
+        files = [corpus] if isinstance(corpus, str | Path) else corpus
+        names = tuple(METRICS) if "all" in metrics else tuple(metrics)
+        request = ScanRequest(tuple(map(str, files)), names, sample=sample, seed=seed)
+    scan_plan = plans.write(
+        plans.make_plan(
+            request,
+            load(model, backend="torch") if loaded_model is None else loaded_model,
+            model,
+            place,
+            stdin=BytesIO() if stdin is None else stdin,
+            note=note,
+        ),
+        place,
+    )
+    del loaded_model
+    on_plan(scan_plan, missing(scan_plan, place, part))
+    workers = LocalWorkers(usable_processors()) if engine is None else engine
+    outcome = run(scan_plan, place, model, workers, part=part, progress=progress, on_shard=on_shard)
+    for shard in outcome.recomputed_shards:
+        note(message("shard {shard} could not be read and was computed again", shard=shard))
+    if outcome.totals is None:
+        note(
+            message(
+                "part {number} of {count} has ended; other parts still have shards to do",
+                number=part.number,
+                count=part.count,
+            )
+        )
+    totals = total(scan_plan, place) if outcome.totals is None and is_partial else outcome.totals
+    document = None
+    if totals is not None:
+        document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
+        try:
+            if outcome.totals is not None:
+                report.write(document, place)
+        finally:  # the numbers are there, whether or not there is room for them in the folder
+            on_document(document)
+        if not document.done.texts and outcome.totals is not None and not document.done.failed:
+            raise InputError(
+                "no record of the corpus could be counted", where=request.corpus[0], expected="texts, as --format says"
+            )
+    if outcome.failed_shards:
+        first = outcome.failed_shards[0]
+        raise AttnError(
+            "{failed_shards} of the scan's shards failed; shard {shard}: {reason}",
+            hint="the same command again tries only these",
+            failed_shards=len(outcome.failed_shards),
+            shard=first.shard,
+            reason=first.reason,
+        )
+    return document
+
+
+def usable_processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

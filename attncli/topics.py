@@ -1,0 +1,24 @@
+"""The topics of `attn explain`, each a function that returns the topic's document.
+
+attncli.topics.softmax([2.0, 1.0, 0.1], temperature=0.5)    scores worked through
+attncli.topics.scaling(64, samples=4096, keys=10, seed=0)    why scores are divided by √d_k
+attncli.topics.matrix_softmax(model, text, tokens, layer=0, head=0)    by rows against over the whole matrix
+attncli.topics.order(models, text, tokens, order)    whether attention sees the order of the tokens
+attncli.topics.position(models, text, tokens, layer=0, head=0, query=2)    what each way of telling places does
+attncli.topics.mask(model, text, tokens, layer=0, head=0, query=2)    what a mask takes away
+attncli.topics.multihead(model, text, tokens, layer=0, query=2)    what each head adds to the output
+attncli.topics.residual(model, text, tokens, layer=0, query=2)    the residual connection and the norm
+attncli.topics.metric("entropy")    what a metric means
+"""
+
+from attncli.features.explain.compute import mask_topic_document as mask
+from attncli.features.explain.compute import multihead_document as multihead
+from attncli.features.explain.compute import position_document as position
+from attncli.features.explain.compute import residual_document as residual
+from attncli.features.explain.softmax_topics import matrix_softmax_document as matrix_softmax
+from attncli.features.explain.softmax_topics import metric_document as metric
+from attncli.features.explain.softmax_topics import order_document as order
+from attncli.features.explain.softmax_topics import scaling_document as scaling
+from attncli.features.explain.softmax_topics import softmax_document as softmax
+
+__all__ = ["mask", "matrix_softmax", "metric", "multihead", "order", "position", "residual", "scaling", "softmax"]
