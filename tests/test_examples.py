@@ -6,12 +6,14 @@ go on with what another wrote.
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shlex
 import subprocess
 import sys
 from contextlib import nullcontext
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,18 @@ def test_every_page_is_there_in_every_language_and_linked() -> None:
         assert there == set(NAMES)
     for name in NAMES:
         assert f"attncli/language/guide/en/{name}.md" in readme, f"the README does not link the page {name}"
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_what_the_page_about_python_says(lang: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks are one session, from the first to the last."""
+    page = FOLDER / lang / "python.md"
+    blocks = re.findall(r"^```pycon\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 6
+    assert "```python" not in page.read_text("utf-8")  # which nothing would run
+    monkeypatch.chdir(tmp_path)
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    told = StringIO()
+    failed = doctest.DocTestRunner().run(session, out=told.write).failed
+    assert not failed, told.getvalue()
+    assert {path.name for path in tmp_path.iterdir()} == {"heads.svg", "heads.html"}
