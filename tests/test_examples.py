@@ -48,9 +48,8 @@ def sessions(page: Path) -> list[tuple[str, str]]:
 def pattern(expected: str) -> str:
     """The regular expression for an expected output."""
     lines = [".*?" if line.strip() == "…" else re.escape(line) for line in expected.rstrip("\n").split("\n")]
-    return "\n".join(lines).replace("\n.*?\n", "\n(?:.*\n)*?").removesuffix("\n.*?") + (
-        "(?:\n.*)*" if lines[-1] == ".*?" else ""
-    )
+    joined = "\n".join(["", *lines]).replace("\n.*?\n", "\n(?:.*\n)*?").removesuffix("\n.*?")
+    return joined.removeprefix("\n") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
 
 
 def printed(command: str, folder: Path) -> str:
