@@ -49,7 +49,7 @@ def pattern(expected: str) -> str:
     """The regular expression for an expected output."""
     lines = [".*?" if line.strip() == "…" else re.escape(line) for line in expected.rstrip("\n").split("\n")]
     joined = "\n".join(["", *lines]).replace("\n.*?\n", "\n(?:.*\n)*?").removesuffix("\n.*?")
-    return joined.removeprefix("\n") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
+    return (joined.removeprefix("\n") or ".*") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
 
 
 def printed(command: str, folder: Path) -> str:
