@@ -387,7 +387,11 @@ HTML = option(
     "--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
 )
 ALL_LINKS = option(
-    "--all-links", help="Also the links that say little: special tokens, self, …", panel=ANALYSIS, about=RUN, rare=True
+    "--all-links",
+    help="Also the links that say little: of special tokens, to itself, to neighbours, to the first token.",
+    panel=ANALYSIS,
+    about=RUN,
+    rare=True,
 )
 QUIET = option("--quiet", "-q", help="No notes on standard error.", panel=OUTPUT, about=DELIVERY)
 VERBOSE = option("--verbose", "-v", help="Say on standard error what was read and used.", panel=OUTPUT, about=DELIVERY)

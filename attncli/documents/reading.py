@@ -45,7 +45,11 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
 
 
 def kinds_of(content: Mapping[str, Any], where: str) -> tuple[type[Document], ...]:
-    """The classes that the member `schema` allows."""
+    """The classes that the member `schema` allows.
+
+    Raises:
+        InputError: it is no schema that attn writes, or what attn said when it failed.
+    """
     name = content.get("schema")
     if name is None and set(content) == {"error"}:
         raise InputError(

@@ -407,6 +407,7 @@ class Grid:
     view: View
 
     def draw(self) -> Lines:
+        """All rows and columns where they fit, by names or by numbers; else those with the largest values."""
         view, room = self.view, self.view.width - self.left
         everything = list(range(len(self.rows)))
         rows_to_draw = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
@@ -439,10 +440,12 @@ class Grid:
 
     @property
     def index(self) -> int:
+        """Cells of the largest row number."""
         return len(str(max(self.row_numbers)))
 
     @property
     def name(self) -> int:
+        """Cells of a row's name."""
         return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))
 
     @property

@@ -22,7 +22,7 @@ from attncli.explore.loaded_run import (
     strongest_place,
 )
 from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
-from attncli.explore.state import Extent, State, at_pair, by_head, by_word, next_scale
+from attncli.explore.state import Extent, SightName, State, at_pair, by_head, by_word, next_scale
 from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, error_text, stop_in_sight
 from attncli.features.run.document import RunDocument
 from attncli.language import listing, message, say, translate
@@ -142,19 +142,18 @@ def default_file_name(state: State) -> str:
 
 def why(walk: Walk) -> None:
     """Derive the chosen weight."""
-    before = walk.state
-    walk.state = replace(walk.state.sees("why"), focus="words")
-    try:
-        walk.follow()
-    except AttnError:
-        walk.state = before
-        raise
+    _open(walk, "why")
 
 
 def parts(walk: Walk) -> None:
     """Take the score of the chosen link apart."""
+    _open(walk, "parts")
+
+
+def _open(walk: Walk, sight: SightName) -> None:
+    """Show what explains the chosen weight; where that cannot be computed, all stays as it was."""
     before = walk.state
-    walk.state = replace(walk.state.sees("parts"), focus="words")
+    walk.state = replace(walk.state.sees(sight), focus="words")
     try:
         walk.follow()
     except AttnError:

@@ -75,7 +75,11 @@ class HeadWeights:
 
 
 def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -> None:
-    """The weights of every head; with one query its sentence; the links of one head of a short text."""
+    """The weights of every head; with one query its sentence; the links of one head of a short text.
+
+    Raises:
+        InputError: the document was shortened, and holds neither weights nor metrics.
+    """
     weights = list(_head_weights(document, view))
     head_metrics = document.heads if isinstance(document, HeadsDocument) else []
     if not weights and not head_metrics:
