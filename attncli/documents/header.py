@@ -321,7 +321,13 @@ def _per_head(name: str) -> bool:
 
 
 def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[EmptyRow]:
-    """The queries that see nothing, one entry per layer, head and query."""
+    """The queries that see nothing, one entry per layer, head and query.
+
+    Args:
+        backend: what the trace's arrays are of.
+        trace: one layer's; its `empty_rows` are [head, query].
+        heads: the number in the model of each head of the trace.
+    """
     is_empty = backend.numpy(trace.empty_rows)
     return [
         EmptyRow(layer=trace.layer, head=heads[int(place)], query=int(query))

@@ -76,7 +76,14 @@ def topic_of(kind: type[Document]) -> str:
 
 
 def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
-    """A part of a document from parsed JSON. Raises InputError naming the place within `where`."""
+    """A part of a document from parsed JSON. Raises InputError naming the place within `where`.
+
+    Args:
+        content: parsed JSON of any kind.
+        kind: the class it is read as.
+        where: the file, as messages name it.
+        expected: what the file should hold, in words.
+    """
     try:
         return convert(content, kind, dec_hook=_array)
     except (ValidationError, OverflowError) as error:

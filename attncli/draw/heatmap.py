@@ -69,7 +69,10 @@ def heatmap(
 
 
 def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -> int:
-    """How many rows and columns `heatmap` pools into one cell in this room; 1 for none."""
+    """How many rows and columns `heatmap` pools into one cell in this room; 1 for none.
+
+    values: [row, column]. max_width, max_height: the room in cells of the terminal.
+    """
     return _grain(values, max_width, max_height, view, whole=False).block
 
 

@@ -275,7 +275,10 @@ WINDOWS = {
 
 
 def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) -> str:
-    """Such as `rows 0–6, 39 of 40`; "" when nothing is left out."""
+    """Such as `rows 0–6, 39 of 40`; "" when nothing is left out.
+
+    positions: what is shown, None for a gap. numbers: all row or column numbers. what: "rows" or "dimensions".
+    """
     if None not in positions:
         return ""
     gap = positions.index(None)

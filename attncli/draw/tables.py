@@ -299,6 +299,8 @@ def vectors(
 
     rows: the rows' names; none for rows that have only numbers. A full view prints every dimension and row, in panels.
     Without rows or dimensions: "(empty)".
+
+    values: [row, dim]. row_numbers: counted from 0 where None.
     """
     matrix = as_matrix(values)
     top = heading(title, note, view)
@@ -488,7 +490,10 @@ def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
 
 
 def projection_table(name: str, values: Numbers, note: str, view: View) -> Lines:
-    """A matrix of weights, [what goes in, what comes out]; rows are numbered."""
+    """A matrix of weights, [what goes in, what comes out]; rows are numbered.
+
+    name: as in formulas, such as W_Q. values: [in, out]. note: behind the title.
+    """
     return vectors(values, (), view, title=name, note=note)
 
 

@@ -98,7 +98,11 @@ def check(name: str, *, again: bool) -> Path:
 
 
 def save(path: Path, source: Source, state: State, effects: HeadEffects | None, *, lang: str) -> None:
-    """Write what is looked at. Raises UnsupportedError for what has no figure, AttnError for what cannot be written."""
+    """Write what is looked at. Raises UnsupportedError for what has no figure, AttnError for what cannot be written.
+
+    path: its ending says what is written: .json a document, .html a page, any other a figure. effects: what heads were
+    found to change, None before that was computed.
+    """
     from attncli.inputs.files import atomic_writer
 
     match path.suffix.lower():

@@ -363,7 +363,10 @@ class LoadedRun:
         return self._out(query, is_turned=False)
 
     def weight(self, place: Pair, query: int, key: int) -> float | None:
-        """One weight; None where it is hidden or not known."""
+        """One weight; None where it is hidden or not known.
+
+        place: layer and head. query, key: positions from 0.
+        """
         row = self.row(place, query)
         if row is None:
             links = self.heads[place].links if place in self.heads else ()

@@ -181,7 +181,10 @@ class Walk:
         self.begin("run", job, first=first)
 
     def begin(self, name: str, job: WalkJob, *, first: bool = False) -> None:
-        """Work that is told of in the header; what went on before is stopped."""
+        """Work that is told of in the header; what went on before is stopped.
+
+        name: a key of `WORK`. first: whether nothing was shown yet, so that any error ends the program.
+        """
         self.stop()
 
         def on_error(error: Exception) -> None:

@@ -54,7 +54,13 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float 
 def draw_curves(
     drawing: Drawing, series: Sequence[tuple[str, Sequence[tuple[float, float]]]], top: float, x_name: str, y_name: str
 ) -> float:
-    """Curves on logarithmic axes with their names at their ends, apart from each other. Returns where they end."""
+    """Curves on logarithmic axes with their names at their ends, apart from each other. Returns where they end.
+
+    Args:
+        series: the name of each curve and its points (x, y); those with an x or y of 0 or less are not drawn.
+        top: where the curves begin, in points from the upper edge.
+        x_name, y_name: what the axes are.
+    """
     points = [point for _, line in series for point in line if min(point) > 0]
     if not points:
         return top
@@ -101,7 +107,13 @@ def _superscript(power: int) -> str:
 def draw_links(
     drawing: Drawing, links: Sequence[tuple[int, int, float]], queries: Sequence[str], keys: Sequence[str], top: float
 ) -> float:
-    """Two columns of words, and lines between them as strong as their weights. Returns where they end."""
+    """Two columns of words, and lines between them as strong as their weights. Returns where they end.
+
+    Args:
+        links: query, key and weight, from 0 to 1, of each.
+        queries, keys: the words by position.
+        top: where the columns begin, in points from the upper edge.
+    """
     left = min(max((width(word, 9) for word in queries), default=0), 120)
     right = left + 130
     for words, x, anchor in ((queries, left, "end"), (keys, right, "start")):
@@ -321,7 +333,14 @@ def pool_cells(values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]
 
 
 def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
-    """RGBA of each cell, uint8 [row, column, 4]; hidden ones are clear."""
+    """RGBA of each cell, uint8 [row, column, 4]; hidden ones are clear.
+
+    Args:
+        values: [row, column]; NaN is hidden.
+        palette: the colours from the smallest value to the largest.
+        scale: "linear", "log", "row", "signed" (from −high) or that of square roots.
+        high: the value of the last colour; with "row" each row has its own.
+    """
     low = -high if scale == "signed" else None if scale == "row" else 0.0
     colour_scale = "linear" if scale == ROOTS else scale
     shares = normalise(values, colour_scale, low=low, high=None if scale == "row" else high)
