@@ -17,22 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attncli.cli import declarations
-from attncli.cli.option import RUN, option
 from attncli.errors import UsageError
-from attncli.inputs.files import opening_waits
 from attncli.language import message, term
 
-DECLARED: dict[str, tuple[type, Any]] = {
-    "model": (str, declarations.CHECKPOINT),
-    "lang": (str, declarations.LANG),
-    "color": (str, declarations.COLOR),
-    "precision": (int, declarations.PRECISION),
-    "scale_colors": (str, declarations.SCALE_COLORS),
-    "palette": (str, option("palette", help="", panel="", about=RUN, values=("light", "dark"))),
+DECLARED: dict[str, type] = {
+    "model": str,
+    "lang": str,
+    "color": str,
+    "precision": int,
+    "scale_colors": str,
+    "palette": str,
 }
-"""What can be set, by the option's name: the type of its value, and the option's declaration, which checks it. The
-palette, for letters on a light or a dark ground, is what a terminal is, and no option."""
+"""What can be set, by the option's name, and the type of its value. The palette, for letters on a light or a dark
+ground, is what a terminal is, and no option."""
 
 LARGEST = 100_000
 """Bytes of a settings file."""
@@ -50,13 +47,11 @@ def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     """Everything that is set, by the option's name; variables go before the file. Raises UsageError naming the variable
     or the line of what cannot be."""
     file_values = _of_file(variables)
-    for name, (kind, declaration) in DECLARED.items():
+    for name, kind in DECLARED.items():
         variable = f"ATTN_{name.upper()}"
         value = variables.get(variable, "")
         if value:
-            file_values[name] = Setting(
-                _check(name, _number(value) if kind is int else value, kind, declaration, variable), variable
-            )
+            file_values[name] = Setting(_check(name, _number(value) if kind is int else value, variable), variable)
     return file_values
 
 
@@ -80,6 +75,8 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
     try:
         if path is None or (not path.is_file() and not variables.get("ATTN_CONFIG")):
             return {}
+        from attncli.inputs.files import opening_waits
+
         if opening_waits(path):
             raise UsageError("this is a pipe, not a file", where=str(path), expected="a TOML file")
         with path.open("rb") as stream:
@@ -115,7 +112,7 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
         if name not in DECLARED:
             setting_names = ", ".join(known_name.replace("_", "-") for known_name in DECLARED)
             raise UsageError("the settings have no key {key}", where=where_set, expected=setting_names, key=repr(key))
-        values[name] = Setting(_check(name, value, *DECLARED[name], where_set), where_set)
+        values[name] = Setting(_check(name, value, where_set), where_set)
     return values
 
 
@@ -132,12 +129,29 @@ def _number(text: str) -> int | str:
     return text if number is None else number
 
 
-def _check(name: str, value: object, kind: type, declaration: Any, where: str) -> str | int:
+def _declaration(name: str) -> Any:
+    """The option's declaration, which checks its value. All are declared in one file that takes 6 ms to load: a start
+    with nothing set goes without."""
+    from attncli.cli import declarations
+    from attncli.cli.option import RUN, option
+
+    match name:
+        case "model":
+            return declarations.CHECKPOINT
+        case "palette":
+            return option("palette", help="", panel="", about=RUN, values=("light", "dark"))
+        case _:
+            return getattr(declarations, name.upper())
+
+
+def _check(name: str, value: object, where: str) -> str | int:
+    kind = DECLARED[name]
     if type(value) is not kind or value == "":
         expected = message("a whole number" if kind is int else "a word in quotes")
         raise UsageError(
             "{name} is {value}", where=where, expected=expected, name=name.replace("_", "-"), value=repr(value)
         )
+    declaration = _declaration(name)
     if declaration.callback is not None:
         try:
             declaration.callback(value)

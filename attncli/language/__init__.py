@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from os import scandir
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -150,9 +151,8 @@ FOLDERS = list(__path__)
 
 def languages() -> tuple[str, ...]:
     """English, and every language that has a catalogue."""
-    from pathlib import Path
-
-    return ("en", *sorted(path.stem for folder in FOLDERS for path in Path(folder).glob("*.mo")))
+    names = [entry.name for folder in FOLDERS for entry in scandir(folder)]
+    return ("en", *sorted(name.removesuffix(".mo") for name in names if name.endswith(".mo")))
 
 
 @cache
