@@ -317,7 +317,7 @@ class _Page:
 
     def wrapped(self, text: str, margin: int = 2) -> list[str]:
         """A text in lines that fit behind a margin."""
-        from attncli.draw.lines import wrap
+        from attncli.draw.safe import wrap
 
         return wrap(text, max(self._width - margin, 20))
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import Field, fields, is_dataclass
 from enum import Flag, auto
 from types import NoneType
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 from typer.models import OptionInfo
 
 from attncli.cli.completion import Complete, offer, words
@@ -118,8 +120,7 @@ def option(
     return declaration
 
 
-@dataclass(frozen=True)
-class Within:
+class Within(Struct, frozen=True):
     """The numbers that an option takes, from `least` to `most`. above: `least` itself is too small."""
 
     name: str
@@ -228,8 +229,7 @@ def _number_text(end: float) -> str:
 Group = TypeVar("Group")
 
 
-@dataclass(frozen=True)
-class RepeatedNames:
+class RepeatedNames(Struct, frozen=True):
     """Beside `Repeated` in a command's annotation: which options of the group may be given once for each side."""
 
     names: tuple[str, ...]
@@ -240,8 +240,7 @@ def repeat(*names: str) -> RepeatedNames:
     return RepeatedNames(names)
 
 
-@dataclass(frozen=True)
-class Repeated(Generic[Group]):
+class Repeated(Struct, Generic[Group], frozen=True):
     """A group as the command line gives it. base: what holds for all sides; values: the values of what may be
     repeated, by the option's name, none where it is not given."""
 
@@ -296,8 +295,7 @@ def gather(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str
 # Which options of a group a command has, and the groups spread out for Typer.
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """Beside an option group in a command's annotation: which of its options the command has; the others keep their
     defaults.
 
@@ -318,8 +316,7 @@ def without(*names: str) -> Offer:
     return Offer(names, others=True)
 
 
-@dataclass(frozen=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """Beside an option group in a command's annotation: options of it that this command declares in another way."""
 
     options: Mapping[str, Any]

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from attncli.errors import UsageError
 from attncli.language import message, term
@@ -35,8 +36,7 @@ LARGEST = 100_000
 """Bytes of a settings file."""
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A value, and where it was set: a variable's name, or a file and its line."""
 
     value: str | int

@@ -25,10 +25,9 @@ from attncli.draw.lines import (
     localize,
     remark,
     stack,
-    wrap,
 )
 from attncli.draw.numbers import brief, root_of
-from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
 from attncli.draw.view import View, draw_parts
 from attncli.language import Message, contextual, message, plural, say

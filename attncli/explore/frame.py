@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark, wrap
+from attncli.draw.lines import FAINT, Line, Lines, Piece, join_sentences, line_width, remark
 from attncli.draw.numbers import bar, bar_pieces, percent
-from attncli.draw.safe import cells, cut, label, pad, safe, spell
+from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.sentence import (
     EVEN,
     LEAST,

@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attncli.draw.figures.drawing import draw_screen
-from attncli.draw.lines import Lines, line, wrap
+from attncli.draw.lines import Lines, line
 from attncli.draw.numbers import MORE, Series, adding_digits, adds_up, curves
-from attncli.draw.safe import cells
+from attncli.draw.safe import cells, wrap
 from attncli.draw.tables import ledger
 from attncli.draw.view import View
 from attncli.language import say

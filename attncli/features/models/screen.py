@@ -8,9 +8,9 @@ from typing import assert_never
 
 from attncli.documents import tag_of
 from attncli.documents.header import ranges
-from attncli.draw.lines import Lines, fit_to_view, fold, heading, line, localize, remark, sentences, stack, stack_spaced
+from attncli.draw.lines import Lines, fit_to_view, heading, line, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import brief, root_of, size_words
-from attncli.draw.safe import cut, safe, spell
+from attncli.draw.safe import cut, fold, safe, spell
 from attncli.draw.screen_header import SIDE, count_phrase, fact, mask_and_position, warning
 from attncli.draw.tables import table
 from attncli.draw.view import View
