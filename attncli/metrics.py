@@ -3,6 +3,7 @@
 Each metric is an object that says how it is computed (`entropy.formula`, `entropy.says`, `entropy.source`) and can be
 called: `entropy(weights, visible)` gives one number per head of weights [..., query, key], NumPy's or torch's.
 `measure` computes several at once, each with the rows it was taken over and what uniform attention would give.
+`load_metrics("my.py")` runs a file of yours and gives its metrics, which go wherever a metric goes.
 """
 
 from attncli.measure.metric import (
@@ -32,10 +33,11 @@ from attncli.measure.metric import (
     sink,
     special,
 )  # fmt: skip
+from attncli.measure.metric_file import load_metrics
 
 __all__ = [
     "DEFAULT", "METRICS", "OFFSETS", "Measured", "Metric", "band", "confidence", "confidence_beyond_first",
-    "diagonality", "distance", "duplicate_pattern", "effective_keys", "entropy", "induction_pattern", "measure",
-    "missing", "next", "normalised_entropy", "previous", "previous_pattern", "punctuation", "self", "signed_distance",
-    "sink", "special",
+    "diagonality", "distance", "duplicate_pattern", "effective_keys", "entropy", "induction_pattern", "load_metrics",
+    "measure", "missing", "next", "normalised_entropy", "previous", "previous_pattern", "punctuation", "self",
+    "signed_distance", "sink", "special",
 ]  # fmt: skip

@@ -383,6 +383,14 @@ METRIC = option(
     complete=completion.metrics,
     metavar="NAME",
 )
+METRIC_FILE = option(
+    "--metric-file",
+    help="A Python file of yours with metrics: this runs its code.",
+    panel=ANALYSIS,
+    about=RUN,
+    metavar="FILE",
+    rare=True,
+)
 HTML = option(
     "--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
 )

@@ -274,6 +274,9 @@ OFFSETS: dict[str, Metric] = {
 }  # fmt: skip
 """The mass at each offset up to `REACH`, for positional heads; `-1`, `+0` and `+1` are previous, self and next."""
 
+FILE_METRICS: dict[str, Metric] = {}
+"""Metrics of files, by name, which holds a dot; `attncli.measure.metric_file` adds them."""
+
 DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sink")
 """The metrics that fit beside each other on a narrow screen."""
 
@@ -455,6 +458,8 @@ def metric_of(name: str | Metric, *, option: str = "--metric") -> Metric:
         return name
     if name in OFFSETS:
         return OFFSETS[name]
+    if name in FILE_METRICS:
+        return FILE_METRICS[name]
     if name not in METRICS:
         from difflib import get_close_matches
 

@@ -90,6 +90,7 @@ class StatisticsOptions:
     """What is measured of the heads."""
 
     metric: Annotated[list[str] | None, redeclare(declarations.METRIC, panel=MEASURE)] = None
+    metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=MEASURE)] = None
     labels: Annotated[
         bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE, about=RUN)
     ] = True
@@ -367,13 +368,18 @@ def _check(measure: StatisticsOptions) -> None:
 
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
     from attncli.measure.metric import METRICS
+    from attncli.measure.metric_file import load_metrics
     from attncli.scan.corpus_scan import USUAL
     from attncli.scan.intake import parse_format
     from attncli.scan.plan import ScanRequest
     from attncli.scan.worker import check_effects
 
+    files = tuple(str(path) for path in measure.metric_file or ())
+    own = [metric.name for path in files for metric in load_metrics(path)]
     names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
     metrics = tuple(METRICS) if names == ["all"] else tuple(names) or USUAL
+    if names in ([], ["all"]):
+        metrics = (*metrics, *own)
     return ScanRequest(
         corpus=tuple(texts),
         metrics=metrics,
@@ -385,6 +391,7 @@ def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOpt
         top=measure.top,
         effects=check_effects(measure.effects or "", measure.head or ()),
         examples=measure.examples,
+        metric_files=files,
         links=measure.links,
         sample=corpus.sample,
         seed=corpus.seed,
@@ -541,6 +548,7 @@ def verify(
         str | None, redeclare(declarations.CHECKPOINT, help="Where its model is now, if it was moved.")
     ] = None,
     shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING, about=RUN)] = 3,
+    metric_file: Annotated[list[Path] | None, redeclare(declarations.METRIC_FILE, panel=RUNNING)] = None,
 ) -> None:
     """Compute some shards again and compare them with their files.
 
@@ -557,6 +565,7 @@ def verify(
     scan_plan = read_plan(out)
     if texts:
         scan_plan = locate_files(scan_plan, texts, out)
+    scan_plan = _with_metric_files(scan_plan, metric_file or ())
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     name = model or scan_plan.model.name
@@ -566,6 +575,27 @@ def verify(
     write_documents([document], output, environment, view)
     if not document.passed:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def _with_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
+    """A plan whose files of metrics are those that were named: nothing is run that only a scan's folder names.
+
+    Raises UsageError where one is not named.
+    """
+    from attncli.measure.metric_file import load_metric_file
+    from attncli.scan.plan import moved_to
+
+    named = {(file.sha256): file.path for file in map(load_metric_file, paths)}
+    places = []
+    for file in scan_plan.measures.metric_files:
+        if file.sha256 not in named:
+            raise UsageError(
+                "this scan measured with a file of metrics, and verifying runs its code",
+                expected="--metric-file FILE, the file with sha256 {digest}",
+                digest=file.sha256,
+            )
+        places.append(named[file.sha256])
+    return moved_to(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 
 
 class ScanGroup(CommandGroup):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
+from msgspec import structs
 
 from attncli import __version__
 from attncli.arrays.backend import EVERY
@@ -24,7 +25,8 @@ from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.hub import digest
 from attncli.language import listing, message, term
 from attncli.measure.labels import NEEDED, repeat_scores
-from attncli.measure.metric import metric_of
+from attncli.measure.metric import FILE_METRICS, metric_of
+from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
@@ -91,7 +93,8 @@ class MeasurePlan:
     """What is measured. metrics: names with the version of each formula. find: conditions of links, as written. top:
     examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …). examples:
     texts of each decile of a metric. links: of each layer the place of its mask among the different ones, where the
-    strongest links of all rows are counted by their tokens; else empty."""
+    strongest links of all rows are counted by their tokens; else empty. metric_files: the files that metrics come
+    from."""
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -102,6 +105,7 @@ class MeasurePlan:
     effects: tuple[str, ...] = ()
     examples: Annotated[int, msgspec.Meta(ge=0, le=MOST_EXAMPLES)] = 3
     links: tuple[Annotated[int, msgspec.Meta(ge=0, lt=MOST_MASKS)], ...] = ()
+    metric_files: tuple[MetricFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,8 +147,8 @@ class ScanPlan:
 
     @property
     def places(self) -> list[str]:
-        """Where each file of the corpus is."""
-        return [file.path for file in self.files]
+        """Where each file of the corpus is, and then each file of metrics."""
+        return [*(file.path for file in self.files), *(file.path for file in self.measures.metric_files)]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -163,6 +167,8 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     del values["model"]["name"]
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
+    for file in values["measures"].get("metric_files", ()):
+        del file["path"]
     return values
 
 
@@ -171,6 +177,8 @@ def _written(plan: ScanPlan) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(plan)
     if not plan.choice.skip_unknown:
         values["choice"].pop("skip_unknown", None)  # a plan that was read without it has none
+    if not plan.measures.metric_files:
+        values["measures"].pop("metric_files", None)  # likewise
     return values
 
 
@@ -196,7 +204,8 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
         except UsageError:
             withdraw(plan.files, folder, plan.choice.duplicates)
             raise
-        moved = replace(there, files=plan.files)
+        measures = replace(there.measures, metric_files=plan.measures.metric_files)
+        moved = replace(there, files=plan.files, measures=measures)
         if moved != there:
             _write_beside(moved, beside)
             os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
@@ -228,9 +237,13 @@ def _write_beside(plan: ScanPlan, path: Path) -> None:
 
 
 def moved_to(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
-    """The plan with its files at other places."""
-    files = tuple(replace(file, path=path) for file, path in zip(plan.files, paths, strict=True))
-    return replace(plan, files=files)
+    """The plan with its files at other places. paths: as of `ScanPlan.places`."""
+    corpus, metrics = paths[: len(plan.files)], paths[len(plan.files) :]
+    files = tuple(replace(file, path=path) for file, path in zip(plan.files, corpus, strict=True))
+    metric_files = tuple(
+        structs.replace(file, path=path) for file, path in zip(plan.measures.metric_files, metrics, strict=True)
+    )
+    return replace(plan, files=files, measures=replace(plan.measures, metric_files=metric_files))
 
 
 def read_plan(folder: Path) -> ScanPlan:
@@ -263,6 +276,8 @@ def _read_plan(folder: Path) -> ScanPlan:
     if (layers := plan.model.layers) != (count := len(plan.model.heads)):
         reason = message("{layers} layers with heads of {count}", layers=layers, count=count)
         raise InputError("this is no plan of a scan: {reason}", where=str(path), reason=reason)
+    for file in plan.measures.metric_files:
+        declare(file)
     return plan
 
 
@@ -350,6 +365,7 @@ class ScanRequest:
     effects: tuple[str, ...] = ()
     examples: int = 3
     links: bool = True
+    metric_files: tuple[str, ...] = ()
     sample: int = 0
     seed: int = 0
     dedupe: bool = False
@@ -389,6 +405,7 @@ def _make_plan(
     files: list[File],
 ) -> ScanPlan:
     """The plan; see `make`. files: takes the files of the corpus as they are taken in."""
+    metric_files = tuple(load_metric_file(path) for path in request.metric_files)
     metrics = tuple(dict.fromkeys((*request.metrics, *(NEEDED if request.labels else ()))))
     for metric in metrics:
         metric_of(metric)
@@ -436,6 +453,7 @@ def _make_plan(
             request.effects,
             request.examples,
             mask_places(model.spec) if request.links and not request.words else (),
+            metric_files,
         ),
         choice=Choice(
             max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown
@@ -514,7 +532,7 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
                 sha256=file.sha256,
             )
         paths.append(now if file.copied else str(Path(now).absolute()))
-    return moved_to(scan_plan, paths)
+    return moved_to(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
 
 
 def planned_records(scan_plan: ScanPlan, folder: Path) -> Iterator[Record]:
@@ -549,7 +567,8 @@ def metric_version(name: str) -> str:
     metric = metric_of(name)
     scale = scale_of(metric)
     binned = (scale.kind, scale.count, scale.least, WIDTH)
-    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned)
+    own = (metric.source,) if name in FILE_METRICS else ()  # the digest of the file
+    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned, *own)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 

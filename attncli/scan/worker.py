@@ -26,6 +26,7 @@ from attncli.language import message
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.measure.labels import LEAST_ROWS
 from attncli.measure.metric import OFFSETS, Tally
+from attncli.measure.metric_file import require
 from attncli.measure.row_facts import Floats, Ints, TokenFacts, TokenPairs, is_punctuation
 from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
@@ -343,6 +344,8 @@ class Worker:
     ) -> None:
         self.plan, self.folder, self.model, self.part = plan, folder, model, part
         measures = plan.measures
+        for file in measures.metric_files:
+            require(file)
         self.columns = columns_of(plan.metrics, labels=measures.labels, effects=bool(measures.effects))
         assert isinstance(model.store, CheckpointStore)
         model.store.for_many()

@@ -116,6 +116,7 @@ READS = {
     "--weights": ("run", "a b", "--weights", "FILE"),
     "--embeddings": ("run", "a b", "--embeddings", "FILE"),
     "--mask": ("run", "a b", "--mask", "FILE"),
+    "--metric-file": ("heads", "a b", "--num-heads", "2", "--metric-file", "FILE"),
     "compare texts": ("compare", "FILE", "FILE"),
     "tensors file": ("tensors", "FILE"),
     "mask spec": ("mask", "FILE"),

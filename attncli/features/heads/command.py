@@ -47,6 +47,7 @@ class HeadsOptions:
     """What is measured of the heads, and in which order they come."""
 
     metric: Annotated[list[str] | None, declarations.METRIC] = None
+    metric_file: Annotated[list[Path] | None, declarations.METRIC_FILE] = None
     sort: Annotated[
         str | None,
         option(
@@ -347,9 +348,11 @@ def _request(
     from attncli.features.heads.head_directions import parse as parse_directions
     from attncli.features.heads.screen import MATRICES
     from attncli.measure.metric import DEFAULT, METRICS, metric_of
+    from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
     names = [name.strip() for name in ",".join(heads_options.metric or ()).split(",") if name.strip()]
+    own = [metric.name for path in heads_options.metric_file or () for metric in load_metrics(path)]
     sort, _, way = (heads_options.sort or "").partition(":")
     if way not in ("", "asc", "desc"):
         raise UsageError(
@@ -363,7 +366,7 @@ def _request(
     return HeadsRequest(
         layers=layers,
         heads=heads,
-        metrics=tuple(METRICS) if "all" in names else tuple(dict.fromkeys(names)) or DEFAULT,
+        metrics=(*METRICS, *own) if "all" in names else tuple(dict.fromkeys(names)) or (*DEFAULT, *own),
         maps=parts is None or bool(parts & MATRICES) or (output.svg is not None and "metrics" not in parts),
         all_links=heads_options.all_links,
         exclude=() if heads_options.exclude is None else parse_exclude(heads_options.exclude),

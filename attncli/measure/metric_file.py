@@ -1,0 +1,323 @@
+"""Metrics of your own: a Python file whose functions measure rows of weights, each by its name as FILE.FUNCTION.
+
+    def every_third(rows):
+        '''mean Σ_j A, j = 0, 3, 6, …'''
+        return rows.weights[..., ::3].sum(-1)
+
+    every_third.low, every_third.high = 0, 1
+
+A function takes a block of query rows and gives a number for each, [head, row]; the metric is their mean. Its docstring
+begins with the formula. It may have `low` and `high` (its range), `unit`, `says` (what a high value means),
+`least_keys` (rows that see fewer are left out; 1) and `needs` ("special" or "punctuation": without it there is no
+number). Names that begin with an underscore, classes and what is imported are no metrics. The file is run as the
+user's own code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import re
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import FunctionType
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from attncli.arrays.backend import numpy_backend
+from attncli.errors import InputError
+from attncli.inputs.files import read_regular
+from attncli.language import message
+from attncli.measure.metric import ALL_ROWS, FILE_METRICS, Metric, PerRow, UniformRows
+from attncli.measure.row_facts import AttentionRows, Bools, Floats, Ints, TokenFacts, WeightRows, find_sight
+
+LARGEST = 2**20
+"""Bytes of a file of metrics, at most."""
+NEEDS = ("", "special", "punctuation")
+CLOSE = 1e-6
+"""How far beyond its range a number may be by rounding."""
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class MetricDeclaration(Struct, frozen=True):
+    """What a file says of a metric: all but how it is computed. name: FILE.FUNCTION."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+    formula: str
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    says: str = ""
+    least_keys: Annotated[int, Meta(ge=1)] = 1
+    needs: str = ""
+
+
+class MetricFile(Struct, frozen=True):
+    """A file of metrics. path: where it is; sha256: of its bytes."""
+
+    path: str
+    sha256: str
+    metrics: tuple[MetricDeclaration, ...]
+
+
+class RowsOfBlock:
+    """A block of query rows as a metric of a file sees it.
+
+    weights: float64 [head, row, key], keys from 0; 0 where a row does not see the key. visible: booleans [head or 1,
+    row, key]. i: each row's position [row]; j: each key's [key]. special, punctuation: booleans [key], None where
+    they are not known.
+    """
+
+    def __init__(self, rows: AttentionRows) -> None:
+        sight, self.i = rows.sight, rows.i
+        if isinstance(rows, WeightRows):
+            weights = rows.numpy(rows.weights)
+            before = np.zeros((*weights.shape[:-1], rows.low))
+            self.weights: Floats = np.concatenate([before, weights], -1) if rows.low else weights
+            count = self.weights.shape[-1]
+        elif isinstance(rows, UniformRows):
+            count = max(int(sight.last.max()) + 1, 1)
+        else:
+            raise TypeError("numbers of a file's metric are computed from weights")
+        seen = sight.visibility_matrix(count)
+        visible = np.zeros((*seen.shape[:-1], count), bool)
+        visible[..., sight.low : sight.low + seen.shape[-1]] = seen[..., : count - sight.low]
+        self.visible: Bools = visible
+        if isinstance(rows, UniformRows):
+            self.weights = visible / np.maximum(sight.count, 1)[..., None]
+        self.j: Ints = np.arange(count)
+        about = rows.about
+        self.special = None if about.special is None else about.special[:count]
+        self.punctuation = None if about.punctuation is None else about.punctuation[:count]
+
+
+def load_metrics(path: str | Path) -> list[Metric]:
+    """The metrics of a file, which from now on go by their names wherever a metric is named.
+
+    This runs the file, as Python runs a program: only name files that you trust.
+
+    Args:
+        path: A Python file; see this module's docstring for what stands in it.
+
+    Returns:
+        A metric for each of its functions, in their order, called FILE.FUNCTION after the file's name.
+
+    Raises:
+        InputError: Where there is no such file, it fails, or a function gives no numbers for a small block of rows;
+            `where` names the file's line.
+    """
+    return [FILE_METRICS[declaration.name] for declaration in load_metric_file(path).metrics]
+
+
+def load_metric_file(path: str | Path) -> MetricFile:
+    """A file's digest and what it declares; its metrics are registered. Raises InputError as `load_metrics` does."""
+    place = Path(path)
+    raw = read_regular(place, what=message("a Python file of metrics"), limit=LARGEST)
+    if not NAME.fullmatch(place.stem):
+        raise InputError(
+            "metrics are called after their file, and {name} is no name",
+            where=str(path),
+            expected="letters, digits and underscores, such as my_metrics.py",
+            name=repr(place.stem),
+        )
+    functions = _functions(raw, place)
+    if not functions:
+        raise InputError("this file has no metric", where=str(path), expected="def name(rows): … gives [head, row]")
+    digest = hashlib.sha256(raw).hexdigest()
+    declarations = []
+    for name, function in functions.items():
+        declaration = _declared(f"{place.stem}.{name}", function, place)
+        metric = _metric(declaration, digest, function, place)
+        _try(metric)
+        declarations.append(declaration)
+        FILE_METRICS[metric.name] = metric
+    return MetricFile(str(place.absolute()), digest, tuple(declarations))
+
+
+def _functions(raw: bytes, path: Path) -> dict[str, FunctionType]:
+    """The file's own functions by name, after it has been run."""
+    # not in sys.modules: two files of one name are two, and a file that is read again is run again
+    namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    try:
+        exec(compile(raw, str(path), "exec"), namespace)
+    except SyntaxError as error:
+        raise InputError(
+            "this is no Python: {reason}", where=f"{path}:{error.lineno or 1}", reason=error.msg
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _failure(error, path, message("the file of metrics failed")) from error
+    return {
+        name: value
+        for name, value in namespace.items()
+        if isinstance(value, FunctionType)
+        and NAME.fullmatch(name)
+        and not name.startswith("_")
+        and value.__module__ == path.stem
+        and value.__code__.co_filename == str(path)
+    }
+
+
+def _failure(error: BaseException, path: Path, what: str, line: int = 1) -> InputError:
+    """An error of the user's code, with the last line of the file that it came by."""
+    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return InputError(
+        "{what}: {kind}: {reason}",
+        where=f"{path}:{(frames or [line])[-1] or line}",
+        what=what,
+        kind=type(error).__name__,
+        reason=str(error)[:300],
+    )
+
+
+def _declared(name: str, function: FunctionType, path: Path) -> MetricDeclaration:
+    """What a function's docstring and attributes say."""
+    where = f"{path}:{function.__code__.co_firstlineno}"
+    values = {
+        attribute: getattr(function, attribute)
+        for attribute in ("low", "high", "unit", "says", "least_keys", "needs")
+        if hasattr(function, attribute)
+    }
+    kinds: Mapping[str, tuple[type, ...]] = {
+        "low": (int, float), "high": (int, float), "unit": (str,), "says": (str,), "least_keys": (int,),
+        "needs": (str,),
+    }  # fmt: skip
+    for attribute, value in values.items():
+        if not isinstance(value, kinds[attribute]) or isinstance(value, bool):
+            raise InputError(
+                "{attribute} of the metric {name} is {value}",
+                where=where,
+                expected="a number" if int in kinds[attribute] else "a text",
+                attribute=attribute,
+                name=name,
+                value=repr(value)[:80],
+            )
+    for attribute in ("low", "high"):
+        if attribute in values:
+            values[attribute] = float(values[attribute])
+    declaration = MetricDeclaration(name, _formula(function), **values)
+    low, high = declaration.low, declaration.high
+    is_range = (low is None or math.isfinite(low)) and (high is None or math.isfinite(high))
+    if not is_range or (low is not None and high is not None and low >= high):
+        raise InputError("the range of the metric {name} is none", where=where, expected="low < high", name=name)
+    if declaration.needs not in NEEDS or declaration.least_keys < 1:
+        raise InputError(
+            "the metric {name} asks for what there is not",
+            where=where,
+            expected='needs "special" or "punctuation"; least_keys 1 or more',
+            name=name,
+        )
+    return declaration
+
+
+def _formula(function: FunctionType) -> str:
+    """The first line of a function's docstring; where there is none, its head."""
+    documentation = inspect.getdoc(function)
+    return documentation.splitlines()[0] if documentation else f"{function.__name__}(rows)"
+
+
+def _metric(declaration: MetricDeclaration, digest: str, function: FunctionType, path: Path) -> Metric:
+    """The metric that computes with a function, and looks at what it gives."""
+    line = function.__code__.co_firstlineno
+
+    def of(rows: AttentionRows) -> PerRow:
+        block = RowsOfBlock(rows)
+        try:
+            numbers = np.asarray(function(block), np.float64)
+        except (Exception, SystemExit) as error:
+            what = message("the metric {name} failed", name=declaration.name)
+            raise _failure(error, path, what, line) from error
+        shape = block.weights.shape[:2]
+        where = f"{path}:{line}"
+        if numbers.shape != shape:
+            raise InputError(
+                "the metric {name} gave numbers of shape {shape}",
+                where=where,
+                expected="one for each head and row, {wanted}",
+                name=declaration.name,
+                shape=list(numbers.shape),
+                wanted=list(shape),
+            )
+        used_rows = np.broadcast_to(rows.sight.count >= declaration.least_keys, shape)
+        low = -math.inf if declaration.low is None else declaration.low
+        high = math.inf if declaration.high is None else declaration.high
+        row_numbers = numbers[used_rows]
+        beyond = ~np.isfinite(row_numbers) | (row_numbers < low - CLOSE) | (row_numbers > high + CLOSE)
+        if beyond.any():
+            raise InputError(
+                "the metric {name} gave {value}",
+                where=where,
+                expected="finite numbers in its range, {low} to {high}",
+                name=declaration.name,
+                value=f"{row_numbers[beyond][0]:g}",
+                low=f"{low:g}",
+                high=f"{high:g}",
+            )
+        return PerRow(np.clip(np.where(used_rows, numbers, 0.0), low, high), rows.sight.count >= declaration.least_keys)
+
+    return replace(_stub(declaration, digest), of=of)
+
+
+def _stub(declaration: MetricDeclaration, digest: str) -> Metric:
+    """A metric that cannot be computed: what a scan's plan tells of it."""
+
+    def of(rows: AttentionRows) -> PerRow:
+        del rows
+        raise InputError(
+            "the metric {name} is a file's, and the file is not here",
+            expected="--metric-file FILE.py",
+            name=declaration.name,
+        )
+
+    rows = (
+        ALL_ROWS
+        if declaration.least_keys == 1
+        else message("rows that see {count} keys or more", count=declaration.least_keys)
+    )
+    return Metric(
+        declaration.name, declaration.formula, declaration.low, declaration.high, declaration.unit, declaration.says,
+        rows, f"sha256 {digest}", of, needs=declaration.needs, aligned=False,
+    )  # fmt: skip
+
+
+def declare(file: MetricFile) -> None:
+    """Have a file's metrics known by name without running it: what is needed to read numbers that are there.
+
+    Raises InputError where a metric of this name has another range: its numbers would be read off wrong scales.
+    """
+    for declaration in file.metrics:
+        there = FILE_METRICS.get(declaration.name)
+        if there is None:
+            FILE_METRICS[declaration.name] = _stub(declaration, file.sha256)
+        elif (there.low, there.high) != (declaration.low, declaration.high):
+            raise InputError(
+                "two files declare a metric {name} with different ranges",
+                where=file.path,
+                expected="another name of the file or the function",
+                name=declaration.name,
+            )
+
+
+def require(file: MetricFile) -> None:
+    """Run a file that a scan's plan names, and find it to be that one. Raises InputError where it has changed."""
+    there = load_metric_file(file.path)
+    if there.sha256 != file.sha256:
+        raise InputError(
+            "this file of metrics is another one than the scan began with",
+            where=file.path,
+            expected="sha256 {digest}",
+            digest=file.sha256,
+        )
+
+
+def _try(metric: Metric) -> None:
+    """Ask a metric for a few rows, so that a mistake shows before anything long begins."""
+    causal = np.tri(4, dtype=bool)
+    weights = causal / causal.sum(-1, keepdims=True)
+    about = TokenFacts(None, np.array([True, False, False, False]), np.array([False, False, False, True]))
+    backend = numpy_backend("float64")
+    metric.of(WeightRows(backend, np.stack([weights, weights]), np.arange(4), 0, find_sight(causal, 4, 0, 4), about))
