@@ -84,9 +84,9 @@ class RowsOfBlock:
             count = max(int(sight.last.max()) + 1, 1)
         else:
             raise TypeError("numbers of a file's metric are computed from weights")
-        seen = sight.visibility_matrix(count)
-        visible = np.zeros((*seen.shape[:-1], count), bool)
-        visible[..., sight.low : sight.low + seen.shape[-1]] = seen[..., : count - sight.low]
+        sight_matrix = sight.visibility_matrix(count)
+        visible = np.zeros((*sight_matrix.shape[:-1], count), bool)
+        visible[..., sight.low : sight.low + sight_matrix.shape[-1]] = sight_matrix[..., : count - sight.low]
         self.visible: Bools = visible
         if isinstance(rows, UniformRows):
             self.weights = visible / np.maximum(sight.count, 1)[..., None]

@@ -585,16 +585,16 @@ def _with_metric_files(scan_plan: ScanPlan, paths: Sequence[Path]) -> ScanPlan:
     from attncli.measure.metric_file import load_metric_file
     from attncli.scan.plan import moved_to
 
-    named = {(file.sha256): file.path for file in map(load_metric_file, paths)}
+    paths_by_digest = {file.sha256: file.path for file in map(load_metric_file, paths)}
     places = []
     for file in scan_plan.measures.metric_files:
-        if file.sha256 not in named:
+        if file.sha256 not in paths_by_digest:
             raise UsageError(
                 "this scan measured with a file of metrics, and verifying runs its code",
                 expected="--metric-file FILE, the file with sha256 {digest}",
                 digest=file.sha256,
             )
-        places.append(named[file.sha256])
+        places.append(paths_by_digest[file.sha256])
     return moved_to(scan_plan, [*scan_plan.places[: len(scan_plan.files)], *places])
 
 

@@ -227,9 +227,10 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     plan: PlanPart
     done: DonePart
     heads: list[ScanHead]
-    link_rows: Annotated[Count, describe("Query rows whose strongest links are counted, of each head.")] | UnsetType = (
-        UNSET
-    )
+    link_rows: (
+        Annotated[Count, describe("Query rows of each head whose strongest links are counted: those that see 2 keys.")]
+        | UnsetType
+    ) = UNSET
     texts: Annotated[list[ScanText], describe("The texts of the heads' samples.")] | UnsetType = UNSET
     digest: Annotated[
         str | None,

@@ -1,8 +1,9 @@
-"""Which token looks at which, head by head: counts of all rows' strongest links, within bounded memory.
+"""Which token looks at which, head by head: counts of rows' strongest links, within bounded memory.
 
-Each row's strongest link is a pair of tokens. A shard keeps the most frequent pairs of each head, and how often one
-that it let go of may have come. What is told of a pair is a count and the most that it can be: equal unless a shard let
-it go. Beside them stand how often each token asks, and how often each would be looked at by chance.
+Rows that see fewer than two keys choose nothing, and do not count: a causal text's first. The strongest link of each
+other row is a pair of tokens. A shard keeps the most frequent pairs of each head, and how often one that it let go of
+may have come. What is told of a pair is a count and the most that it can be: equal unless a shard let it go. Beside
+them stand how often each token asks, and how often each would be looked at by chance.
 Source: Misra and Gries, Finding repeated elements, 1982; Agarwal et al., Mergeable summaries, 2013.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from attncli.inputs.token import Token
 from attncli.measure.batch_measure import sight_of
-from attncli.measure.row_facts import Floats, Ints
+from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Spec
 from attncli.scan.statistics import to_fixed
@@ -74,41 +75,43 @@ class ShardLinks:
     """Counts a shard's links. starts: the first head of each layer, and how many there are."""
 
     def __init__(self, spec: Spec, starts: Ints) -> None:
-        self._starts = starts
+        self._starts, self._of_layer = starts, mask_places(spec)
+        self._choosing: list[Bools] = []
         self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
         self._heads = [LinkCounts() for _ in range(int(starts[-1]))]
         self._pending: list[list[tuple[Ints, Ints]]] = [[] for _ in self._heads]
         self._size = 0
-        self._asking: dict[int, int] = {}
-        self._chance: dict[int, Ints] = {}
+        self._tokens: dict[int, Ints] = {}
         self._texts: dict[int, str] = {}
 
     def begin(self, batch: Sequence[Sequence[Token]]) -> Ints | None:
-        """The ids of a batch's tokens [text, token], whose rows are counted; None where they have none, or a row
-        sees nothing."""
+        """The ids of a batch's tokens [text, token], whose rows are counted; None where they have none."""
         ids = [[NOBODY if token.id is None else token.id for token in tokens] for tokens in batch]
         table = np.array(ids, np.int64)
-        if (table < 0).any() or any(sees_nothing(mask, table.shape[1]) for mask in self._masks.values()):
+        if (table < 0).any():
             return None
         for tokens in batch:
             for token in tokens:
                 self._texts.setdefault(int(token.id or 0), token.text)
         present, where = np.unique(table, return_inverse=True)
         where = where.reshape(table.shape)
-        for number, row_count in zip(present.tolist(), np.bincount(where.ravel()).tolist(), strict=True):
-            self._asking[number] = self._asking.get(number, 0) + row_count
-        received = np.stack([even_weight(mask, table.shape[1]) for mask in self._masks.values()])
-        shares = np.zeros((len(self._masks), present.size), np.int64)
-        for row, weights in zip(shares, received, strict=True):
-            np.add.at(row, where.ravel(), np.broadcast_to(weights, table.shape).ravel())
+        count = table.shape[1]
+        self._choosing = [choosing_rows(mask, count) for mask in self._masks.values()]
+        received = [even_weight(mask, count) for mask in self._masks.values()]
+        sums = np.zeros((2 * len(self._masks), present.size), np.int64)
+        for row, numbers in zip(sums, (*self._choosing, *received), strict=True):
+            np.add.at(row, where.ravel(), np.broadcast_to(numbers, table.shape).ravel().astype(np.int64))
         for place, number in enumerate(present.tolist()):
-            self._chance[number] = self._chance.get(number, 0) + shares[:, place]
+            self._tokens[number] = self._tokens.get(number, 0) + sums[:, place]
         return table
 
     def add(self, ids: Ints, layer: int, keys: Ints) -> None:
         """Take a layer's strongest keys [text, head, query] of the tokens `ids` [text, query]."""
         key_ids = np.take_along_axis(np.broadcast_to(ids[:, None, :], keys.shape), keys, -1)
-        codes = np.sort((ids[:, None, :] << SHIFT) + key_ids, -1)
+        pairs = (ids[:, None, :] << SHIFT) + key_ids
+        codes = np.sort(pairs[..., self._choosing[self._of_layer[layer]]], -1)
+        if not codes.size:
+            return
         is_first = np.ones(codes.shape, bool)
         is_first[..., 1:] = codes[..., 1:] != codes[..., :-1]
         # 1, 3, 5, … for a text's first, second, third link of a pair: what the square of their number grows by
@@ -135,8 +138,9 @@ class ShardLinks:
         """What the shard keeps, by name.
 
         `link_pairs`, and `COUNTED` as `link_counts` and so on, [head, place]. `link_lost` [2, head]: how often any pair
-        may have come unseen, and one that is not there. `link_tokens` [2 + masks, token]: the id, how many rows ask
-        with it, and the weight that would rest on it were all rows even, in multiples of 2⁻²⁴.
+        may have come unseen, and one that is not there. `link_tokens` [1 + 2 · masks, token]: the id, of each
+        mask how many rows ask with it, and of each the weight that would rest on it were all these rows even, in
+        multiples of 2⁻²⁴.
         """
         self._count()
         pairs = np.full((len(self._heads), KEPT), NOBODY, np.int64)
@@ -147,9 +151,10 @@ class ShardLinks:
             lost[1, place] = head.prune(KEPT)
             pairs[place, : head.codes.size] = head.codes
             counts[:, place, : head.codes.size] = head.counts
-        ids = sorted(self._asking)
-        tokens = [ids, [self._asking[number] for number in ids], *np.array([self._chance[number] for number in ids]).T]
-        table = np.array(tokens, np.int64).reshape((2 + len(self._masks), len(ids)))
+        ids = sorted(self._tokens)
+        table = np.zeros((1 + 2 * len(self._masks), len(ids)), np.int64)
+        for place, number in enumerate(ids):
+            table[0, place], table[1:, place] = number, self._tokens[number]
         return {
             "link_pairs": pairs,
             **{f"link_{name}": row for name, row in zip(COUNTED, counts, strict=True)},
@@ -165,19 +170,19 @@ class ShardLinks:
 
 
 @lru_cache(64)
-def even_weight(mask: Mask, count: int) -> Ints:
-    """The weight that each of `count` keys gets in all if every row is even over what it sees, [key], in multiples of
-    2⁻²⁴; the mean over heads where they see different keys."""
-    sight = sight_of(mask, count)
-    visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
-    spread: Floats = visibility / np.maximum(sight.count, 1)[..., None]
-    return to_fixed(spread.sum(1).mean(0))
+def choosing_rows(mask: Mask, count: int) -> Bools:
+    """Which of `count` queries see two keys or more in every head, [query]: others have nothing to choose."""
+    return np.asarray((sight_of(mask, count).count >= 2).all(0))
 
 
 @lru_cache(64)
-def sees_nothing(mask: Mask, count: int) -> bool:
-    """Whether any of `count` queries sees no key."""
-    return bool((sight_of(mask, count).count == 0).any())
+def even_weight(mask: Mask, count: int) -> Ints:
+    """The weight that each of `count` keys gets in all if every row that chooses is even over what it sees, [key], in
+    multiples of 2⁻²⁴; the mean over heads where they see different keys."""
+    sight = sight_of(mask, count)
+    visibility = np.broadcast_to(sight.visibility_matrix(count), (len(sight.count), count, count))
+    spread: Floats = visibility / np.maximum(sight.count, 1)[..., None]
+    return to_fixed(spread[:, choosing_rows(mask, count)].sum(1).mean(0))
 
 
 class PairCount(NamedTuple):
@@ -230,20 +235,28 @@ class TotalLinks:
 
     @property
     def rows(self) -> int:
-        """Query rows that are counted, of each head."""
-        return int(sum(int(row[0]) for row in self._tokens.values()))
+        """Query rows that are counted, of each head of the layers with the most."""
+        return int(self._rows_of_masks.max(initial=0))
+
+    @property
+    def _rows_of_masks(self) -> Ints:
+        """Query rows that are counted under each mask."""
+        every = np.array(list(self._tokens.values()), np.int64)
+        rows: Ints = every[:, : every.shape[1] // 2].sum(0) if every.size else np.zeros(1, np.int64)
+        return rows
 
     def most_frequent(self, head: int, mask: int, count: int) -> list[PairCount]:
         """The most frequent pairs of a head. mask: the place of the layer's mask."""
         counts = self._heads[head]
         order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
-        rows, pairs = self.rows, []
+        rows, pairs = int(self._rows_of_masks[mask]), []
+        masks = len(self._rows_of_masks)
         for place in order.tolist():
             code, (links, texts, squares) = int(counts.codes[place]), counts.counts[:, place].tolist()
             query, key = code >> SHIFT, code & ((1 << SHIFT) - 1)
             unseen = int(self._lost[:, head].sum()) - self._kept[head].get(code, 0)
-            share = float(self._tokens[key][1 + mask]) / float(1 << 24) / rows
-            chance = float(self._tokens[query][0]) * share
+            share = float(self._tokens[key][masks + mask]) / float(1 << 24) / rows
+            chance = float(self._tokens[query][mask]) * share
             pairs.append(PairCount(query, key, links, links + unseen, texts, squares, chance))
         return pairs
 
@@ -263,5 +276,5 @@ def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
     numbers = {*(codes >> SHIFT).tolist(), *(codes & ((1 << SHIFT) - 1)).tolist()}
     is_ascending = all((np.diff(row[row != NOBODY]) > 0).all() for row in pairs) and bool((np.diff(ids) > 0).all())
     counts = [arrays[f"link_{name}"] for name in (*COUNTED, "lost", "tokens")]
-    is_counted = all(bool((array >= 0).all()) for array in counts) and bool((arrays["link_tokens"][1] > 0).all())
+    is_counted = all(bool((array >= 0).all()) for array in counts)
     return is_ascending and is_counted and numbers <= set(ids.tolist()) and numbers <= set(texts)

@@ -37,7 +37,7 @@ from attncli.scan.shard_files import PLANNING, temporary
 from attncli.scan.statistics import WIDTH, scale_of
 
 NAME = "plan.json"
-SCHEMA = "attn.scan.plan/4"
+SCHEMA = "attn.scan.plan/5"
 """Another number for plans whose shards hold other arrays or columns."""
 EXPECTED = message("a folder that attn scan wrote")
 COPIES = "corpus"

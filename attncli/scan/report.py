@@ -45,7 +45,7 @@ from attncli.scan.document import (
     Stratum,
     StratumExample,
 )
-from attncli.scan.frequent_links import PairCount
+from attncli.scan.frequent_links import PairCount, choosing_rows
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
@@ -522,9 +522,11 @@ def shading(
         layers = sorted({layer for layer, _ in head_places})
         for trace in cached_model.trace(text_tokens, layers=layers, keep=("weights",)):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(text_tokens)]
+            choosing = choosing_rows(model.spec.blocks[trace.layer].attention.mask, len(text_tokens))
             for layer, head in head_places:
                 if layer == trace.layer:
-                    query = int(weights[head].max(-1).argmax())
+                    peaks = weights[head].max(-1)
+                    query = int((np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax())
                     looks[*text, layer, head] = (query, weights[head, query])
     progress(1.0)
     return tokens, looks

@@ -17,7 +17,7 @@ from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
 from attncli.measure.labels import LABELS, decide
 from attncli.measure.metric import OFFSETS, metric_of
-from attncli.measure.row_facts import Floats, Ints
+from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.plan import ScanPlan
@@ -89,12 +89,14 @@ def _best(every: Ints, top: int) -> Ints:
     return np.take_along_axis(every, order, -1)
 
 
-def strongest(backend: Backend, weights: Array) -> tuple[Ints, Ints]:
+def strongest(backend: Backend, weights: Array, choosing: Bools) -> tuple[Ints, Ints]:
     """The key of the largest weight of each row, [text, head, query], and the (query, key) of the largest weight of
-    each text and head, [2, text, head], out of weights [text, head, query, key]."""
+    each text and head, [2, text, head], out of weights [text, head, query, key]. choosing: booleans [query], rows that
+    see several keys: of others the one weight is 1 whatever a head does; they count where there are no such rows."""
     array: Any = backend.numpy(weights)
     keys = array.argmax(-1)
-    queries = np.take_along_axis(array, keys[..., None], -1)[..., 0].argmax(-1)
+    peaks = np.take_along_axis(array, keys[..., None], -1)[..., 0]
+    queries = (np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax(-1)
     return keys, np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
 
 
@@ -452,5 +454,5 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     sizes |= {"sample_value": (len(columns), heads, size)}
     if plan.measures.links:
         sizes |= dict.fromkeys(("link_pairs", *(f"link_{name}" for name in COUNTED)), (heads, KEPT))
-        sizes |= {"link_lost": (2, heads), "link_tokens": (3 + max(plan.measures.links), ANY_SIZE)}
+        sizes |= {"link_lost": (2, heads), "link_tokens": (3 + 2 * max(plan.measures.links), ANY_SIZE)}
     return sizes

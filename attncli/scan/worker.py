@@ -38,7 +38,7 @@ from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for, run_layers
 from attncli.scan import intake, shard_files
-from attncli.scan.frequent_links import ShardLinks
+from attncli.scan.frequent_links import ShardLinks, choosing_rows
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, ScanPlan
 from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace, parse_heads, row_writer, save
@@ -511,7 +511,8 @@ class Worker:
             spread = even if even.ndim == 3 else even[:, None, :]
             baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), count, metrics)).transpose(0, 2, 1)
             if weights is not None:
-                keys, strong[..., heads] = strongest(backend, weights)
+                choosing = choosing_rows(self.model.spec.blocks[layer].attention.mask, weights.shape[-2])
+                keys, strong[..., heads] = strongest(backend, weights, choosing)
                 if ids is not None and takers.counts is not None:
                     takers.counts.add(ids, layer, keys)
 
