@@ -79,6 +79,14 @@ def test_a_variable_that_is_empty_is_not_set(name: str) -> None:
     assert ask("run", "a b", **{f"ATTN_{name}": ""}) == ask("run", "a b")
 
 
+def test_an_empty_place_of_the_settings_means_the_platforms(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    assert ask("run", "a b", "--brief", ATTN_CONFIG="", **home).code == 0
+    (tmp_path / "attn").mkdir()
+    (tmp_path / "attn" / "config.toml").write_text('lang = "zh"\n')
+    assert "权重" in ask("run", "a b", "--brief", ATTN_CONFIG="", **home).out
+
+
 def test_a_settings_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     answer = ask("run", "a b", ATTN_CONFIG=str(tmp_path / "pipe"))

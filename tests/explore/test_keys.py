@@ -163,6 +163,14 @@ def test_effects_of_the_head_the_link_and_then_every_head() -> None:
     assert "change when taken away" in shown(text, "change when")
 
 
+def test_effects_measured_twice_keep_the_random_change_beside_them() -> None:
+    app, text = pressed(decoder(), "e", "e", start=State(layer=1, head=1, query=3, key=1))
+    assert app.walk.effects is not None
+    assert app.walk.effects.every is not None
+    assert app.walk.effects.every.effects[0].random is not None
+    assert "A random change of" in shown(text, "A random")
+
+
 def test_another_text_runs_while_it_is_typed_and_when_it_is_entered() -> None:
     app, text = pressed(SENTENCE, "i", "= in May", "enter", start=START)
     assert getattr(app.walk.source, "text", "") == "humpty dumpty sat on in May"
