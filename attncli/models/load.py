@@ -304,6 +304,7 @@ def load(
     device: str | None = None,
     dtype: str = "float32",
     ignore: Collection[str] = (),
+    hold: bool = False,
     note: Callable[[str], None] | None = lambda message: None,
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
@@ -313,6 +314,8 @@ def load(
     name_or_dir: a folder in Hugging Face layout, a hub id, or an alias such as "minilm"; weights: a weight file;
     with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
+    hold: whether a checkpoint's weights stay in memory once they are read, for many texts one after the other
+    (`Model.traces`); else each is let go when it has been used.
     ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
     too. watch: told each file that is fetched and the share of it that is there, in place of progress bars.
     variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up; None for the process's.
@@ -350,16 +353,24 @@ def load(
     binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
     operations = choose(backend, device=device, dtype=dtype, work=parameters * TYPICAL_TOKENS)
+
+    def store_of(side: Spec, bindings: Binding) -> Store:
+        store = CheckpointStore(side, checkpoint, bindings)
+        if not hold:
+            return store
+        store.for_many()
+        return CachedStore(store)
+
     return Model(
         spec,
-        CheckpointStore(spec, checkpoint, binding),
+        store_of(spec, binding),
         _tokenizer(checkpoint),
         operations,
         Identity("checkpoint", name=location.name, family=spec.family),
         warnings=(*checkpoint.notes, *warnings),
         decoder_store=None
         if spec.decoder is None or decoder_binding is None
-        else CheckpointStore(spec.decoder, checkpoint, decoder_binding),
+        else store_of(spec.decoder, decoder_binding),
         ends=ends(whole),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, backend_of, choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
@@ -40,6 +40,44 @@ class Identity(Struct, frozen=True):
     seed: int | None = None
     digest: str | None = None
     layout: str | None = None
+
+
+class TextTrace(Struct, frozen=True, eq=False):
+    """What a text gave in each layer of a model: iterate over it, or take `weights` of all layers at once.
+
+    tokens: those of the text. layers: the traces, in the order of the layers.
+    """
+
+    tokens: tuple[Token, ...]
+    layers: tuple[LayerTrace, ...]
+
+    def __iter__(self) -> Iterator[LayerTrace]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @property
+    def weights(self) -> Array:
+        """The weights, [layer, head, query, key]. Raises UnsupportedError where layers have different numbers of heads,
+        and where weights were not kept."""
+        arrays = [trace.stages["weights"] for trace in self.layers if "weights" in trace.stages]
+        shapes = {tuple(array.shape) for array in arrays}
+        if len(shapes) != 1 or len(arrays) < len(self.layers):
+            raise UnsupportedError(
+                "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
+            )
+        backend = backend_of(arrays[0])
+        (shape,) = shapes
+        return backend.concat([array.reshape((1, *shape)) for array in arrays], 0)
+
+    def __repr__(self) -> str:
+        """The text's length and the layers, not the numbers."""
+        return f"<TextTrace of {len(self.tokens)} tokens: layers {[trace.layer for trace in self.layers]}>"
+
+
+AT_ONCE = 2048
+"""Tokens of texts whose traces are in memory together."""
 
 
 class Model(Struct, frozen=True, eq=False):
@@ -183,6 +221,62 @@ class Model(Struct, frozen=True, eq=False):
             partial(self._finish_trace, backend, heads, ()),
             run_batch(self.spec, self.store, backend, tokens, layer_numbers, frozenset(keep), interventions),
         )
+
+    def traces(
+        self,
+        texts: Iterable[str | Sequence[Token]],
+        *,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
+        keep: Collection[str] = ("weights",),
+    ) -> Iterator[TextTrace]:
+        """Run many texts, those of one length together, and yield what each gave, in their order.
+
+        Some thousand tokens are in memory at a time. A model of `attncli.load(…, hold=True)` keeps its weights from one
+        to the next. Each text gets the numbers that it gets alone.
+
+        Args:
+            texts: Texts, or their tokens.
+            layers: Which layers.
+            heads: Which heads of each.
+            keep: Which n × n stages.
+
+        Raises:
+            InputError: For a text without tokens, or with more than the model has positions for.
+        """
+        waiting: list[list[Token]] = []
+        for text in texts:
+            waiting.append(self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)))
+            if sum(map(len, waiting)) > AT_ONCE:
+                yield from self._traces_by_length(waiting, layers, heads, keep)
+                waiting = []
+        yield from self._traces_by_length(waiting, layers, heads, keep)
+
+    def _traces_by_length(
+        self, texts: Sequence[list[Token]], layers: Selection, heads: Selection, keep: Collection[str]
+    ) -> Iterator[TextTrace]:
+        """What each text gave, in their order; those of one length run together where the model can."""
+        by_length: dict[int, list[int]] = {}
+        for place, tokens in enumerate(texts):
+            by_length.setdefault(len(tokens), []).append(place)
+        results: dict[int, TextTrace] = {}
+        together = self.memory is None and self.own_layers
+        together = together and not any(
+            mask.depends_on() == "vectors" for block in self.spec.blocks for mask in block.attention.mask.parts_of()
+        )
+        for length, places in by_length.items():
+            if len(places) == 1 or not together:
+                for place in places:
+                    run = self.trace(texts[place], layers=layers, heads=heads, keep=keep)
+                    results[place] = TextTrace(tuple(texts[place]), tuple(run))
+                continue
+            batch = list(self.trace_batch([texts[place] for place in places], layers=layers, heads=heads, keep=keep))
+            for entry, place in enumerate(places):
+                own_tokens = tuple(texts[place])
+                own = tuple(replace(take_text(trace, entry, length), tokens=own_tokens) for trace in batch)
+                results[place] = TextTrace(own_tokens, own)
+        for place in range(len(texts)):
+            yield results.pop(place)
 
     def _check_memory(self) -> None:
         """Raise UsageError for a decoder that has nothing to read."""

@@ -114,3 +114,24 @@ def test_what_a_batch_cannot_carry_is_refused() -> None:
         list(model().trace_batch([]))
     with pytest.raises(InputError, match="no tokens"):
         list(model().trace_batch(["a", " "]))
+
+
+def test_many_texts_give_what_each_gives_alone_in_their_order():
+    model = attncli.load("minilm", hold=True)
+    alone = attncli.load("minilm")
+    texts = ["it was tired", "the animal slept", "the street", "it was", "a cat sat on the mat", "she ate it"]
+    traces = list(model.traces(texts, layers=[0, 5]))
+    for text, trace in zip(texts, traces, strict=True):
+        wanted = [layer.stages["weights"] for layer in alone.trace(text, layers=[0, 5])]
+        assert [token.text for token in trace.tokens] == [token.text for token in alone.encode(text)]
+        assert [layer.layer for layer in trace] == [0, 5]
+        assert trace.weights.shape == (2, 12, len(trace.tokens), len(trace.tokens))
+        for found, expected in zip(trace.weights, wanted, strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert repr(traces[0]) == f"<TextTrace of {len(traces[0].tokens)} tokens: layers [0, 5]>"
+    read = model.store.bytes_read()
+    list(model.traces(texts[:2], layers=[0, 5]))
+    assert model.store.bytes_read() == read  # nothing is read again
+    assert list(model.traces([])) == []
+    with pytest.raises(attncli.AttnError, match="no weights of one shape"):
+        next(model.traces(["it was"], keep=())).weights  # noqa: B018
