@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from attncli.errors import InputError, UsageError
 from attncli.inputs.files import read_object
-from attncli.inputs.token import Text, Token
+from attncli.inputs.token import Text, Token, ignore
 from attncli.language import listing, message
 
 REST = "rest"
@@ -114,6 +114,36 @@ def find_regions(
     inside = {index for region in regions for index in region.tokens}
     rest = tuple(token.index for token in tokens if token.index not in inside)
     return [*regions, Region(REST, rest)] if rest else regions
+
+
+def region_tokens(regions: Sequence[Region], name: str, note: Callable[[str], None] = ignore) -> tuple[int, ...] | None:
+    """The tokens of the region of this name; None where no region has it. note: is told that a region is meant."""
+    for region in regions:
+        if region.name == name:
+            note(
+                message(
+                    "{name} is a region of {count} tokens: weights to it are summed, from it averaged",
+                    name=repr(name),
+                    count=len(region.tokens),
+                )
+            )
+            return region.tokens
+    return None
+
+
+def region_span(regions: Sequence[Region], name: str, note: Callable[[str], None] = ignore) -> tuple[int, int] | None:
+    """The tokens [first, stop) of the region of this name; None where no region has it.
+
+    Raises InputError for a region whose tokens do not stand in a row.
+    """
+    tokens = region_tokens(regions, name, note)
+    if tokens is None:
+        return None
+    if tokens[-1] - tokens[0] + 1 != len(tokens):
+        raise InputError(
+            "the tokens of region {name} do not stand in a row", expected="a region without gaps", name=repr(name)
+        )
+    return tokens[0], tokens[-1] + 1
 
 
 def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:

@@ -260,7 +260,7 @@ def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypa
     ("line", "code", "says"),
     [
         (("--each-region",), 3, "no regions to cut off"),
-        (("--region", "x=/cat/"), 2, "--each-region as well"),
+        (("--region", "x=/cat/"), 2, "names tokens, and none is asked for"),
         ((*EACH, "--head", "L0H1"), 2, "--head does not go with --each-region"),
         ((*EACH, "--from", "cat", "--to", "the"), 2, "does not go with --each-region"),
         ((*EACH, "--target", "id:999999"), 3, "there is no entry"),
@@ -295,3 +295,29 @@ def test_a_saved_run_with_regions_is_viewed_again(folder: Path) -> None:
     line = ("run", "the cat sat on the mat", "--model", str(folder / "gpt2"), *REGIONS)
     (folder / "saved.json").write_text(ask(*line, "--json").out)
     assert ask("view", str(folder / "saved.json"), "--brief").out == ask(*line, "--brief").out
+
+
+@pytest.mark.parametrize("command", ["find", "ablate", "find --effect"])
+def test_a_region_stands_for_its_tokens(command: str, folder: Path) -> None:
+    line = (*command.split(), "the cat sat on the mat", "--model", str(folder / "gpt2"))
+    rules = ("--region", "cat=/cat/", "--region", "end=/the mat/")
+    named = ask(*line, *rules, "--from", "end", "--to", "cat", "--json")
+    assert named.code == 0, named.err
+    assert "'end' is a region of " in named.err
+    tokens = {row["name"]: row["tokens"] for row in ask("run", line[-3], *line[-2:], *rules, "--json").json["regions"]}
+    spans = [f"#{tokens[name][0]}-{tokens[name][-1]}" for name in ("end", "cat")]
+    assert named.json == ask(*line, "--from", spans[0], "--to", spans[1], "--json").json
+
+
+def test_a_region_with_gaps_is_no_token_to_find(folder: Path) -> None:
+    line = ("find", "the cat sat on the mat", "--region", "the=/the/", "--from", "mat", "--to", "the")
+    answer = ask(*line)
+    assert (answer.code, answer.out) == (3, "")
+    assert "do not stand in a row" in answer.err
+    page = folder / "found.html"
+    rules = ("--region", "cat=/cat/", "--region", "end=/the mat/")
+    found = ask("find", "the cat sat on the mat", *rules, "--from", "end", "--to", "cat", "--html", str(page))
+    assert found.code == 0, found.err
+    assert page.exists()
+    words = ask("find", "the cat sat", *rules[:2], "--from", "sat", "--to", "cat", "--words")
+    assert words.code == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -221,8 +221,11 @@ def ablate(
     if removal.each_region:
         _ablate_regions(environment, text, regions, model, attention, compute, output, measure_options)
         return
-    if regions.region or regions.regions:
-        raise UsageError("--region is about regions that are cut off", expected="--each-region as well")
+    if (regions.region or regions.regions) and removal.start is None and measure_options.query is None:
+        raise UsageError(
+            "--region names tokens, and none is asked for",
+            expected="--each-region, or --from, --to or --query with its name, as well",
+        )
     view = validate_options(output, environment, "ablate", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     _refuse_contradictions(removal)
@@ -244,6 +247,7 @@ def ablate(
         single = (output.json and not over) or output.svg is not None or page.html is not None
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
+                tokens = request.tokens_of(loaded_model, source_text)
                 with progress(environment, "taking heads away") as on_progress:
                     document = effects.ablate(
                         loaded_model,
@@ -260,8 +264,9 @@ def ablate(
                         unknown=removal.unknown,
                         baseline="none" if over else cast(Literal["top", "all", "none"], removal.baseline),
                         top=output.top,
+                        regions=request.regions_of(replace(environment, quiet=True), regions, source_text, tokens),
                         memory=request.memory_limit(compute).bytes,
-                        tokens=request.tokens_of(loaded_model, source_text),
+                        tokens=tokens,
                         note=environment.note,
                         on_cost=partial(foretell, environment),
                         progress=on_progress,

@@ -23,6 +23,7 @@ from attncli.features.effects.measures import MeasureRequest, target_id
 from attncli.features.effects.patching import PatchRequest, patch_document
 from attncli.features.effects.places import most_heads, places
 from attncli.features.effects.sweep import branch_cost, foretell
+from attncli.inputs.regions import Region, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.language import message
 from attncli.mechanism.spec import HeadSelection
@@ -51,6 +52,7 @@ def ablate(
     unknown: bool = False,
     baseline: Literal["top", "all", "none"] = "top",
     top: int = 10,
+    regions: Sequence[Region] = (),
     memory: int | None = None,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
@@ -77,6 +79,7 @@ def ablate(
         unknown: Whether link and query may be tokens that the model does not know.
         baseline: Which rows are compared with random changes of the same size.
         top: How many rows "top" means.
+        regions: Named sets of tokens, which link and query may name.
         memory: Bytes there may be; None for what is free.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
@@ -93,8 +96,10 @@ def ablate(
         LimitError: For what memory does not hold.
     """
     tokens = model.encode(text) if tokens is None else tokens
-    cut_link = None if link is None else _cut_link(model, tokens, link, note, cross=cross, unknown=unknown)
-    position = None if query is None else _span(tokens, query, note, unknown=unknown)
+    cut_link = (
+        None if link is None else _cut_link(model, tokens, link, note, cross=cross, unknown=unknown, regions=regions)
+    )
+    position = None if query is None else _span(tokens, query, note, unknown=unknown, regions=regions)
     usual = None if cut_link is None else cut_link.queries
     request = MeasureRequest.of(model, tokens, measures, query=position, usual=usual, target=target, every=every)
     selection = heads if isinstance(heads, HeadSelection) else HeadSelection(layers, heads)
@@ -253,10 +258,11 @@ def _cut_link(
     *,
     cross: bool,
     unknown: bool,
+    regions: Sequence[Region],
 ) -> CutLink:
-    queries = _span(tokens, link[0], note, unknown=unknown)
+    queries = _span(tokens, link[0], note, unknown=unknown, regions=regions)
     if not cross:
-        return CutLink(queries, _span(tokens, link[1], note, unknown=unknown))
+        return CutLink(queries, _span(tokens, link[1], note, unknown=unknown, regions=regions))
     if model.memory is None:
         raise UsageError(
             "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
@@ -265,8 +271,16 @@ def _cut_link(
     return CutLink(queries, _span(source, link[1], note, unknown=unknown), "cross")
 
 
-def _span(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
-    return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
+def _span(
+    tokens: Sequence[Token],
+    reference: str,
+    note: Callable[[str], None],
+    *,
+    unknown: bool,
+    regions: Sequence[Region] = (),
+) -> tuple[int, ...]:
+    of_region = region_tokens(regions, reference, note)
+    return tuple(range(*choose_span(tokens, reference, note, unknown=unknown))) if of_region is None else of_region
 
 
 def _foretell(

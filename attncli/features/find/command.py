@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import OUTPUT, RUN, About, meaning, option, without
@@ -32,12 +39,14 @@ from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
+    from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
 
 
 def find(
     ctx: typer.Context,
     text: TextOptions,
+    regions: RegionOptions,
     model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
@@ -80,6 +89,9 @@ def find(
 
     from attncli.features.find.compute import find as compute_find
 
+    # that regions overlap is of no account where one is named
+    quiet_overlaps = replace(environment, quiet=True)
+
     def documents() -> Iterator[FindDocument]:
         for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text):
@@ -87,6 +99,7 @@ def find(
                 recording = page_recording(page, loaded_model, source_text, heads, words=words)
                 foretell_text(environment, len(source_text.text))
                 tokens = request.tokens_of(loaded_model, source_text)
+                named_regions = request.regions_of(quiet_overlaps, regions, source_text, tokens)
                 label = message("{tokens:,} tokens", tokens=len(tokens))
                 if effect:
                     label = message("cutting the link")
@@ -101,6 +114,7 @@ def find(
                         words=words,
                         unknown=unknown,
                         effect=effect,
+                        regions=named_regions,
                         memory=request.memory_limit(compute).bytes,
                         tokens=tokens,
                         note=environment.note,
@@ -119,7 +133,7 @@ def find(
                         words=words,
                         recording_of_run=recording,
                     )
-                    _write_page(environment, record, (start, end), page, view.lang, document)
+                    _write_page(environment, record, (start, end), named_regions, page, view.lang, document)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -129,14 +143,19 @@ def _write_page(
     environment: Environment,
     record: RunRecord,
     ends: tuple[str, str],
+    regions: Sequence[Region],
     page: PageOptions,
     lang: str,
     document: FindDocument,
 ) -> None:
     from attncli.draw.page import Page, answer_of
+    from attncli.inputs.regions import region_span
 
     quiet = replace(environment, quiet=True)
-    start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
+    start, end = (
+        (region_span(regions, reference) or request.query_span(quiet, record.sides.queries, reference))[0]
+        for reference in ends
+    )
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
     answer = answer_of(document)
     content = Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)

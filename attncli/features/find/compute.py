@@ -18,6 +18,7 @@ from attncli.features.effects.changes import CutLink
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.features.run.compute import RunRequest, cost
+from attncli.inputs.regions import Region, region_span, region_tokens
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.measure.row_stream import share
@@ -88,6 +89,7 @@ def find(
     words: bool = False,
     unknown: bool = False,
     effect: bool = False,
+    regions: Sequence[Region] = (),
     memory: int | None = None,
     tokens: Sequence[Token] | None = None,
     note: Callable[[str], None] = ignore,
@@ -107,6 +109,7 @@ def find(
         words: Whether pieces are merged to words first: weights to a word are summed, from a word averaged.
         unknown: Whether the tokens may be such as the model does not know.
         effect: Whether also to measure what cutting the link in each head changes.
+        regions: Named sets of tokens, which `query` and `key` may name.
         memory: Bytes that cutting may take; None for what is free.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
@@ -124,8 +127,10 @@ def find(
     tokens = model.encode(text) if tokens is None else tokens
     merged_tokens = merged_words(tokens, text) if words else None
     named_tokens = tokens if merged_tokens is None else merged_tokens.words
+    if words and any(region_tokens(regions, name) for name in (query, key)):
+        raise UsageError("regions are named in tokens, and --words merges them", expected="one or the other")
     spans = {
-        reference: choose_span(named_tokens, reference, note, unknown=unknown)
+        reference: region_span(regions, reference, note) or choose_span(named_tokens, reference, note, unknown=unknown)
         for reference in dict.fromkeys((query, key))
     }
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
