@@ -236,10 +236,7 @@ def set_up(args: list[str], lang: str) -> str:
         raise UsageError("which shell this is cannot be found out", expected=listing(SHELLS), hint=f"attn {name} bash")
     if shell not in SHELLS:
         raise UsageError(
-            "no completion is known for {shell}",
-            expected=listing(SHELLS),
-            hint=f"attn {name} bash",
-            shell=repr(shell),
+            "no completion is known for {shell}", expected=listing(SHELLS), hint=f"attn {name} bash", shell=repr(shell)
         )
     if name == "--show-completion":
         return _script(shell)

@@ -479,12 +479,7 @@ HUGE = (re.compile(rb"[eE]\+?0*[1-9][0-9]{2}"), re.compile(rb"[0-9]{300}"))
 
 
 def read_object(
-    path: Path,
-    *,
-    what: str,
-    limit: int = JSON_LIMIT,
-    most: int = MOST,
-    with_tags: bool = False,
+    path: Path, *, what: str, limit: int = JSON_LIMIT, most: int = MOST, with_tags: bool = False
 ) -> dict[str, Any]:
     """The JSON object in a file. with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare
     word.

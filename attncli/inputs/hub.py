@@ -277,10 +277,7 @@ def _missing(repository: Path, folder: Path) -> Iterator[str]:
 
 def _weights(folder: Path) -> list[str]:
     """The names of the weight files that a model needs, safetensors before what torch pickled."""
-    for whole, index, shards in (
-        (SINGLE, INDEX, shard_names),
-        (PICKLED_SINGLE, PICKLED_INDEX, pickled_shards),
-    ):
+    for whole, index, shards in ((SINGLE, INDEX, shard_names), (PICKLED_SINGLE, PICKLED_INDEX, pickled_shards)):
         if (folder / whole).exists():
             return [whole]
         if (folder / index).exists():

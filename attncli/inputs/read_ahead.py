@@ -101,11 +101,7 @@ class ReadAhead:
             self._stretches[0].tensor,
             self._stretches[0].start,
             self._stretches[0].stop,
-        ) == (
-            tensor,
-            start,
-            stop,
-        )
+        ) == (tensor, start, stop)
 
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""

@@ -202,11 +202,7 @@ def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
 
 
 def write_npz(
-    stream: BinaryIO,
-    tensors: Mapping[str, np.ndarray[Any, Any]],
-    metadata: Mapping[str, str],
-    *,
-    deflate: bool = False,
+    stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str], *, deflate: bool = False
 ) -> None:
     """Writes an archive in order of name and undated: the same content gives the same bytes. deflate: deflated.
 

@@ -13,12 +13,7 @@ from attncli.mechanism.context import Context, KnockOut, Weights, apply_interven
 from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any, normalise
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
-from attncli.mechanism.spec import (
-    Attention,
-    Block,
-    Convolution,
-    Place,
-)
+from attncli.mechanism.spec import Attention, Block, Convolution, Place
 from attncli.mechanism.trace import Later, LayerTrace
 
 

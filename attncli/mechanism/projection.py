@@ -539,14 +539,7 @@ class RelativeVectors(Struct, frozen=True, eq=False):
 
 
 def relative_vectors(
-    backend: Backend,
-    spec: Attention,
-    weights: Weights,
-    prefix: str,
-    x: Array,
-    query: int,
-    keys: Integers,
-    head: int,
+    backend: Backend, spec: Attention, weights: Weights, prefix: str, x: Array, query: int, keys: Integers, head: int
 ) -> RelativeVectors | None:
     """The vectors of relative positions that a query and the keys with these numbers meet; None for a model without
     such. x: what enters the attention, [token, width]."""

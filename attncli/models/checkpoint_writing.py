@@ -66,9 +66,7 @@ def check_new_folder(folder: Path, *, force: bool) -> None:
         above = above.parent
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise AttnError(
-            message("this folder cannot be made"),
-            where=str(folder),
-            expected=message("a place that may be written"),
+            message("this folder cannot be made"), where=str(folder), expected=message("a place that may be written")
         )
 
 

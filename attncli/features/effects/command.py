@@ -140,14 +140,7 @@ class RemovalOptions:
     """What is taken away."""
 
     by: Annotated[
-        str,
-        option(
-            "--by",
-            help="What stands for a head: zero, mean, resample.",
-            panel=MODEL,
-            about=RUN,
-            values=WAYS,
-        ),
+        str, option("--by", help="What stands for a head: zero, mean, resample.", panel=MODEL, about=RUN, values=WAYS)
     ] = "zero"
     reference: Annotated[
         str | None,
@@ -421,18 +414,7 @@ def _reference(environment: Environment, removal: RemovalOptions) -> str | Itera
 
 ablate_app = command_app(
     ablate,
-    essentials=(
-        "--query",
-        "--model",
-        "--head",
-        "--from",
-        "--to",
-        "--by",
-        "--measure",
-        "--target",
-        "--brief",
-        "--json",
-    ),
+    essentials=("--query", "--model", "--head", "--from", "--to", "--by", "--measure", "--target", "--brief", "--json"),
 )
 
 

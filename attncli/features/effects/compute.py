@@ -8,13 +8,7 @@ from typing import Literal
 from attncli.arrays.backend import EVERY, Selection
 from attncli.errors import UsageError
 from attncli.features.cross.compute import states
-from attncli.features.effects.ablation import (
-    DRAWS,
-    Removal,
-    ablate_document,
-    choose_backend,
-    refuse_foreign,
-)
+from attncli.features.effects.ablation import DRAWS, Removal, ablate_document, choose_backend, refuse_foreign
 from attncli.features.effects.ablation import effects_document as effects_document
 from attncli.features.effects.changes import By, ByMean, ByZero, CutLink, means_of, resample_from, same_length
 from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure, PatchDocument

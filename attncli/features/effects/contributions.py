@@ -203,11 +203,7 @@ def own_bias(link: Link) -> StreamPart:
 
 
 def contributions(
-    text: SweepText,
-    link: Link,
-    *,
-    by_layer: bool = False,
-    progress: Callable[[float], None] = lambda share: None,
+    text: SweepText, link: Link, *, by_layer: bool = False, progress: Callable[[float], None] = lambda share: None
 ) -> Contributions:
     """Take a link's score apart.
 

@@ -126,12 +126,7 @@ def find(
                     write_figure(document, output)
                 if page.html is not None:
                     record = page_record(
-                        loaded_model,
-                        source_text,
-                        layers,
-                        heads,
-                        words=words,
-                        recording_of_run=recording,
+                        loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
                     )
                     _write_page(environment, record, (start, end), named_regions, page, view.lang, document)
             yield document
@@ -164,16 +159,5 @@ def _write_page(
 
 find_app = command_app(
     find,
-    essentials=(
-        "--from",
-        "--to",
-        "--model",
-        "--effect",
-        "--layer",
-        "--head",
-        "--top",
-        "--brief",
-        "--json",
-        "--html",
-    ),
+    essentials=("--from", "--to", "--model", "--effect", "--layer", "--head", "--top", "--brief", "--json", "--html"),
 )

@@ -201,12 +201,7 @@ def heads(
         if name in environment.explicit_options:
             raise UsageError("--{name} is about --retrieval", expected="--retrieval as well", name=name)
     validate_page(page, lines=text.lines)
-    view = validate_options(
-        output,
-        environment,
-        "heads",
-        files={"--html": page.html},
-    )
+    view = validate_options(output, environment, "heads", files={"--html": page.html})
     if heads_options.renormalise and heads_options.exclude is None:
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"

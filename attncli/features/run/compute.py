@@ -223,15 +223,7 @@ def run(
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
     document = run_document(
-        model,
-        text,
-        tokens,
-        request,
-        on_trace=on_trace,
-        rows=rows,
-        progress=progress,
-        batch=batch,
-        recording=recording,
+        model, text, tokens, request, on_trace=on_trace, rows=rows, progress=progress, batch=batch, recording=recording
     )
     document = replace(document, resources=resources(model, before, expected.peak))
     return with_projections(document, model) if projections else document

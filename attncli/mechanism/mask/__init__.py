@@ -13,18 +13,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.language import Message, listing, message, term
 from attncli.mechanism.mask.eviction import ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow
-from attncli.mechanism.mask.kind import (
-    AllOf,
-    AnyOf,
-    Causal,
-    Dilated,
-    Everywhere,
-    Mask,
-    Pairs,
-    Spelling,
-    Window,
-    both,
-)
+from attncli.mechanism.mask.kind import AllOf, AnyOf, Causal, Dilated, Everywhere, Mask, Pairs, Spelling, Window, both
 from attncli.mechanism.mask.pattern import (
     BigBird,
     Blocks,

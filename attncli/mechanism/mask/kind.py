@@ -212,8 +212,7 @@ class Window(Mask, frozen=True):
     def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
         if list(numbers) == [0]:
             raise UsageError(
-                "window:0 shows nothing",
-                expected="window:W with W from 1: the query's own key and the W - 1 before it",
+                "window:0 shows nothing", expected="window:W with W from 1: the query's own key and the W - 1 before it"
             )
         return Window(numbers[0] - 1, 0) if len(numbers) == 1 else Window(numbers[0], numbers[1])
 

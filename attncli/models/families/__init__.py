@@ -14,13 +14,7 @@ MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in it
 """Every `model_type` with a file here of that name."""
 
 
-TRAINED = {
-    "table": "gpt2",
-    "window": "gpt_neo",
-    "rope": "gpt_neox",
-    "alibi": "bloom",
-    "both ways": "bert",
-}
+TRAINED = {"table": "gpt2", "window": "gpt_neo", "rope": "gpt_neox", "alibi": "bloom", "both ways": "bert"}
 """What a small model that is trained here is saved as, by how positions enter it and what its queries see: a table of
 positions, the same with a window, rotations, biases by distance; queries that see the tokens after them, too."""
 

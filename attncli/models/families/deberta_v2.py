@@ -36,9 +36,7 @@ NAMES = replace(
     ),
 )
 
-FIXED = {
-    "embedding_size": FixedValue(None, "the token table would have a width of its own"),
-}
+FIXED = {"embedding_size": FixedValue(None, "the token table would have a width of its own")}
 
 WAYS = ("c2p", "p2c")
 

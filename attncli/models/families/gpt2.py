@@ -23,9 +23,7 @@ NAMES = Names(
     transposed=True,
 )
 
-FIXED = {
-    "add_cross_attention": FixedValue(False, "cross-attention would be added to each layer"),
-}
+FIXED = {"add_cross_attention": FixedValue(False, "cross-attention would be added to each layer")}
 
 
 def spec(config: Config) -> Spec:

@@ -37,13 +37,7 @@ def spec(config: Config) -> Spec:
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
-    position = rope(
-        config,
-        dim,
-        theta=("rotary_emb_base",),
-        partial=("rotary_pct",),
-        default_partial=0.25,
-    )
+    position = rope(config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25)
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
@@ -83,8 +77,5 @@ def small_config(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
 
 
 FAMILY = Family(
-    spec,
-    NAMES,
-    fixed={"is_decoder": FixedValue(False, "the same model under another flag")},
-    config=small_config,
+    spec, NAMES, fixed={"is_decoder": FixedValue(False, "the same model under another flag")}, config=small_config
 )

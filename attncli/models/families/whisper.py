@@ -13,11 +13,7 @@ from attncli.models.family import Family
 
 NAMES = replace(
     bart.DECODER.with_roles(
-        {
-            "attn.in": "self_attn_layer_norm",
-            "cross.in": "encoder_attn_layer_norm",
-            "mlp.in": "final_layer_norm",
-        },
+        {"attn.in": "self_attn_layer_norm", "cross.in": "encoder_attn_layer_norm", "mlp.in": "final_layer_norm"},
         outside={"tokens": "decoder.embed_tokens", "final": "decoder.layer_norm"},
         without=("attn.sum", "cross.sum", "mlp.sum"),
     ),
