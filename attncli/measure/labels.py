@@ -21,6 +21,7 @@ from attncli.arrays.numpy_backend import integers
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.heads.document import LabelScore, Merge
 from attncli.inputs.token import Token
+from attncli.language import Message, message
 from attncli.measure.metric import OFFSETS, Measured
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.models.model import Model
@@ -144,28 +145,74 @@ BROAD = 0.9
 
 class Label(Struct, frozen=True):
     """A kind of head. score: which number decides: a metric's name, or a score of random repeats. threshold: its least
-    value."""
+    value. meaning: what a head did to earn it, with a place {least}."""
 
     name: str
     score: str
     threshold: float
+    meaning: Message
 
 
 LABELS: Mapping[str, Label] = {
     label.name: label
     for label in (
-        Label("previous-token", "previous", 0.4),  # Voita 2019; TransformerLens uses 0.4
-        Label("next-token", "next", 0.4),  # Clark 2019
-        Label("self", "self", 0.4),  # Kovaleva 2019 (diagonal)
-        Label("positional", "positional", 0.4),  # Voita 2019
-        Label("first-token sink", "sink", 0.3),  # Gu et al. 2024, threshold 0.3
-        Label("special-token", "special", 0.5),  # Clark 2019
-        Label("punctuation", "punctuation", 0.4),  # Clark 2019
-        Label("duplicate-token", "repeats_duplicate", 0.4),  # Wang et al. 2022, on random repeats
-        Label("induction", "repeats_induction", 0.4),  # Olsson et al. 2022, on random repeats
-        Label("broad", "normalised_entropy", BROAD),  # Clark 2019
+        # Voita 2019; TransformerLens uses 0.4
+        Label(
+            "previous-token", "previous", 0.4,
+            message("On average at least {least} of a word's weight goes to the word just before it."),
+        ),
+        # Clark 2019
+        Label(
+            "next-token", "next", 0.4,
+            message("On average at least {least} of a word's weight goes to the word just after it."),
+        ),
+        # Kovaleva 2019 (diagonal)
+        Label(
+            "self", "self", 0.4,
+            message("On average at least {least} of a word's weight goes to the word itself."),
+        ),
+        # Voita 2019
+        Label(
+            "positional", "positional", 0.4,
+            message("On average at least {least} of a word's weight goes to the word at this fixed distance."),
+        ),
+        # Gu et al. 2024, threshold 0.3
+        Label(
+            "first-token sink", "sink", 0.3,
+            message("On average at least {least} of a word's weight rests on the first token."),
+        ),
+        # Clark 2019
+        Label(
+            "special-token", "special", 0.5,
+            message("On average at least {least} of a word's weight rests on special tokens such as [CLS]."),
+        ),
+        # Clark 2019
+        Label(
+            "punctuation", "punctuation", 0.4,
+            message("On average at least {least} of a word's weight rests on punctuation."),
+        ),
+        # Wang et al. 2022, on random repeats
+        Label(
+            "duplicate-token", "repeats_duplicate", 0.4,
+            message(
+                "In random words that are repeated, at least {least} of a word's weight goes to the same word before."
+            ),
+        ),
+        # Olsson et al. 2022, on random repeats
+        Label(
+            "induction", "repeats_induction", 0.4,
+            message(
+                "In random words that are repeated, at least {least} of a word's weight goes to what followed the same "
+                "word before."
+            ),
+        ),
+        # Clark 2019
+        Label(
+            "broad", "normalised_entropy", BROAD,
+            message("The weight is spread almost evenly: the entropy is at least {least} of the largest possible."),
+        ),
     )
-}
+}  # fmt: skip
 """Every label by name, in the order in which they are told."""
 
 NEEDED = ("previous", "next", "self", "sink", "special", "punctuation", "normalised_entropy", *OFFSETS)

@@ -306,13 +306,13 @@ SKELETON = """\
 <p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
 </section>
 <section class="all">
-<div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
+<div class="bar-line"><h2><button type="button" class="means" id="heads-title" aria-expanded="false"></button></h2><span id="order"></span></div>
 <div id="grid" role="group"></div>
 <div id="rows" role="region"></div>
 </section>
 <section class="detail">
 <div class="bar-line"><div id="tabs" role="tablist"></div><span id="scale"></span></div>
-<p class="about"><strong id="chosen"></strong><span id="labels"></span><span id="exact"></span></p>
+<p class="about"><button type="button" class="means" id="chosen" aria-expanded="false"></button><span id="labels"></span><span id="exact"></span></p>
 <div id="view" role="tabpanel"></div>
 <p class="sr" id="said" aria-live="polite"></p>
 </section>

@@ -16,7 +16,7 @@ import { SCALES, themed } from "./shades.js";
 import { any, bare, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { showLens, showWhy } from "./why.js";
-import { headName, labelName, named, nextLanguage, say } from "./words.js";
+import { headName, labelName, labelOf, named, nextLanguage, say } from "./words.js";
 
 const linked = meta.runs.some(({ heads }) => heads.some(({ k }) => k.length));
 const mapped = !bare || run().tile[0] > 1 || !(linked || meta.effects.length);
@@ -55,6 +55,19 @@ function frame() {
   for (const id of ["sentence", "grid", "rows", "tabs"]) set(at(id), { "aria-label": say(`${id}.label`) });
 }
 
+/** Say below its line what a word of the page means; again, or of another one, and it goes. @param {Event} event */
+function explain(event) {
+  const asked = /** @type {HTMLElement} */ (event.currentTarget);
+  const told = asked.getAttribute("aria-expanded") === "true";
+  document.querySelectorAll(".meaning").forEach((one) => one.remove());
+  document.querySelectorAll('.means[aria-expanded="true"]').forEach((one) => set(one, { "aria-expanded": false }));
+  if (told) return;
+  set(asked, { "aria-expanded": true });
+  const name = asked.dataset.means ?? "";
+  const habit = asked.classList.contains("label") ? ` ${say("means.habit")}` : "";
+  asked.closest(".bar-line, .about")?.after(make("p", { class: "note meaning", role: "status" }, say(`means.${name}`) + habit));
+}
+
 /** What a claim of the answer leads to, in a view that shows it. @param {string} target */
 function jump(target) {
   const view = ["search", "rollout"].includes(state.view) && VIEWS.includes("matrix") ? "&v=matrix" : "";
@@ -83,8 +96,9 @@ async function refresh(changed) {
   }
   const one = head();
   if (!one) return;
+  if (any(changed, "head run lang")) document.querySelectorAll(".about + .meaning").forEach((note) => note.remove());
   fill("chosen", headName(one));
-  fill("labels", ...one.t.map((name) => make("span.label", labelName(name))));
+  fill("labels", ...one.t.map((name) => make("button", { type: "button", onclick: explain, class: "label means", "aria-expanded": false, "data-means": labelOf(name) }, labelName(name))));
   fill("exact", one.r === "none" || one.r === "absent" ? "" : say(`kept.${one.r}`, { error: one.e < 1e-6 ? "0" : one.e.toExponential(0) }));
   const weights = await weightsOf(side, place);
   if (place !== state.head || side !== state.run || view !== state.view) return;
@@ -187,6 +201,7 @@ writeWords();
 listen();
 drawGrid();
 void refresh(new Set(["view"]));
+for (const [id, means] of [["heads-title", "grid"], ["chosen", "head"]]) set(at(id), { onclick: explain, "data-means": means });
 set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });
 // what is pressed beside the list of keys is its ground

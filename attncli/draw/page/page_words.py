@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from attncli.draw.safe import safe
 from attncli.features.heads.document import LABEL_NAMES
 from attncli.language import Message, contextual, languages, message, translate
+from attncli.measure.labels import LABELS
 from attncli.measure.metric import METRIC_TITLES
 
 PAGE_WORDS: Mapping[str, Message] = {
@@ -58,6 +59,17 @@ PAGE_WORDS: Mapping[str, Message] = {
     "kept.none": message("Of this head the page holds its small map, its metrics and its strongest links."),
     "kept.more": message("A larger {option} holds more."),
     "kept.absent": message("What this page was made from holds no weights of this head."),
+    "means.grid": message(
+        "Each tile is one head's matrix in small: in rows the words that look, in columns the words that are looked at; "
+        "more weight stands out more. Layers run from top to bottom as the model computes them. Choose a tile to see its "
+        "head large."
+    ),
+    "means.head": message(
+        "A head is one of the model's ways to look: for each word it shares a weight of 1 among the words that it may "
+        "see. Layers and heads are counted from 0."
+    ),
+    "means.habit": message("It says how the head looks in this text, not what it is for."),
+    **{f"means.{name}": Message(label.meaning.template, {"least": label.threshold}) for name, label in LABELS.items()},
     "rows.label": contextual("page", "strongest links"),
     "sentence.label": message("the text; left and right choose a word"),
     "grid.label": message("heads; arrow keys choose one"),

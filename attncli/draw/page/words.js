@@ -19,6 +19,9 @@ export const labelName = (name) => {
   return say(`label.${label}`) + (offset ?? "");
 };
 
+/** The label itself, in English and without an offset: what meanings are kept by. @param {string} name */
+export const labelOf = (name) => name.replace(/ [-+]?\d+$/, "");
+
 /** The name of a head. @param {{l: number, h: number}} head */
 export const headName = ({ l, h }) => say("head.name", { layer: l, head: h });
 

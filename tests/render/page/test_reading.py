@@ -15,6 +15,7 @@ from attncli.draw.page import Page, page_bytes, page_of
 from attncli.draw.screen_header import screen_of
 from attncli.draw.view import View
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.labels import LABELS
 from attncli.measure.run_record import run_record
 from attncli.models.one_layer import Settings, seeded_model
 
@@ -168,3 +169,37 @@ def leads_to(window: Opened, target: str) -> bool:
     )
     shown = {"h": f"{layer}.{head}", "q": str(ends[0]), "k": str(ends[1])}
     return all(shown[name] == place for name, place in (part.split("=") for part in target.split("&")))
+
+
+def test_labels_heads_and_tiles_say_what_they_are(chromium: Any, tmp_path: Path) -> None:
+    page = page_of(attncli.heads(attncli.load("minilm"), TIRED, layers=[2]))
+    assert page is not None
+    window = opened(chromium, written(tmp_path, page), has_touch=True)
+    window.value("() => attn.choose({lang: 'en', head: 1})")
+    said = "() => [...document.querySelectorAll('.meaning')].map((one) => one.textContent).join('|')"
+    for way, begins in (
+        (".label", "On average at least 0.3 of a word's weight rests on the first token."),
+        ("#chosen", "A head is one of the model's ways to look"),
+        ("#heads-title", "Each tile is one head's matrix"),
+    ):
+        window.page.tap(way)
+        assert window.value(said).startswith(begins)
+        assert window.page.locator(way).first.get_attribute("aria-expanded") == "true"
+    window.page.tap("#heads-title")
+    assert window.value(said) == ""
+    window.page.locator(".label").first.focus()
+    window.page.keyboard.press("Enter")
+    assert "not what it is for" in window.value(said)
+    window.value("() => attn.choose({head: 0})")
+    assert window.value(said) == ""
+    window.clean()
+    window.page.context.close()
+
+
+def test_every_label_has_a_meaning(chromium: Any, tmp_path: Path) -> None:
+    window = opened(chromium, seeded_page(tmp_path, "a b c"))
+    for lang in ("en", "zh"):
+        meanings = [window.value(f"() => attn.meta.words.{lang}[{f'means.{name}'!r}]") for name in LABELS]
+        assert len(set(meanings)) == len(LABELS)
+        assert all(str(label.threshold) in text for label, text in zip(LABELS.values(), meanings, strict=True))
+    window.page.context.close()
