@@ -23,6 +23,22 @@ The animal didn't cross the street because it was too wide
 humpty dumpty sat on
 """
 
+CHAT = r"""[
+  {"role": "system", "content": "Answer from the documents alone."},
+  {"role": "user", "content": "[[doc1]] The cat sat on the mat. [[/doc1]]\n\
+[[doc2]] The dog dug under the wall. [[/doc2]]\nWho sat on the mat?"}
+]
+""".replace("\\\n", "")
+
+CHATML = """{% for message in messages %}
+<|im_start|>{{ message.role }}
+{{ message.content | trim }}<|im_end|>
+{% endfor %}
+{% if add_generation_prompt %}
+<|im_start|>assistant
+{% endif %}
+"""
+
 CORPUS = """\
 The animal didn't cross the street because it was too tired.
 The animal didn't cross the street because it was too wide.
@@ -176,6 +192,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "corpus.txt": lambda: CORPUS.encode(),
     "chinese.txt": lambda: CHINESE.encode(),
     "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
+    "chat.json": lambda: CHAT.encode(),
+    "chatml.jinja": lambda: CHATML.encode(),
     "mask.json": lambda: json.dumps(VISIBLE).encode() + b"\n",
     "mask.csv": lambda: csv(VISIBLE),
     "mask.npy": lambda: npy(np.array(VISIBLE, bool)),
