@@ -305,7 +305,7 @@ def test_several_scans_are_on_one_page(folder: Path, tmp_path: Path, chromium: A
 
 def test_a_site_is_a_folder_of_pages_that_tells_no_place(folder: Path, tmp_path: Path, chromium: Any) -> None:
     shutil.copytree(folder / "out", tmp_path / "again")
-    site = tmp_path / "deep" / "site"
+    site = tmp_path / "site"
     asked = ("scan", "show", str(folder / "out"), str(tmp_path / "again"), "--site", str(site))
     for lang in ("en", "zh"):
         answer = ask(*asked, "--lang", lang)
