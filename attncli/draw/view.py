@@ -127,11 +127,19 @@ def draw_parts(
     *,
     title: Callable[[Shown, View], Lines] | None = None,
 ) -> Lines:
-    """The parts that are shown, one below the other, cut to the width of the view. title: what stands above them,
-    whichever are shown, but for a brief view."""
-    from attncli.draw.lines import clip_lines, stack_spaced
+    """The parts that are shown, one below the other, cut to the width of the view. A part that was named and has
+    nothing to draw says so, unless all are named. title: what stands above them, but for a brief view."""
+    from attncli.draw.lines import clip_lines, remark, stack_spaced
+    from attncli.language import say
 
-    blocks = [part.draw(document, view) for part in parts_shown(parts, document, view)]
+    parts = tuple(parts)
+    chosen = not view.brief and view.show is not None and len(view.show) < len(parts)
+    blocks = []
+    for part in parts_shown(parts, document, view):
+        block = part.draw(document, view)
+        if chosen and not block.rows:
+            block = remark(say(view, "{part}: this result has no such part", part=part.name), view)
+        blocks.append(block)
     if title is not None and not view.brief:
         blocks.insert(0, title(document, view))
     return clip_lines(stack_spaced(blocks), view.width, ascii=view.ascii)
