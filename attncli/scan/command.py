@@ -122,6 +122,16 @@ class StatisticsOptions:
         list[str] | None,
         redeclare(declarations.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="H", panel=MEASURE),
     ] = None
+    why: Annotated[
+        list[str] | None,
+        option(
+            "--why",
+            help="Heads whose strongest link of each text is taken apart: L5H11,L3H1.",
+            panel=MEASURE,
+            about=RUN,
+            metavar="HEADS",
+        ),
+    ] = None
     examples: Annotated[
         int,
         number(
@@ -358,6 +368,8 @@ class _Counter:
 
 
 def _check(measure: StatisticsOptions) -> None:
+    if measure.words and measure.why:
+        raise UsageError("--why takes links between tokens apart, and --words merges them", expected="one of them")
     if measure.words and measure.find:
         raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
     if measure.rows or measure.find:
@@ -393,6 +405,7 @@ def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOpt
         examples=measure.examples,
         metric_files=files,
         links=measure.links,
+        why=tuple(measure.why or ()),
         sample=corpus.sample,
         seed=corpus.seed,
         dedupe=corpus.dedupe,

@@ -35,6 +35,7 @@ class PlanPart(Part, frozen=True, kw_only=True):
     words: Annotated[bool, describe("Whether pieces were merged to words.")]
     find: list[str]
     effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
+    why: Annotated[list[str], describe("The heads whose strongest links were taken apart.")] | UnsetType = UNSET
 
 
 class FailedShard(Part, frozen=True, kw_only=True):
@@ -203,6 +204,28 @@ class ScanEffect(Part, frozen=True, kw_only=True):
     ci95: Interval | None
 
 
+class ScanWhyPart(Part, frozen=True, kw_only=True):
+    """A part of the scores of a head's strongest links; see `attn.why/1`."""
+
+    kind: str
+    layer: Count | None
+    attention: str | None
+    head: Count | None
+    place: str | None
+    query_share: Annotated[float, describe("As part of the query: what it adds over all texts, over their advantages.")]
+    query_ci95: Interval | None
+    key_share: Annotated[float, describe("As part of the key.")]
+    key_ci95: Interval | None
+
+
+class ScanWhy(Part, frozen=True, kw_only=True):
+    """Why a head looks where it looks most, over the strongest link of each text: shares of either side sum to 1."""
+
+    texts: Annotated[Count, describe("Texts with a link whose score is above what its row expects.")]
+    advantage: Annotated[float | None, describe("Mean over these texts: the score over what the row expects.")]
+    parts: Annotated[list[ScanWhyPart], describe("In the order of the model.")]
+
+
 class ScanHead(Part, frozen=True, kw_only=True):
     """One head over the corpus."""
 
@@ -211,6 +234,7 @@ class ScanHead(Part, frozen=True, kw_only=True):
     metrics: dict[str, ScanMetric]
     labels: list[ScanLabel]
     effect: ScanEffect | UnsetType = UNSET
+    why: ScanWhy | UnsetType = UNSET
     top: list[ScanExample]
     sample: (
         Annotated[list[StratumExample], describe("Texts of each decile of each metric, then of all.")] | UnsetType

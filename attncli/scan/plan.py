@@ -35,6 +35,7 @@ from attncli.scan.frequent_links import mask_places
 from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of
 from attncli.scan.shard_files import PLANNING, temporary
 from attncli.scan.statistics import WIDTH, scale_of
+from attncli.scan.why_shares import WhyPlan, plan_parts
 
 NAME = "plan.json"
 SCHEMA = "attn.scan.plan/5"
@@ -94,7 +95,7 @@ class MeasurePlan:
     examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …). examples:
     texts of each decile of a metric. links: of each layer the place of its mask among the different ones, where the
     strongest links of all rows are counted by their tokens; else empty. metric_files: the files that metrics come
-    from."""
+    from. why: the heads whose strongest links are taken apart, each with the names of its parts."""
 
     metrics: tuple[tuple[str, str], ...]
     labels: bool = True
@@ -106,6 +107,7 @@ class MeasurePlan:
     examples: Annotated[int, msgspec.Meta(ge=0, le=MOST_EXAMPLES)] = 3
     links: tuple[Annotated[int, msgspec.Meta(ge=0, lt=MOST_MASKS)], ...] = ()
     metric_files: tuple[MetricFile, ...] = ()
+    why: WhyPlan = ()
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,7 @@ class ScanRequest:
     examples: int = 3
     links: bool = True
     metric_files: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
     sample: int = 0
     seed: int = 0
     dedupe: bool = False
@@ -413,6 +416,8 @@ def _make_plan(
         _check_heads(shard_files.parse_condition(pattern).heads, model)
     for pattern in request.effects[1:]:
         _check_heads(shard_files.parse_heads(pattern), model)
+    why_heads = [pair for pattern in request.why for pair in shard_files.parse_heads(pattern)]
+    _check_heads(why_heads, model)
     names = find(request.corpus, out=folder, note=note or (lambda message: None))
     size = ShardSize(request.shard, request.shard, 0) if request.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
 
@@ -454,6 +459,7 @@ def _make_plan(
             request.examples,
             mask_places(model.spec) if request.links and not request.words else (),
             metric_files,
+            plan_parts(model, list(dict.fromkeys(why_heads))) if why_heads else (),
         ),
         choice=Choice(
             max_tokens=request.max_tokens, over=request.over, cluster=request.cluster, skip_unknown=request.skip_unknown

@@ -42,6 +42,8 @@ from attncli.scan.document import (
     ScanLabel,
     ScanMetric,
     ScanText,
+    ScanWhy,
+    ScanWhyPart,
     Stratum,
     StratumExample,
 )
@@ -80,6 +82,7 @@ from attncli.scan.totals import (
     scale_named,
     total,
 )
+from attncli.scan.why_shares import part_of
 from attncli.scan.worker import SKIPPED, UNKNOWN, UNTOKENIZED, truncate
 
 NAME = "scan.json"
@@ -210,6 +213,7 @@ def _plan(totals: Totals) -> PlanPart:
         words=plan.measures.words,
         find=list(plan.measures.find),
         effects=list(plan.measures.effects),
+        why=[f"L{layer}H{head}" for layer, head, _ in plan.measures.why] or UNSET,
     )
 
 
@@ -270,6 +274,7 @@ class _Heads:
                 metrics={name: self._metric(column, place) for column, name in enumerate(self.totals.plan.metrics)},
                 labels=self._labels(place) if self.totals.plan.measures.labels else [],
                 effect=self._effect(place),
+                why=self._why(layer, head),
                 top=self._examples(place),
                 sample=self._sample(place),
                 links=self._links(place, layer),
@@ -310,6 +315,38 @@ class _Heads:
             quantiles=dict(zip(QUANTILES, quantile_values, strict=True)),
             ci95=self._interval(column, place),
         )
+
+    def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
+        """The share of each part, with the interval that the replicates of the texts give: of fewer than `LEAST_TEXTS`
+        texts, none."""
+        chosen = [number for number, row in enumerate(self.totals.plan.measures.why) if row[:2] == (layer, head)]
+        if not chosen:
+            return UNSET
+        number = chosen[0]
+        names = self.totals.plan.measures.why[number][2]
+        texts = int(self.totals.count_total("why_texts")[number])
+        total, values = self.totals.whole("why_total")[number], self.totals.whole("why_value")[:, number, : len(names)]
+        if not texts:
+            return ScanWhy(texts=0, advantage=None, parts=[])
+        shares = values / total
+        ends: Floats | None = None
+        if texts >= LEAST_TEXTS:
+            totals = self.totals.whole("why_replicate_total")[:, number]
+            replicates = self.totals.whole("why_replicate_value")[:, :, number, : len(names)]
+            ends = np.quantile(replicates[totals > 0] / totals[totals > 0, None, None], (0.025, 0.975), axis=0)
+        rows = []
+        for place, name in enumerate(names):
+            if not values[:, place].any():
+                continue
+            bounds = [None if ends is None else ends[:, side, place].tolist() for side in (0, 1)]
+            rows.append(
+                ScanWhyPart(
+                    **part_of(name)._asdict(),
+                    query_share=float(shares[0, place]), query_ci95=bounds[0],
+                    key_share=float(shares[1, place]), key_ci95=bounds[1],
+                )
+            )  # fmt: skip
+        return ScanWhy(texts=texts, advantage=float(total / texts), parts=rows)
 
     def _interval(self, column: int, place: int) -> list[float] | None:
         bounds = self.interval[:, column, place]

@@ -13,6 +13,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.heads.document import label_name
+from attncli.features.why.document import part_name
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
     LEAST_TEXTS,
@@ -23,6 +24,7 @@ from attncli.scan.document import (
     ScanHead,
     ScanLabel,
     ScanVerifyDocument,
+    ScanWhy,
 )
 
 SKIP_NOTES = {
@@ -108,6 +110,11 @@ def _effects_part(shown: ScanShown, view: View) -> Lines:
     return _effects(shown.document, shown.document.heads if shown.head is None else [shown.head], view)
 
 
+def _why_part(shown: ScanShown, view: View) -> Lines:
+    heads = shown.document.heads if shown.head is None else [shown.head]
+    return stack_spaced(_why(head, view) for head in heads if head.why)
+
+
 def _metrics_part(shown: ScanShown, view: View) -> Lines:
     return Lines() if shown.head is None else _metrics(shown.head, view)
 
@@ -145,6 +152,7 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("grid", _grid_part, _wide),
     ScreenPart("labels", _labels_part, _wide),
     ScreenPart("effects", _effects_part),
+    ScreenPart("why", _why_part),
     ScreenPart("metrics", _metrics_part, _close),
     ScreenPart("links", _links_part, _close),
     ScreenPart("examples", _examples_part, _examples_shown),
@@ -295,6 +303,36 @@ def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> L
         title=say(view, "what taking a head away changes"),
         note=say(view, EFFECT_NOTES[document.plan.effects[0]]),
     )
+
+
+WHY_PARTS = 5
+"""Parts of either side that a screen tells, the largest."""
+
+
+def _why(head: ScanHead, view: View) -> Lines:
+    """The parts that add most to the advantage of a head's strongest links, on either side."""
+    if not isinstance(head.why, ScanWhy):
+        return Lines()
+    rows = []
+    for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
+        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}_share")))
+        for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
+            rows.append(
+                [
+                    say(view, side_title) if place == 0 else "",
+                    say(view, part_name(part)),
+                    number(getattr(part, f"{side}_share"), view),
+                    _interval(getattr(part, f"{side}_ci95"), view),
+                ]
+            )
+    note = message(
+        "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects",
+        texts=f"{head.why.texts:,}",
+        advantage=number(head.why.advantage, view),
+    )
+    titles = ["", "", *say_each(view, "share", "95% interval")]
+    title = say(view, "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
+    return table(titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note)
 
 
 def _strength(scan_label: ScanLabel) -> float:

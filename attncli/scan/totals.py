@@ -26,6 +26,7 @@ from attncli.scan.statistics import UNIT, Scale, from_halves, halves, scale_of, 
 from attncli.scan.text_sample import DRAWN, TextSample
 from attncli.scan.text_sample import FIELDS as SAMPLED
 from attncli.scan.text_sample import MOST as NO_HASH
+from attncli.scan.why_shares import WHY_VALUES, why_shapes
 
 # The strongest examples of each head and metric: the texts with the largest values, the same in any order.
 
@@ -373,7 +374,7 @@ class Totals:
         return hasher.hexdigest()
 
 
-VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"})
+VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"}) | WHY_VALUES
 """Totals that are multiples of 2⁻²⁴."""
 
 
@@ -449,6 +450,7 @@ def shapes_of(plan: ScanPlan) -> dict[str, tuple[int, ...]]:
     heads = len(plan.heads)
     examples = dict.fromkeys((f"top_{name}" for name in FIELDS), (len(columns), heads, plan.measures.top))
     sizes = {**tally_shapes(columns, heads, labels=plan.measures.labels), **examples}
+    sizes |= why_shapes(plan.measures.why)
     size = DRAWN * plan.measures.examples
     sizes |= dict.fromkeys((f"sample_{name}" for name in SAMPLED), (heads, size))
     sizes |= {"sample_value": (len(columns), heads, size)}

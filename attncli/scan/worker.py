@@ -45,6 +45,7 @@ from attncli.scan.shard_files import LinkTable, RowTable, ShardState, TextPlace,
 from attncli.scan.statistics import to_fixed
 from attncli.scan.text_sample import DRAWN, TextSample
 from attncli.scan.totals import EFFECT, NONE, POSITIONAL, Examples, Tallies, TextValues, columns_of, strongest
+from attncli.scan.why_shares import WhyShares, WhyTallies
 
 # Batches of texts with equal token counts: nothing is padded, so nothing is computed for nothing.
 
@@ -324,6 +325,7 @@ class ShardTakers:
     counts: ShardLinks | None
     rows: RowTable | None
     links: LinkTable | None
+    why: WhyTallies | None = None
 
 
 class Worker:
@@ -354,6 +356,7 @@ class Worker:
             model.spec, store, model.backend, plan.metrics, words=plan.measures.words, between=between
         )
         self._effects = AblationEffects(measures.effects, model, store) if measures.effects else None
+        self._why = WhyShares(measures.why, model, store) if measures.why else None
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
         self._starts = np.cumsum([0, *plan.model.heads])
@@ -385,7 +388,8 @@ class Worker:
         sample = TextSample(len(self.columns), int(self._starts[-1]), DRAWN * plan.measures.examples)
         counts_of_links = ShardLinks(self.model.spec, self._starts) if plan.measures.links else None
         links = LinkTable() if self._conditions else None
-        takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links)
+        why = WhyTallies(plan.measures.why) if plan.measures.why else None
+        takers = ShardTakers(tallies, examples, sample, counts_of_links, rows, links, why)
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.together(batch[0].tokens)
             for group in [batch] if together else [[text] for text in batch]:
@@ -399,6 +403,7 @@ class Worker:
             **{f"top_{name}": array for name, array in examples.fields.items()},
             **sample.arrays,
             **({} if counts_of_links is None else counts_of_links.arrays()),
+            **({} if why is None else why.arrays),
         }
         example_places = examples.lines() | sample.lines()
         example_texts = [
@@ -483,6 +488,9 @@ class Worker:
                 ~np.isnan(effects),
                 1,
             )
+        if self._why is not None and takers.why is not None:
+            for text in batch:
+                self._why.take(text.tokens, text.hash, takers.why)
         condition_places = [
             [shard_files.places(condition, text.tokens) for text in batch] for condition in self._conditions
         ]

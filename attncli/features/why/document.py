@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -169,7 +169,22 @@ class WhyDocument(Header, tag="attn.why/1", frozen=True, kw_only=True):
 # What screens, figures and pages say of parts.
 
 
-def part_name(part: WhyPart) -> Message:
+class NamedPart(Protocol):
+    """What a part of a score is named by."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def layer(self) -> int | None: ...
+    @property
+    def attention(self) -> str | None: ...
+    @property
+    def head(self) -> int | None: ...
+    @property
+    def place(self) -> str | None: ...
+
+
+def part_name(part: NamedPart) -> Message:
     """A part as tables name it."""
     layer, head = part.layer, part.head
     match part.kind:
@@ -205,7 +220,7 @@ def part_name(part: WhyPart) -> Message:
             return _norm_name(part)
 
 
-def _norm_name(part: WhyPart) -> Message:
+def _norm_name(part: NamedPart) -> Message:
     match part.place:
         case "embed.norm":
             return message("embedding norm")

@@ -1,0 +1,149 @@
+"""Why chosen heads look where they look most, over a corpus: which share of the advantage each part adds.
+
+Of each text it is the head's strongest link, as `attn heads` lists it, taken apart as `attn why` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from attncli.errors import InputError
+from attncli.features.effects.ablation import refuse_foreign
+from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
+from attncli.features.effects.sweep import SweepText
+from attncli.inputs.token import Token
+from attncli.measure.row_facts import Floats, Ints, exclusion
+from attncli.measure.row_stream import kinds_left_out
+from attncli.models.model import Model
+from attncli.models.run import Store
+from attncli.scan.intake import REPLICATES, counts
+from attncli.scan.statistics import to_fixed
+
+FIELDS = ("kind", "layer", "attention", "head", "place")
+SEPARATOR = "|"
+PLANNED_TOKENS = 3
+"""Tokens of the text by which the parts of a model are listed: enough for two keys that differ in distance."""
+WhyPlan = tuple[tuple[int, int, tuple[str, ...]], ...]
+"""Of each head its layer, its number and the names of its parts."""
+
+
+class PlannedPart(NamedTuple):
+    """A part of a score by what wrote it."""
+
+    kind: str
+    layer: int | None
+    attention: str | None
+    head: int | None
+    place: str | None
+
+
+def name_of(part: LinkPart) -> str:
+    """A part as the plan names it: the same in every text."""
+    stream = part.stream
+    values = (part.kind, *(None if stream is None else getattr(stream, field) for field in FIELDS[1:]))
+    return SEPARATOR.join("" if value is None else str(value) for value in values)
+
+
+def part_of(name: str) -> PlannedPart:
+    """The part that a name stands for."""
+    kind, layer, attention, head, place = name.split(SEPARATOR)
+    return PlannedPart(
+        kind, int(layer) if layer else None, attention or None, int(head) if head else None, place or None
+    )
+
+
+def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
+    """The parts of each head's scores, as every text has them.
+
+    Raises UnsupportedError for a model whose layers cannot be run one by one.
+    """
+    refuse_foreign(model)
+    tokens = model.tokenizer.ids_to_tokens([0] * PLANNED_TOKENS)
+    planned = []
+    for layer, head in heads:
+        query = PLANNED_TOKENS - 1
+        whole = contributions(SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query))
+        names = [name_of(part) for part in whole.parts]
+        planned.append((layer, head, tuple(dict.fromkeys([*names, name_of(LinkPart("score_bias", None, "both"))]))))
+    return tuple(planned)
+
+
+def why_shapes(plan: WhyPlan) -> dict[str, tuple[int, ...]]:
+    """The sizes of what is added up, by name."""
+    if not plan:
+        return {}
+    heads, most = len(plan), max(len(parts) for _, _, parts in plan)
+    return {
+        "why_texts": (heads,),
+        "why_total": (heads,),
+        "why_value": (2, heads, most),
+        "why_replicate_total": (REPLICATES, heads),
+        "why_replicate_value": (REPLICATES, 2, heads, most),
+    }
+
+
+WHY_VALUES = frozenset({"why_total", "why_value", "why_replicate_total", "why_replicate_value"})
+"""Totals that are multiples of 2⁻²⁴."""
+
+
+class WhyTallies:
+    """Adds up texts. arrays: integers by name, see `why_shapes`: how many texts had a link whose advantage is above 0,
+    the sum of their advantages, what each part adds on the sides of the query and of the key; the same of replicates.
+    """
+
+    def __init__(self, plan: WhyPlan) -> None:
+        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in why_shapes(plan).items()}
+
+    def add(self, head: int, values: Floats, total: float, text_hash: int) -> None:
+        """Take a text's link. head: which of the plan's; values: of each part on either side, [2, part]."""
+        fixed, whole, times = to_fixed(values), int(to_fixed(np.array(total))), counts([text_hash])[0]
+        self.arrays["why_texts"][head] += 1
+        self.arrays["why_total"][head] += whole
+        self.arrays["why_value"][:, head, : fixed.shape[1]] += fixed
+        self.arrays["why_replicate_total"][:, head] += times * whole
+        self.arrays["why_replicate_value"][:, :, head, : fixed.shape[1]] += times[:, None, None] * fixed[None]
+
+
+class WhyShares:
+    """Takes the strongest link of each text apart, for the heads of a plan. store: of the model's weights, held."""
+
+    def __init__(self, plan: WhyPlan, model: Model, store: Store) -> None:
+        self._plan, self._model = plan, replace(model, store=store)
+        self._places = [{name: place for place, name in enumerate(parts)} for _, _, parts in plan]
+
+    def take(self, tokens: Sequence[Token], text_hash: int, tallies: WhyTallies) -> None:
+        """Add a text's links to the tallies; of a head without a link in it that is above what its row expects,
+        nothing."""
+        layers = sorted({layer for layer, _, _ in self._plan})
+        weights: dict[int, Floats] = {}
+        for trace in self._model.trace(tokens, layers=layers, keep=("weights", "masked")):
+            stages = [
+                np.asarray(self._model.backend.numpy(trace.stages[name]), np.float64) for name in ("weights", "masked")
+            ]
+            table = np.where(np.isneginf(stages[1]), -1.0, stages[0])[..., : len(tokens)]
+            out = exclusion(kinds_left_out(tokens, is_learned=True), tokens).rows(np.arange(len(tokens)))
+            weights[trace.layer] = np.where(out, -1.0, table)
+        text = SweepText(self._model, tokens, self._model.backend)
+        for number, (layer, head, parts) in enumerate(self._plan):
+            query, key = divmod(int(weights[layer][head].argmax()), len(tokens))
+            if weights[layer][head, query, key] <= 0:
+                continue
+            try:
+                whole = contributions(text, Link(layer, "self", head, query, key))
+            except InputError:  # the row holds the key by rounding alone
+                continue
+            total = whole.total()
+            if total > 0:
+                tallies.add(number, self._sides(number, whole, len(parts)), total, text_hash)
+
+    def _sides(self, number: int, whole: Contributions, count: int) -> Floats:
+        """What each planned part adds on either side, [2, part]."""
+        values = np.zeros((2, count))
+        for side, sums in enumerate((whole.query_sums, whole.key_sums)):
+            for part, value in zip(whole.parts, whole.centre(sums).tolist(), strict=True):
+                values[side, self._places[number][name_of(part)]] += value
+        return values
