@@ -124,6 +124,12 @@ def test_splits_by_entries_add_up() -> None:
     assert "period in tokens" in shown
 
 
+def test_a_split_by_token_has_no_table_of_pairs() -> None:
+    shown = ask("why", TEXT, *L5H11, "--by", "token").out
+    assert "pairs" not in shown
+    assert "what answers" in shown
+
+
 def test_plain_lines_are_the_parts() -> None:
     lines = ask("why", "a b c", "--from", "c", "--to", "a", "--plain").out.splitlines()
     assert lines[0].split("\t")[:3] == ["kind", "layer", "attention"]

@@ -154,7 +154,7 @@ def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> L
 
 
 def _pairs(document: WhyDocument, view: View) -> Lines:
-    if document.by in ("frequency", "dimension"):
+    if document.by in ("frequency", "dimension") or not document.pairs:
         return Lines()
     shown = document.pairs[: _count_shown(view, len(document.pairs))]
     write = writer([pair.contribution for pair in shown], _digits(document, view) + 1)
