@@ -30,7 +30,7 @@ from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
 from attncli.draw.numbers import percent
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
-from attncli.draw.token_names import key_names, mark_unknown_words
+from attncli.draw.token_names import key_names, mark_unknown_words, quoted_word
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.compare.document import ComparedHead, CompareDocument
@@ -303,7 +303,7 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
     ]
     top = draw_bars(drawing, bars, top + 16)
     if document.lens is not UNSET:
-        _draw_lens(drawing, document.lens, target, top + 22, view)
+        _draw_lens(drawing, document.lens, quoted_word(document.target.text, view), top + 22, view)
 
 
 def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: float, view: View) -> None:

@@ -139,7 +139,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     ),
     "why.spread": message("No part of either word explains a quarter of that: the reason is spread."),
     "why.other": message("The page holds the parts of these links:"),
-    "lens.lead": message("What each layer would say next if the model ended there, and how likely {target} is"),
+    "lens.lead": message('What each layer would say next if the model ended there, and how likely "{target}" is'),
     "lens.row": message("layer {layer} {stage}"),
     "lens.before_attention": message("before attention"),
     "lens.after_attention": message("after attention"),
