@@ -39,6 +39,12 @@ CHATML = """{% for message in messages %}
 {% endif %}
 """
 
+HAYSTACK = "".join(f"{key} {value}\n" for key, value in zip("abcdefgh" * 3, "482631576248537115738624", strict=True))
+"""What the lookup task of `attn learn` reads: letters, each with its number, three times over."""
+
+NEEDLES = "".join(f"{key}\t{value}\n" for key, value in zip("abcdefgh", "37152846", strict=True))
+"""Letters and numbers that stand nowhere in the haystack together."""
+
 CORPUS = """\
 The animal didn't cross the street because it was too tired.
 The animal didn't cross the street because it was too wide.
@@ -190,6 +196,8 @@ def tokenizer() -> bytes:
 FILES: dict[str, Callable[[], bytes]] = {
     "sentences.txt": lambda: SENTENCES.encode(),
     "corpus.txt": lambda: CORPUS.encode(),
+    "lookup_haystack.txt": lambda: HAYSTACK.encode(),
+    "lookup_needles.tsv": lambda: NEEDLES.encode(),
     "chinese.txt": lambda: CHINESE.encode(),
     "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
     "chat.json": lambda: CHAT.encode(),

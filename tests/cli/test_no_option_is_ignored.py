@@ -35,6 +35,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "find": [
         ("find", TEXT, "--from", "cat", "--to", "sat"),
         ("find", TEXT, "--from", "cat", "--to", "sat", "--json"),
+        ("find", TEXT, "--from", "x", "--to", "sat", "--json"),
         ("find", "吃 香", "--model", "minilm", "--from", "吃", "--to", "香", "--json"),
     ],
     "compare": [("compare", TEXT, "the dog sat"), ("compare", TEXT, "the dog sat", "--json")],
@@ -117,7 +118,7 @@ VALUES = {
     "needle": "{tmp}/text", "haystack": "{tmp}/text",
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q",
-    "directions": "L0H0", "than": "the",
+    "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 
@@ -243,6 +244,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "run.json").write_text(ask("run", TEXT, "--num-heads", "2", "--json").out)
     np.savez(made / "gpt2" / "matrices.npz", **{name: np.eye(4, k=1) for name in ("W_Q", "W_K", "W_V")})
     (made / "text").write_text("dog sat")
+    (made / "own.py").write_text("def first(rows):\n    return rows.weights[..., 0]\n")
     np.save(made / "x.npy", np.ones((2, 64)))
     return made
 
