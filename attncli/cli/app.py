@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import check_command, show_help, whole_page
+from attncli.cli.plain_value import read_plainly
 from attncli.errors import UsageError
 from attncli.language import languages, listing, message, translate
 
@@ -69,6 +70,10 @@ NEXT = (
 
 class LazyGroup(TyperGroup):
     """A group that lists its commands without importing them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        read_plainly(self.params)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -152,7 +152,7 @@ def misuse(error: TyperException) -> UsageError:
         return UsageError(
             "Missing argument {name}" if is_argument else "Missing option {name}",
             hint=f"{path} --help",
-            name=parameter.get_error_hint(context),
+            name=repr(parameter.metavar or (parameter.name or "").upper() if is_argument else parameter.opts[0]),
         )
     if name is None or context is None or type(error).__name__ != "NoSuchOption":
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
