@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import check_command, show_help, whole_page
-from attncli.cli.plain_value import read_plainly
+from attncli.cli.option import read_plainly
 from attncli.errors import UsageError
 from attncli.language import languages, listing, message, translate
 

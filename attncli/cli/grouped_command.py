@@ -12,8 +12,7 @@ from typer.exceptions import TyperException
 
 from attncli.cli.environment import Environment
 from attncli.cli.help_page import HELP, check_command, group_title, place, show_help, whole_page
-from attncli.cli.option import flat
-from attncli.cli.plain_value import read_plainly
+from attncli.cli.option import flat, read_plainly
 from attncli.errors import UsageError
 from attncli.language import message
 
