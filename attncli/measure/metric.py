@@ -453,8 +453,14 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
 
 
 def metric_of(name: str | Metric, *, option: str = "--metric") -> Metric:
-    """The metric of that name, or itself. Raises UsageError, with the nearest name, as `option` takes it."""
+    """The metric of that name, or itself. Raises UsageError, with the nearest name, as `option` takes it, and for a
+    metric of a caller's own that has a built-in one's name: results would be taken for that one's."""
     if isinstance(name, Metric):
+        built_in = METRICS.get(name.name) or OFFSETS.get(name.name)
+        if built_in is not None and built_in is not name:
+            raise UsageError(
+                "{name} is a metric of attn's own", expected="another name for this one", name=repr(name.name)
+            )
         return name
     if name in OFFSETS:
         return OFFSETS[name]

@@ -30,10 +30,19 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import numpy_backend
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.inputs.files import read_regular
 from attncli.language import message
-from attncli.measure.metric import ALL_ROWS, FILE_METRICS, Metric, PerRow, UniformRows
+from attncli.measure.metric import (
+    ALL_ROWS,
+    FILE_METRICS,
+    METRICS,
+    OFFSETS,
+    Metric,
+    PerRow,
+    UniformRows,
+    metric_of,
+)
 from attncli.measure.row_facts import AttentionRows, Bools, Floats, Ints, TokenFacts, WeightRows, find_sight
 
 LARGEST = 2**20
@@ -42,6 +51,8 @@ NEEDS = ("", "special", "punctuation")
 CLOSE = 1e-6
 """How far beyond its range a number may be by rounding."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PATHS: dict[str, str] = {}
+"""Where the file of each metric of `FILE_METRICS` is that has been run."""
 
 
 class MetricDeclaration(Struct, frozen=True):
@@ -136,6 +147,7 @@ def load_metric_file(path: str | Path) -> MetricFile:
         _try(metric)
         declarations.append(declaration)
         FILE_METRICS[metric.name] = metric
+        PATHS[metric.name] = str(place.absolute())
     return MetricFile(str(place.absolute()), digest, tuple(declarations))
 
 
@@ -300,6 +312,22 @@ def declare(file: MetricFile) -> None:
                 expected="another name of the file or the function",
                 name=declaration.name,
             )
+
+
+def path_of_metric(metric: Metric) -> str:
+    """Where the file of a metric is that `load_metrics` gave; "" for one of attn's own.
+
+    Raises UsageError for any other: whoever starts anew, as a scan's workers do, would not have it.
+    """
+    if metric_of(metric) in (METRICS.get(metric.name), OFFSETS.get(metric.name)):
+        return ""
+    if FILE_METRICS.get(metric.name) is not metric or metric.name not in PATHS:
+        raise UsageError(
+            "a scan's workers start anew, without the metric {name}",
+            expected="a metric of a file, as attncli.metrics.load_metrics gives it",
+            name=repr(metric.name),
+        )
+    return PATHS[metric.name]
 
 
 def require(file: MetricFile) -> None:

@@ -12,7 +12,8 @@ from typing import BinaryIO
 from attncli.errors import AttnError, InputError
 from attncli.inputs.token import ignore
 from attncli.language import message
-from attncli.measure.metric import DEFAULT, METRICS
+from attncli.measure.metric import DEFAULT, METRICS, Metric, metric_of
+from attncli.measure.metric_file import path_of_metric
 from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.scan import plan as plans
@@ -34,7 +35,7 @@ def scan_corpus(
     corpus: str | Path | Sequence[str | Path],
     folder: str | Path,
     *,
-    metrics: Sequence[str] = USUAL,
+    metrics: Sequence[str | Metric] = USUAL,
     sample: int = 0,
     seed: int = 0,
     request: ScanRequest | None = None,
@@ -58,7 +59,8 @@ def scan_corpus(
         model: A folder, hub id or alias; workers open it by this name.
         corpus: Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst.
         folder: The scan's folder.
-        metrics: Names of metrics; "all" for every one.
+        metrics: Names of metrics, "all" for every one; or metrics themselves, also of a file of yours, as
+            `attncli.metrics.load_metrics` gives them, which each worker runs.
         sample: Only so many texts, drawn by a hash of each; 0 for all.
         seed: Of the sample.
         request: All that a scan may be asked, in place of corpus, metrics, sample and seed.
@@ -78,6 +80,7 @@ def scan_corpus(
         that were given up.
 
     Raises:
+        UsageError: For a metric that there is none of, or that workers cannot have.
         InputError: For a corpus that is not there, empty, or without a text that could be counted.
         UnsupportedError: For a model that cannot be scanned.
         AttnError: Where shards were given up; the same call again tries only these.
@@ -85,8 +88,11 @@ def scan_corpus(
     place = Path(folder)
     if request is None:
         files = [corpus] if isinstance(corpus, str | Path) else corpus
-        names = tuple(METRICS) if "all" in metrics else tuple(metrics)
-        request = ScanRequest(tuple(map(str, files)), names, sample=sample, seed=seed)
+        names = tuple(METRICS) if "all" in metrics else tuple(metric_of(metric).name for metric in metrics)
+        metric_files = dict.fromkeys(path_of_metric(metric) for metric in metrics if isinstance(metric, Metric))
+        request = ScanRequest(
+            tuple(map(str, files)), names, sample=sample, seed=seed, metric_files=tuple(filter(None, metric_files))
+        )
     scan_plan = plans.write(
         plans.make_plan(
             request,

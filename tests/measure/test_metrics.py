@@ -189,20 +189,29 @@ def own_metric(name: str = "twice") -> Metric:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["twice", "entropy"])
-def test_a_callers_own_metric_is_measured_whatever_its_name(name: str) -> None:
+def test_a_callers_own_metric_is_measured_everywhere() -> None:
     weights = np.array([[[1.0, 0.0], [0.25, 0.75]]])
-    own = own_metric(name)
+    own = own_metric()
     assert own(weights).tolist() == [1.75]
-    assert measure(weights, metrics=(own,))[name].value.tolist() == [1.75]
+    assert measure(weights, metrics=(own,))["twice"].value.tolist() == [1.75]
     assert measure(weights, metrics=(own, "confidence"))["confidence"].value.tolist() == [0.875]
     document = attncli.heads(attncli.load(seed=0), "the cat sat", metrics=(own,), sort=own)
     [head] = document.heads
-    assert set(head.metrics) == {name}
+    assert set(head.metrics) == {"twice"}
     [layer] = attncli.load(seed=0).trace("the cat sat")
-    assert head.metrics[name].value == pytest.approx(own(layer.stages["weights"])[0])
+    assert head.metrics["twice"].value == pytest.approx(own(layer.stages["weights"])[0])
+
+
+def test_a_metric_of_ones_own_does_not_pass_for_a_built_in_one() -> None:
+    for metric in (own_metric("entropy"), own_metric("offset-1")):
+        with pytest.raises(UsageError, match=f"'{metric.name}' is a metric of attn's own"):
+            measure(np.eye(2)[None], metrics=(metric,))
+        with pytest.raises(UsageError, match="is a metric of attn's own"):
+            metric(np.eye(2)[None])
+        with pytest.raises(UsageError, match="is a metric of attn's own"):
+            attncli.heads(attncli.load(seed=0), "the cat sat", sort=metric)
 
 
 def test_two_metrics_of_one_name_are_refused() -> None:
-    with pytest.raises(UsageError, match="two metrics are called 'entropy'"):
-        measure(np.eye(2)[None], metrics=("entropy", own_metric("entropy")))
+    with pytest.raises(UsageError, match="two metrics are called 'twice'"):
+        measure(np.eye(2)[None], metrics=(own_metric(), own_metric()))

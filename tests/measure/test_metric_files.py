@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from scan.conftest import with_tokenizer
-from scanning import inside
+from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.measure.metric import FILE_METRICS, measure
-from attncli.metrics import load_metrics
+from attncli.metrics import load_metrics, sink
 
 SOURCE = '''
 """Some metrics."""
@@ -193,3 +194,21 @@ def test_files_with_odd_names(tmp_path: Path) -> None:
         assert (answer.code, code in answer.err) == (3, True), answer.err
     with pytest.raises(InputError):
         load_metrics(tmp_path)
+
+
+def test_a_scan_takes_metrics_from_python(model: Path, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\nw1 w2 w3\n")
+    metrics = ("entropy", sink, *load_metrics(file))
+    counted = attncli.scan_corpus(
+        str(model), tmp_path / "texts.txt", tmp_path / "out", metrics=metrics, engine=Inside()
+    )
+    assert counted is not None
+    assert {"entropy", "sink", "own.thirds"} <= set(counted.heads[0].metrics)
+    assert (tmp_path / "out" / "plan.json").read_text().count(str(file)) == 1
+    of_this_process = replace(sink, name="twice")
+    for metric, said in ((of_this_process, "without the metric 'twice'"), (replace(sink), "of attn's own")):
+        with pytest.raises(UsageError, match=said):
+            attncli.scan_corpus(
+                str(model), tmp_path / "texts.txt", tmp_path / "other", metrics=(metric,), engine=Inside()
+            )
+    assert not (tmp_path / "other").exists()
