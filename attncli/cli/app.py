@@ -71,10 +71,6 @@ NEXT = (
 class LazyGroup(TyperGroup):
     """A group that lists its commands without importing them."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        read_plainly(self.params)
-
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
@@ -176,6 +172,7 @@ def command() -> TyperGroup:
     app.callback()(attn)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
+    read_plainly(group.params)  # those that Typer adds for completion, too
     # a module is imported when its command is looked up
     group.commands = LazyCommands(list(COMMANDS), lambda name: typer.main.get_command(app_of(name)))
     return group
