@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import check_command, show_help, whole_page
-from attncli.cli.option import read_plainly
+from attncli.cli.option import PlainParameters
 from attncli.errors import UsageError
 from attncli.language import languages, listing, message, translate
 
@@ -68,7 +68,7 @@ NEXT = (
 """What to try after that: a derivation, a trained model, the guide."""
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PlainParameters, TyperGroup):
     """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -172,7 +172,6 @@ def command() -> TyperGroup:
     app.callback()(attn)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    read_plainly(group.params)  # those that Typer adds for completion, too
     # a module is imported when its command is looked up
     group.commands = LazyCommands(list(COMMANDS), lambda name: typer.main.get_command(app_of(name)))
     return group

@@ -12,22 +12,18 @@ from typer.exceptions import TyperException
 
 from attncli.cli.environment import Environment
 from attncli.cli.help_page import HELP, check_command, group_title, place, show_help, whole_page
-from attncli.cli.option import flat, read_plainly
+from attncli.cli.option import PlainParameters, flat
 from attncli.errors import UsageError
 from attncli.language import message
 
 
-class GroupedCommand(TyperCommand):
+class GroupedCommand(PlainParameters, TyperCommand):
     """A command whose help page lists its options by group.
 
     essentials: the options that its page of one screen lists; without any, its first ones.
     """
 
     essentials: tuple[str, ...] = ()
-
-    def __init__(self, *settings: Any, **named_settings: Any) -> None:
-        super().__init__(*settings, **named_settings)
-        read_plainly(self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         show_help(self, ctx, args)
@@ -118,7 +114,7 @@ class GroupedCommand(TyperCommand):
         formatter.write(whole_page(self, ctx))
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(PlainParameters, TyperGroup):
     """A command that stands for several: its page is written as theirs are."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

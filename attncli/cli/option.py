@@ -5,7 +5,7 @@ spread out for Typer.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import Field, fields, is_dataclass
 from enum import Flag, auto
@@ -202,11 +202,16 @@ class PlainValue:
             raise no_number(ctx, param, repr(value), self.kind) from error
 
 
-def read_plainly(parameters: Iterable[Any]) -> None:
-    """Have `PlainValue` read the values of these parameters of a command or group."""
-    for parameter in parameters:
-        if hasattr(parameter, "get_runtime_param"):  # Typer 0.29 or newer
-            parameter._runtime_param = PlainValue(parameter.type_descriptor.annotation)
+class PlainParameters:
+    """A command or group whose values `PlainValue` reads, those of the options that Typer adds for help and completion
+    too."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if hasattr(parameter, "get_runtime_param"):  # Typer 0.29 or newer
+                parameter._runtime_param = PlainValue(parameter.type_descriptor.annotation)
+        return parameters
 
 
 def redeclare(

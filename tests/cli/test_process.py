@@ -13,7 +13,7 @@ SENTENCE = "The animal didn't cross the street because it was too tired"
 LOADED = """
 import gc, json, sys
 from attncli.cli import main
-heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "attncli.models.one_layer")
+heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "pydantic", "attncli.models.one_layer")
 told = []
 for line in json.loads(sys.argv[1]):
     code = main(line)
@@ -42,7 +42,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_small_jobs_load_no_torch_and_documents_for_machines_no_rich(command: str) -> None:
     machines = [(command, SENTENCE, form) for form in ("--json", "--plain")]
     *documents, screen = loaded(*machines, (command, SENTENCE))
-    assert documents[-1] <= {"numpy", "_hashlib", "attncli.models.one_layer"}
+    assert documents[-1] <= {"numpy", "_hashlib", "pydantic", "attncli.models.one_layer"}
     assert screen - documents[-1] <= {"rich.console"}
 
 

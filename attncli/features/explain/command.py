@@ -17,7 +17,7 @@ from attncli.cli.app import LazyCommands
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import GroupedCommand
-from attncli.cli.option import MODEL, RUN, SCREEN, About, flat, meaning, number, redeclare, without
+from attncli.cli.option import MODEL, RUN, SCREEN, About, PlainParameters, flat, meaning, number, redeclare, without
 from attncli.cli.output import refuse_over, render_text, validate_options, write_documents, write_with_figure
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
@@ -631,7 +631,7 @@ class TextCommand(GroupedCommand):
         formatter.write_usage(ctx.command_path.rstrip(), " ".join(self.collect_usage_pieces(ctx)))
 
 
-class TextOrTopic(TyperGroup):
+class TextOrTopic(PlainParameters, TyperGroup):
     """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's
     name."""
 
