@@ -13,7 +13,8 @@ SENTENCE = "The animal didn't cross the street because it was too tired"
 LOADED = """
 import gc, json, sys
 from attncli.cli import main
-heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "pydantic", "attncli.models.one_layer")
+heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "pydantic")
+heavy += ("attncli.models.one_layer",)
 told = []
 for line in json.loads(sys.argv[1]):
     code = main(line)
