@@ -13,9 +13,9 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.documents import Document
 from attncli.draw.lines import Lines
-from attncli.draw.page import Page, page_bytes, page_of
+from attncli.draw.page import Page, any_page, page_bytes, page_of
 from attncli.draw.view import View
-from attncli.errors import UnsupportedError, UsageError
+from attncli.errors import UsageError
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
@@ -72,15 +72,8 @@ def write_page(document: Document, path: str | Path, lang: str) -> None:
     file = Path(path)
     if file.suffix.lower() not in PAGES:
         raise UsageError("a page is a file ending in .html, not {path}", path=repr(str(file)))
-    page = page_of(document, lang=lang)
-    if page is None:
-        raise UnsupportedError(
-            "{schema} tells of no head alone, so it has no page",
-            expected="a run, heads, a search, a comparison or effects",
-            schema=document.schema,
-        )
     with atomic_writer(file) as stream:
-        for piece in page_bytes(page):
+        for piece in any_page(document, lang=lang):
             stream.write(piece)
 
 

@@ -435,23 +435,28 @@ def write_document_page(
 
     alone: whether the page tells of nothing but what the document holds.
     """
-    from attncli.draw.page import page_of
+    from attncli.draw.page import any_page
     from attncli.measure.run_record import run_record
 
     record = None if alone else run_record(model, text.text, request.tokens_of(model, text))
-    page = page_of(document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET)
-    assert page is not None  # the commands that call this tell of heads
-    write_page(page_options, page)
+    pieces = any_page(document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET)
+    write_page_pieces(page_options, pieces)
 
 
 def write_page(page_options: PageOptions, page: Page) -> None:
     """Write the page to the file that `--html` names."""
     from attncli.draw.page import page_bytes
+
+    write_page_pieces(page_options, page_bytes(page))
+
+
+def write_page_pieces(page_options: PageOptions, pieces: Iterable[bytes]) -> None:
+    """Write the pieces of a page to the file that `--html` names."""
     from attncli.inputs.files import atomic_writer
 
     assert page_options.html is not None
     with atomic_writer(page_options.html) as file:
-        for piece in page_bytes(page):
+        for piece in pieces:
             file.write(piece)
 
 

@@ -211,7 +211,6 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
 
         Raises:
             UsageError: For another suffix.
-            UnsupportedError: For a document that tells of no head alone and so has no page.
         """
         from attncli.mechanism.trace import views
 

@@ -288,11 +288,13 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
 
 class Screen(NamedTuple):
     """How a document is shown: its screen, its table for `--plain`, which begins with the names of the columns, and its
-    answer in words; None for a kind that has no answer of its own."""
+    answer in words; None for a kind that has no answer of its own. page: what writes its page in a language, for a kind
+    that has one of its own; that gives None of a document that lacks what the page shows."""
 
     screen: Callable[[Any, View], Lines]
     rows: Callable[[Any], Iterable[Sequence[object]]]
     sentences: Callable[[Any, View], list[str]] | None
+    page: Callable[[Any, str], bytes | None] | None = None
 
 
 def screen_of(schema: str) -> Screen:
@@ -309,4 +311,9 @@ def screen_of(schema: str) -> Screen:
             return lines
         return fit_to_view(stack((draw(marked_document, view), unknown_words_note(document, view))), view)
 
-    return Screen(screen, getattr(module, f"{name}_rows"), getattr(module, f"{name}_sentences", None))
+    return Screen(
+        screen,
+        getattr(module, f"{name}_rows"),
+        getattr(module, f"{name}_sentences", None),
+        getattr(module, f"{name}_page", None),
+    )

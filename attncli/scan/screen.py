@@ -161,6 +161,13 @@ SCAN_PARTS: Parts[ScanShown] = (
 )
 
 
+def scan_page(document: ScanDocument, lang: str) -> bytes:
+    """The page of a scan whose model is not at hand: its sentences are not shaded, and the page says so."""
+    from attncli.draw.page import corpus_page
+
+    return corpus_page.scan_page([corpus_page.PageScan(document, {}, {})], lang=lang)
+
+
 def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
     """Every metric of every head, for `--plain`."""
     yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")

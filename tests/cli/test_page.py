@@ -92,9 +92,8 @@ def test_effects_of_no_head_alone_have_no_view_on_a_page(tmp_path: Path) -> None
     assert ask("ablate", TEXT, "--head", "0,1", "--together", "--html", str(file), "--json", "-o", str(saved)).code == 0
     found = meta(file)
     assert (found["effects"], found["start"].get("view")) == ([], None)
-    answer = ask("view", str(saved), "--html", str(tmp_path / "other.html"))
-    assert (answer.code, "holds no heads to look at" in answer.err) == (3, True)
-    assert not (tmp_path / "other.html").exists()
+    assert ask("view", str(saved), "--html", str(tmp_path / "other.html")).code == 0
+    assert 'id="table"' in (tmp_path / "other.html").read_text("utf-8")
 
 
 def test_view_of_tensors_has_their_queries_and_keys(tmp_path: Path) -> None:
@@ -104,13 +103,14 @@ def test_view_of_tensors_has_their_queries_and_keys(tmp_path: Path) -> None:
     assert all("p" in head for head in meta(file)["runs"][0]["heads"])
 
 
-def test_a_document_without_heads_has_no_page(tmp_path: Path) -> None:
-    saved = tmp_path / "mask.json"
+def test_a_document_without_heads_has_a_page_of_its_table(tmp_path: Path) -> None:
+    saved, file = tmp_path / "mask.json", tmp_path / "page.html"
     assert ask("mask", "causal", "--json", "-o", str(saved)).code == 0
-    answer = ask("view", str(saved), "--html", str(tmp_path / "page.html"))
-    assert answer.code == 3
-    assert "holds no heads" in answer.err
-    assert not (tmp_path / "page.html").exists()
+    assert ask("view", str(saved), "--html", str(file)).code == 0
+    page = file.read_text("utf-8")
+    rows = ask("view", str(saved), "--plain").out.splitlines()
+    assert page.count("<tr>") == len(rows)
+    assert page.count("data:image/svg+xml") == 4  # two themes, two languages
 
 
 @pytest.mark.parametrize(

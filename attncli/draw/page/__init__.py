@@ -303,6 +303,7 @@ SKELETON = """\
 <p class="words" id="asking" hidden></p>
 <p class="words" id="sentence" role="listbox" tabindex="0"{long}></p>
 <div id="answer" hidden></div>
+<ul id="notes" class="warnings"></ul>
 <p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
 </section>
 <section class="all">
@@ -317,7 +318,7 @@ SKELETON = """\
 <p class="sr" id="said" aria-live="polite"></p>
 </section>
 </main>
-<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+<footer><span>attn {version}</span></footer>
 <dialog id="help"><button type="button" id="help-close"></button><dl id="keys"></dl></dialog>
 """
 
@@ -459,6 +460,32 @@ def _lens(document: LogitsDocument) -> dict[str, Any]:
     return {"target": label(document.target.text), "rows": rows}
 
 
+def any_page(
+    document: Document,
+    *,
+    record: RunRecord | None = None,
+    lang: str,
+    budget: int = BUDGET,
+    option: str = "",
+    precision: int = 2,
+) -> Iterator[bytes]:
+    """The page of any document in pieces: of its heads, of its steps, of a scan, or of its answer, figure and table.
+
+    precision: digits after the point, where the page is of numbers in a table. The others are those of `page_of`.
+    """
+    page = page_of(document, record=record, lang=lang, budget=budget, option=option)
+    if page is not None:
+        yield from page_bytes(page)
+        return
+    own_page = screen_of(document.schema).page
+    content = None if own_page is None else own_page(document, lang)
+    if content is None:
+        from attncli.draw.page.document_page import document_page
+
+        content = document_page(document, lang, precision)
+    yield content
+
+
 def page_of(
     document: Document, *, record: RunRecord | None = None, lang: str = "en", budget: int = BUDGET, option: str = ""
 ) -> Page | None:
@@ -526,7 +553,21 @@ def compared_page(
     texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
     left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
     answer = answer_of(document)
+    if partial:  # claims name words of the whole text
+        answer = {spoken: [_moved_claims(pieces, places) for pieces in texts] for spoken, texts in answer.items()}
     return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out, answer=answer)
+
+
+def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]) -> list[str | tuple[str, str]]:
+    """A sentence whose claims lead to words of a page that has only those at `places`."""
+
+    def move(match: re.Match[str]) -> str:
+        place = int(match[2])
+        return f"&{match[1]}={places.index(place)}" if place in places else ""
+
+    return [
+        piece if isinstance(piece, str) else (piece[0], re.sub(r"&([qk])=(\d+)", move, piece[1])) for piece in pieces
+    ]
 
 
 def start_of(document: Document) -> Mapping[str, str]:

@@ -223,6 +223,12 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "unshaded": message("The scan's model is not at hand, so the sentences are not shaded."),
 }
 """The words of the page of a scan."""
+DOCUMENT_PAGE_WORDS: Mapping[str, Message] = {
+    "table": message("the table: {count} rows"),
+    "csv": message("save the table (.csv)"),
+    "cut": message("More rows than these are not on the page; attn view FILE --csv FILE writes them all."),
+}
+"""The words of the page of a document without heads."""
 
 
 def in_languages(text: str) -> dict[str, str]:

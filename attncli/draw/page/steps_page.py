@@ -22,6 +22,7 @@ SKELETON = """\
 <header><h1>attn</h1><p id="line"></p><button class="link" type="button" id="language"></button></header>
 <main>
 <section class="reading">
+<ul id="notes"></ul>
 <p class="under"><button class="link" type="button" id="play"></button><label id="step-label" for="step"></label></p>
 <input type="range" id="step" min="0" step="1">
 <div id="curve"></div>
@@ -38,7 +39,7 @@ SKELETON = """\
 <p class="sr" id="said" aria-live="polite"></p>
 </section>
 </main>
-<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+<footer><span>attn {version}</span></footer>
 <script type="application/json" id="meta">{meta}</script>
 {maps}<script>{script}</script>
 </body>

@@ -515,6 +515,7 @@ def patch(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
+    page: PageOptions,
     clean: Annotated[
         str,
         typer.Argument(
@@ -555,7 +556,8 @@ def patch(
     attn patch --model minilm "The cat sat on the mat" "The dog sat on the mat" --query sat
     """
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "patch")
+    view = validate_options(output, environment, "patch", files={"--html": page.html})
+    validate_page(page)
     if versus is not None and target is None:
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     if clean == corrupt == "-":
@@ -563,7 +565,8 @@ def patch(
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
-    clean, corrupt = (request.one_text(environment, TextOptions(text=argument)).text for argument in (clean, corrupt))
+    texts = [request.one_text(environment, TextOptions(text=argument)) for argument in (clean, corrupt)]
+    clean, corrupt = (source_text.text for source_text in texts)
     from attncli.features.effects import compute as effects
 
     with progress(environment, "patching heads") as on_progress:
@@ -583,6 +586,8 @@ def patch(
             on_cost=partial(foretell, environment),
             progress=on_progress,
         )
+    if page.html is not None:
+        write_document_page(loaded_model, texts[0], document, page, view.lang)
     write_with_figure([document], output, environment, view)
 
 

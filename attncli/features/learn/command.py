@@ -193,8 +193,10 @@ def learn(
         from attncli.features.learn.screen import learn_page
         from attncli.inputs.files import atomic_writer
 
+        content = learn_page(document, view.lang, training.maps())
+        assert content is not None  # a training has at least the maps of its end
         with atomic_writer(html) as file:
-            file.write(learn_page(document, view.lang, training.maps()))
+            file.write(content)
     write_with_figure([document], output, environment, view)
 
 

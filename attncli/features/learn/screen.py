@@ -327,8 +327,8 @@ def _loss_text(loss: float | None) -> str:
     return "-" if loss is None else f"{max(loss, 0.0):.2f}" if loss >= 0.1 else f"{max(loss, 0.0):.4f}"
 
 
-def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] | None = None) -> bytes:
-    """The page of a training: a slider over its steps.
+def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] | None = None) -> bytes | None:
+    """The page of a training: a slider over its steps; None where there is no map of any step.
 
     maps: where heads look in the example by step, [layer, head, query, key]; None for those that the document has.
     """
@@ -347,6 +347,8 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
     flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
     flat += [(reference_name(row.name), row.loss) for row in document.references]
     maps = maps or {weight_map.step: weight_map.weights for weight_map in document.maps}
+    if not maps:
+        return None
     title = message("learning {task}", task=document.task)
     names = list(document.heads[0].scores)
     return steps_page(

@@ -101,8 +101,10 @@ def series(
         from attncli.features.series.screen import series_page
         from attncli.inputs.files import atomic_writer
 
+        content = series_page(document, view.lang)
+        assert content is not None  # with --html every checkpoint has its maps
         with atomic_writer(html) as file:
-            file.write(series_page(document, view.lang))
+            file.write(content)
         document = replace(document, checkpoints=[replace(row, maps=None) for row in document.checkpoints])
     write_with_figure([document], output, environment, view)
 

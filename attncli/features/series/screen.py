@@ -174,11 +174,13 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
     return texts
 
 
-def series_page(document: SeriesDocument, lang: str) -> bytes:
-    """The page of a series: a slider over its checkpoints."""
+def series_page(document: SeriesDocument, lang: str) -> bytes | None:
+    """The page of a series: a slider over its checkpoints; None where the document has no maps."""
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
     rows = document.checkpoints
+    if any(row.maps is None for row in rows):
+        return None
     losses = [row.loss for row in rows]
     lines: list[tuple[str, list[float | None]]] = (
         [(message("loss"), losses)] if any(loss is not None for loss in losses) else []

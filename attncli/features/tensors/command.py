@@ -135,11 +135,12 @@ def tensors(
             on_trace=traces.append,
         )
     if page.html is not None and traces:
-        from attncli.draw.page import Page
+        from attncli.draw.page import Page, answer_of
         from attncli.features.tensors.compute import captured_record
 
         record = captured_record(arrays, traces[0], document, heads=heads)
-        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET)
+        answer = answer_of(document)
+        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
         write_page(page, content)
     if output.svg is not None:
         write_figure(document, output)

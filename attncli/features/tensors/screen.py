@@ -14,6 +14,7 @@ from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, facts, mask_and_position, warning
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.tables import links, table, vectors
+from attncli.draw.token_names import claim
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.features.run.screen import shapes_part
 from attncli.features.tensors.document import CapturedHead, CapturedLink, TensorsDocument
@@ -175,10 +176,14 @@ def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> L
 
 
 def tensors_answer(document: TensorsDocument, view: View) -> Lines:
-    """The answer of an `attn.tensors/1` document: the strongest link, by positions; of a query that sees several keys
-    where there is one."""
+    """The answer of an `attn.tensors/1` document, as lines."""
+    return sentences(tensors_sentences(document, view), view)
+
+
+def tensors_sentences(document: TensorsDocument, view: View) -> list[str]:
+    """The strongest link, by positions; of a query that sees several keys where there is one."""
     if not document.links:
-        return Lines()
+        return []
     link = next((link for link in document.links if _has_choice(document, link)), document.links[0])
     several = document.model.heads > 1
     template = (
@@ -191,12 +196,13 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
             "The strongest link: query {query} looks at key {key} with {share} of its weight, in "
             "batch {batch} head {head}."
         )
+    batch = [entry.index for entry in document.batch].index(link.index)
     answer_sentences = [
         say(
             view,
             template,
             query=link.query,
-            key=link.key,
+            key=claim(str(link.key), view, layer=batch, head=link.head, query=link.query, key=link.key),
             share=percent(link.weight),
             head=link.head,
             batch=listing(map(str, link.index)),
@@ -207,7 +213,7 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
         if link.weight < document.links[0].weight
         else []
     )
-    return sentences(answer_sentences, view)
+    return answer_sentences
 
 
 def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:

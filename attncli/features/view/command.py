@@ -23,7 +23,7 @@ from attncli.cli.output import (
     validate_page,
     write_documents,
     write_figure,
-    write_page,
+    write_page_pieces,
     write_with_figure,
 )
 from attncli.errors import InputError
@@ -32,7 +32,7 @@ from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.documents import Document
-    from attncli.draw.page import Page
+    from attncli.draw.view import View
     from attncli.features.heads.document import HeadsDocument
     from attncli.measure.run_record import RunRecord
 
@@ -87,7 +87,7 @@ def view(
     view = validate_options(output, environment, name_of(document.schema), files={"--html": page.html})
     validate_page(page)
     if page.html is not None or browse:
-        _show_page(environment, document, file, page, view.lang, browse=browse)
+        _show_page(environment, document, file, page, view, browse=browse)
     give = write_with_figure
     if isinstance(document, RunDocument | HeadsDocument):
         give = write_documents
@@ -97,25 +97,22 @@ def view(
 
 
 def _show_page(
-    environment: Environment, document: Document, file: Path, page: PageOptions, lang: str, *, browse: bool
+    environment: Environment, document: Document, file: Path, page: PageOptions, view: View, *, browse: bool
 ) -> None:
-    """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
-    content = _page_of(document, file, lang, page.budget)
+    """Write the document's page, and open it."""
+    from attncli.draw.page import any_page, page_bytes, page_of
+
+    if file.suffix.lower() in TENSOR_FILES:
+        record = record_of(document, file)
+        content = page_of(document, record=record, lang=view.lang, budget=page.budget, option=PAGE_BUDGET)
+        assert content is not None  # it has the heads of its record
+        pieces = page_bytes(content)
+    else:
+        pieces = any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET, precision=view.precision)
     target = page if page.html is not None else replace(page, html=temporary_page())
-    write_page(target, content)
+    write_page_pieces(target, pieces)
     if browse:
         browse_page(environment, target)
-
-
-def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
-    from attncli.draw.page import page_of
-
-    tensors = file.suffix.lower() in TENSOR_FILES
-    record = record_of(document, file) if tensors else None
-    page = page_of(document, record=record, lang=lang, budget=budget, option=PAGE_BUDGET)
-    if page is None:
-        raise _no_heads(document, file)
-    return page
 
 
 def record_of(document: Document, file: Path) -> RunRecord:

@@ -3,6 +3,7 @@ was saved opens where the page of the run itself does."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,9 @@ COMMANDS = {
     "ablate": ("ablate", TEXT, "--query", "it", "--baseline", "none", *FULL),
     "why": ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL),
     "compare": ("compare", TEXT, OTHER, *FULL),
+    "compare shifted": ("compare", TEXT, f"Here {TEXT}", *FULL),
+    "patch": ("patch", TEXT, OTHER, "--layer", "3-5", *FULL),
+    "logits": ("logits", "the cat sat on", "--model", "{t}/gpt2"),
     "cross": ("cross", "the cat sat", "on a mat"),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
 }
@@ -185,16 +189,31 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_saved_and_direct_pages_open_at_the_same_place(window: Opened, tmp_path: Path, name: str) -> None:
     direct = tmp_path / "direct.html"
-    assert ask(*COMMANDS[name], "--html", str(direct)).code == 0
+    if name == "logits":
+        small_gpt2(tmp_path / "gpt2")
+    asked = [part.replace("{t}", str(tmp_path)) for part in COMMANDS[name]]
+    assert ask(*asked, "--html", str(direct)).code == 0
     beginnings = []
-    for file in (direct, saved_page(tmp_path, *COMMANDS[name])):
+    for file in (direct, saved_page(tmp_path, *asked)):
         window.go(file)
         beginnings.append(window.value(BEGINNING))
         window.clean()
-    if name == "compare":  # one of the pages has the words that only one text has, too
+    if name.startswith("compare"):  # one of the pages has the words that only one text has, too
         beginnings = [entry[:4] for entry in beginnings]
+    if name in ("patch", "logits"):  # their documents hold no weights, so what is saved leads to no link
+        beginnings = [entry[:3] for entry in beginnings]
     assert beginnings[0] == beginnings[1]
-    assert beginnings[0][3] != "[CLS]"
+    assert beginnings[0][-1] != "[CLS]"
+    said = " ".join(ask(*asked, "--brief", "--lang", "en").out.split())
+    head = re.search(r"layer (\d+) head (\d+)", said)
+    link = re.search(r'"([^"]+)"( looks at | → )"([^"]+)"', said)
+    assert head or link or name in ("tensors", "run chinese")
+    if head:
+        assert beginnings[0][:2] == [int(head[1]), int(head[2])]
+    if link:
+        words = [window.value("() => { const {query, key} = attn.state, run = attn.meta.runs[0];"
+            "return [run.q[query][0], (run.k ?? run.q)[key][0]] }")]  # fmt: skip
+        assert words == [[link[1], link[3]]]
 
 
 MOVED = """() => [...document.querySelectorAll('#view .found li')].map((row) =>

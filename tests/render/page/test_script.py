@@ -40,13 +40,16 @@ def test_the_types_hold() -> None:
         pytest.skip("no tsc here (the npm package typescript)")
     told = ["--allowJs", "--checkJs", "--noEmit", "--strict", "--target", "es2022", "--module", "es2022"]
     told += ["--lib", "es2022,dom,dom.iterable", "--moduleResolution", "bundler", "--noUnusedLocals"]
-    files = [str(FOLDER / f"{name}.js") for name in (*MODULES, "types")]
+    files = [str(FOLDER / f"{name}.js") for name in (*MODULES, "types", "files", "document")]
     done = finish([checker, *told, *files])
     assert done.returncode == 0, done.stdout
 
 
 def test_every_module_is_in_the_script() -> None:
-    assert {path.stem for path in FOLDER.glob("*.js")} - {"corpus", "scatter", "steps"} == {*MODULES, "types"}
+    assert {path.stem for path in FOLDER.glob("*.js")} - {"corpus", "scatter", "steps", "document", "files"} == {
+        *MODULES,
+        "types",
+    }
 
 
 def test_script_and_style_are_small() -> None:

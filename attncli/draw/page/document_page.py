@@ -1,0 +1,180 @@
+"""The page of a document that tells of no head alone: its answer, its figure, its screen and its table, in every
+language; closed like the page of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from attncli.documents import Document, name_of
+from attncli.draw.figures import figure
+from attncli.draw.figures.drawing import DARK, LIGHT
+from attncli.draw.lines import FAINT, Lines
+from attncli.draw.page import as_json, join_modules, last_part, page_head, read_asset
+from attncli.draw.page import style as page_style
+from attncli.draw.page.page_words import DOCUMENT_PAGE_WORDS, words_by_language
+from attncli.draw.safe import safe, safe_html
+from attncli.draw.screen_header import screen_of
+from attncli.draw.view import View
+from attncli.errors import InputError
+from attncli.language import languages, say
+
+AnyPart = TypeVar("AnyPart", bound=Struct)
+SKELETON = """\
+<body>
+<header><h1>attn {name}</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button></header>
+<main class="plain">
+{sections}
+<details id="table"><summary></summary>
+<p class="share"><button class="link" type="button" id="csv"></button><span id="cut"></span></p>
+<div class="scroll" tabindex="0" role="region" id="rows"><table class="figures"><thead><tr>{columns}</tr></thead>
+<tbody>
+{rows}
+</tbody></table></div>
+</details>
+</main>
+<footer><span>attn {version}</span></footer>
+<script type="application/json" id="meta">{meta}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+SECTION = """\
+<section class="reading" lang="{lang}"{hidden}>
+<div class="answer">{answer}</div>
+{figure}
+<div class="scroll" tabindex="0" role="region" aria-label="{label}"><pre>{screen}</pre></div>
+</section>"""
+WIDTH = 100
+"""Cells of a screen on a page."""
+MOST_ROWS = 2000
+"""Rows of a table that a page holds."""
+
+
+@cache
+def script() -> str:
+    """The page's script, with what it shares with the page of a run."""
+    return join_modules({name: read_asset(f"{name}.js") for name in ("numbers", "dom", "files", "document")})
+
+
+@cache
+def style() -> str:
+    """The page's style sheet: that of the page of a run, and what only this one has."""
+    return page_style() + read_asset("document.css")
+
+
+def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
+    """The page as bytes. Every text is made safe, and only ever text.
+
+    Args:
+        document: Of any kind.
+        lang: The language that the page begins in; it holds all.
+        precision: Digits after the point, as on a screen.
+    """
+    from attncli import __version__
+
+    name, document = name_of(document.schema), without_places(document)
+    rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
+    columns, body = (rows[0], rows[1:]) if rows else ((), [])
+    meta = {
+        "lang": lang, "words": words_by_language(DOCUMENT_PAGE_WORDS), "name": name,
+        "rows": min(len(body), MOST_ROWS), "cut": len(body) > MOST_ROWS,
+    }  # fmt: skip
+    line = safe(str(getattr(document, "text", "")))
+    title = " · ".join(part for part in (f"attn {name}", line) if part)
+    head = page_head(lang, title, script(), style(), policy="img-src data:; ")
+    page = SKELETON.format(
+        name=name, line=safe_html(line[:400]), version=__version__, meta=as_json(meta), script=script(),
+        sections="\n".join(_section(document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang) for spoken in languages()),
+        columns="".join(f'<th scope="col">{safe_html(str(column))}</th>' for column in columns),
+        rows="\n".join(map(_row, body[:MOST_ROWS])),
+    )  # fmt: skip
+    return (head + page).encode()
+
+
+TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"})
+"""Members of documents that are the user's own words, whatever they look like."""
+
+
+def without_places(part: AnyPart) -> AnyPart:
+    """A document without where its files lie on this machine: that is nothing for a page. Their names stay."""
+    changes = {
+        name: _without_place(getattr(part, name), may_be_path=name not in TEXTS) for name in part.__struct_fields__
+    }
+    changes = {name: value for name, value in changes.items() if value is not getattr(part, name)}
+    return replace(part, **changes) if changes else part
+
+
+def _without_place(value: Any, *, may_be_path: bool) -> Any:
+    """A member without paths, itself where it has none. may_be_path: whether its texts may say where something lies."""
+    match value:
+        case Struct():
+            return without_places(value)
+        case str():
+            return last_part(value) if may_be_path and PurePath(value).name else value
+        case list() if value and (isinstance(value[0], Struct | dict) or (may_be_path and isinstance(value[0], str))):
+            entries = [_without_place(entry, may_be_path=named) for entry in value]
+            return entries if any(new is not old for new, old in zip(entries, value, strict=True)) else value
+        case dict():
+            return {last_part(str(key)): _without_place(entry, may_be_path=named) for key, entry in value.items()}
+        case _:
+            return value
+
+
+def _section(document: Document, view: View, *, hidden: bool) -> str:
+    """What the page says in the view's language: the answer, the figure and the screen."""
+    screen = screen_of(document.schema).screen
+    answer = screen(document, dataclasses.replace(view, width=WIDTH * 40, brief=True, color=True))
+    sentences = [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
+    return SECTION.format(
+        lang=view.lang, hidden=" hidden" if hidden else "",
+        answer="".join(f"<p>{_preformatted(sentence)}</p>" for sentence in sentences),
+        figure=_figure(document, view.lang, " ".join(sentence.plain for sentence in sentences)), screen=_preformatted(screen(document, view)),
+        label=safe_html(say(view, "what the terminal shows")),
+    )  # fmt: skip
+
+
+def _figure(document: Document, lang: str, answer: str) -> str:
+    """The figure in the colours of both themes, as images that reach nothing; "" for a document whose shape is its
+    text. answer: what it is called for those who do not see it."""
+    sources = []
+    for theme in (LIGHT, DARK):
+        try:
+            drawing = figure(document, theme=theme, lang=lang)
+        except InputError:  # it was shortened, and holds nothing to draw
+            return ""
+        if drawing is None:
+            return ""
+        sources.append(f"data:image/svg+xml;base64,{b64encode(drawing.svg(title=answer).encode()).decode()}")
+    light, dark = sources
+    return (
+        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img src="{light}" alt="{safe_html(answer)}"></picture></figure>'
+    )
+
+
+def _preformatted(lines: Lines) -> str:
+    """Lines of a screen as text whose bold, faint and tinted parts are marked."""
+    return "\n".join("".join(_piece(text, style) for text, style in row).rstrip() for row in lines.rows)
+
+
+def _piece(text: str, style: str) -> str:
+    if " on " in style and text.strip():
+        return f"<mark>{safe_html(text)}</mark>"
+    if "bold" in style.split():
+        return f"<b>{safe_html(text)}</b>"
+    return f'<span class="quiet">{safe_html(text)}</span>' if style == FAINT and text.strip() else safe_html(text)
+
+
+def _row(cells: Sequence[object]) -> str:
+    texts = ["" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells]
+    first, *rest = [safe_html(text) for text in texts]
+    return f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{text}</td>" for text in rest) + "</tr>"
