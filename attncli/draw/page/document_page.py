@@ -121,10 +121,10 @@ def _without_place(value: Any, *, may_be_path: bool) -> Any:
         case str():
             return last_part(value) if may_be_path and PurePath(value).name else value
         case list() if value and (isinstance(value[0], Struct | dict) or (may_be_path and isinstance(value[0], str))):
-            entries = [_without_place(entry, may_be_path=named) for entry in value]
+            entries = [_without_place(entry, may_be_path=may_be_path) for entry in value]
             return entries if any(new is not old for new, old in zip(entries, value, strict=True)) else value
         case dict():
-            return {last_part(str(key)): _without_place(entry, may_be_path=named) for key, entry in value.items()}
+            return {last_part(str(key)): _without_place(entry, may_be_path=may_be_path) for key, entry in value.items()}
         case _:
             return value
 
