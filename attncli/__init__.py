@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from attncli import metrics as metrics
     from attncli import topics as topics
     from attncli.errors import AttnError as AttnError
+    from attncli.features.cache.compute import cache as cache
     from attncli.features.compare.compute import compare as compare
     from attncli.features.cost.compute import cost as cost
     from attncli.features.cross.compute import cross as cross
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention",
-    "compare", "cost", "cross", "explain", "find", "generate", "heads", "load", "logits", "mask", "metrics",
+    "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "load", "logits", "mask", "metrics",
     "patch", "run", "scan_corpus", "tensors", "tokens", "topics", "why",
 ]  # fmt: skip
 
@@ -72,6 +73,7 @@ _HOMES = {
     "Zero": "attncli.mechanism.context",
     "ablate": "attncli.features.effects.compute",
     "attention": "attncli.mechanism.attention",
+    "cache": "attncli.features.cache.compute",
     "compare": "attncli.features.compare.compute",
     "cost": "attncli.features.cost.compute",
     "cross": "attncli.features.cross.compute",

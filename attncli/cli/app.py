@@ -22,6 +22,7 @@ COMMANDS = {
     "find": message("Find the heads that send one token to another."),
     "explore": message("Walk through heads and words full screen."),
     "ablate": message("What changes when a head, or a link, is taken away."),
+    "cache": message("What a cache of keys with a budget keeps, and what forgetting changes."),
     "logits": message("What each head adds to a token's logit."),
     "patch": message("Which heads carry the difference between two texts."),
     "why": message("Why a head looks there: its score, part by part."),
@@ -50,7 +51,7 @@ SHARED_FOLDERS = {"ablate": "effects", "logits": "effects", "patch": "effects"}
 
 GROUPS = {
     message("Look at a text"): ("run", "heads", "explain", "find", "tokens", "explore"),
-    message("See what matters"): ("why", "ablate", "logits", "patch", "compare"),
+    message("See what matters"): ("why", "ablate", "cache", "logits", "patch", "compare"),
     message("See it learn"): ("learn", "series"),
     message("Other inputs"): ("cross", "tensors", "scan"),
     message("Masks and cost"): ("mask", "cost"),

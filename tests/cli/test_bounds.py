@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "cross": (TEXT, "a dog"),
     "tensors": (str(ROOT / "sample_inputs" / "captured.npz"),),
     "ablate": (TEXT, "--num-heads", "2", "--residual"),
+    "cache": (TEXT, "--mask", "causal"),
     "logits": (TEXT, "--model", "{t}/gpt2"),
     "patch": (TEXT, "the dog sat", "--num-heads", "2", "--residual"),
     "scan start": ("{t}", "{t}/corpus.txt", "-o", "{t}/scan"),

@@ -147,7 +147,7 @@ def test_help_lists_every_option() -> None:
 
 
 SEVERAL: dict[str, int | str] = {
-    **dict.fromkeys(("ablate", "cost", "explore", "find", "heads", "logits", "patch", "why"), 8),
+    **dict.fromkeys(("ablate", "cache", "cost", "explore", "find", "heads", "logits", "patch", "why"), 8),
     "explain multihead": 4,
     "learn": "the task's",
 }

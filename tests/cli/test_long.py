@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "logits": ("logits", "--model", "{tmp}/gpt2"),
     "why": ("why", "--from", "cat", "--to", "brief"),
     "tokens": ("tokens",),
+    "cache": ("cache", "--mask", "causal", "--budget", "2"),
     "run --generate": ("run", "--model", "{tmp}/gpt2", "--generate", "1"),
 }
 """A line of every command that takes a text; `explore` fills a screen, `scan` takes a corpus."""

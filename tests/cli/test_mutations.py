@@ -30,6 +30,7 @@ MADE = {
     "gallery": ("mask", "-n", "6"),
     "model": ("models", "show", "{t}/gpt2"),
     "generate": ("run", "a b", "--model", "{t}/gpt2", "--generate", "2"),
+    "cache": ("cache", "a b c d", "--model", "{t}/gpt2", "--budget", "2"),
     "ablate": ("ablate", "a b c", "--model", "{t}/gpt2", "--measure", "logprob,kl,vector"),
     "link": ("ablate", "a b c", "--num-heads", "2", "--residual", "--from", "c", "--to", "a"),
     "logits": ("logits", "a b c", "--model", "{t}/gpt2"),

@@ -9,6 +9,7 @@ KINDS = {
     "--output": {"FILE", "DIR"},
     "-o": {"FILE", "DIR"},
     "--save": {"FILE", "DIR"},
+    "--target": {"TOK", "TEXT|id:N"},  # one entry, or an answer of several
     "--by": {
         "zero|mean|resample",
         "part|token|frequency|dimension",

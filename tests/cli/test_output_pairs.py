@@ -30,6 +30,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "mask": ("mask", "causal"),
     "patch": ("patch", "the cat sat", "the dog sat", "--num-heads", "2", "--residual"),
     "why": ("why", "the cat sat", "--from", "sat", "--to", "cat", "--num-heads", "2"),
+    "cache": ("cache", "the cat sat", "--mask", "causal", "--num-heads", "2"),
     "models show": ("models", "show", "{t}/gpt2"),
     "weights show": ("weights", "show", WEIGHTS),
     "weights init": ("weights", "init", "{t}/out/new.npz"),

@@ -65,6 +65,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "ablate together": ("ablate", TEXT, *SUMMED, "--head", "0,1", "--together"),
     "retrieval": ("heads", *GPT2, "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
     "regions": ("ablate", TEXT, *GPT2, "--region", "cat=/cat/", "--each-region"),
+    "cache": ("cache", TEXT, *GPT2, "--region", "cat=/cat/", "--budget", "4"),
     "effects": ("ablate", *SUMMED, "--lines", "--file", "{t}/corpus.txt"),
     "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
     "logits": ("logits", TEXT, *GPT2),

@@ -35,6 +35,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "ablate": ("ablate", TEXT, *MODEL, *ONE),
     "patch": ("patch", TEXT, "她吃香蕉，他吃苹果", *MODEL, *ONE),
     "why": ("why", TEXT, *MODEL, *ONE, "--from", "香", "--to", "，"),
+    "cache": ("cache", TEXT, "--tokenizer", "{tmp}/tokenizer.json", "--mask", "causal"),
     "compare": ("compare", TEXT, "他吃苹果，她吃香蕉", *MODEL),
     "cross": ("cross", TEXT, TEXT, "--tokenizer", "{tmp}/tokenizer.json"),
     "tokens": ("tokens", TEXT, *MODEL),

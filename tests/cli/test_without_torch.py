@@ -20,7 +20,7 @@ ANSWERED = (
     ("heads", TEXT, "--labels"),
     ("explain", TEXT), ("explain", "softmax", "2", "1"), ("explain", "scaling"), ("explain", "metric", "entropy"),
     ("find", TEXT, "--from", "it", "--to", "was"), ("find", TEXT, "--from", "it", "--to", "was", "--effect"),
-    ("ablate", TEXT), ("compare", TEXT, "it was tired"),
+    ("ablate", TEXT), ("cache", TEXT, "--mask", "causal"), ("compare", TEXT, "it was tired"),
     ("patch", TEXT, "he was too tired"), ("cross", TEXT, "the animal"),
     ("tensors", "captured.npz", "--mask", "causal"), ("mask", "causal"), ("cost", "-n", "32"),
     ("cost", "-n", "32", "--measure"), ("tokens", TEXT),

@@ -118,6 +118,7 @@ LENDERS = {
 }
 """Features whose functions any other may use."""
 OTHER_USES = {
+    ("cache", "regions"): "the answer's tokens and its log probability",
     ("effects", "cross"): "the states of an encoder, as words",
     ("heads", "retrieval"): "--retrieval is an option of heads",
     ("effects", "regions"): "--each-region is an option of ablate",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
+from oracles_cache import forgetting_online, voting_window
 
 from attncli.arrays.backend import choose
-from attncli.arrays.numpy_backend import normal
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.attend import Rule, attend, attend_rows
 from attncli.mechanism.mask import AllOf, Causal, Mask, parse_mask, visible
@@ -20,43 +18,6 @@ SCALE, CAP = 0.7, 2.0
 def vectors(seed: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     draw = np.random.default_rng(seed)
     return tuple(draw.normal(0, 1.5, (heads, COUNT, WIDTH)) for heads in (KV * GROUP, KV, KV))  # type: ignore[return-value]
-
-
-def weights_over(query: np.ndarray, keys: np.ndarray, cached: list[int], cap: float | None) -> dict[int, float]:
-    scores = {j: math.fsum(a * b for a, b in zip(query, keys[j], strict=True)) * SCALE for j in cached}
-    if cap is not None:
-        scores = {j: cap * math.tanh(score / cap) for j, score in scores.items()}
-    top = max(scores.values())
-    total = math.fsum(math.exp(score - top) for score in scores.values())
-    return {j: math.exp(score - top) / total for j, score in scores.items()}
-
-
-def online(kind: str, budget: int, recent: int, cap: float | None, seed: int = 0) -> list[list[set[int]]]:
-    """What each kv head's queries see, [kv][query]: loops over heads, queries and keys."""
-    q, k, _ = vectors()
-    draws = normal(seed, "cache", (KV, COUNT))
-    caches: list[list[int]] = [[] for _ in range(KV)]
-    received = [dict.fromkeys(range(COUNT), 0.0) for _ in range(KV)]
-    seen: list[list[set[int]]] = [[] for _ in range(KV)]
-    for i in range(COUNT):
-        looks = []
-        for kv in range(KV):
-            caches[kv].append(i)
-            seen[kv].append(set(caches[kv]))
-            looks.append([weights_over(q[kv * GROUP + g, i], k[kv], caches[kv], cap) for g in range(GROUP)])
-        for kv in range(KV):
-            for j in caches[kv]:
-                received[kv][j] += sum(look[j] for look in looks[kv]) / GROUP
-            if len(caches[kv]) < budget:
-                continue
-            if kind == "h2o":
-                worth = {j: received[kv][j] / (i - j + 1) if j <= i - recent else math.inf for j in caches[kv]}
-            elif kind == "tova":  # the cache is the same for all heads, place by place
-                worth = {j: math.inf if j == i else sum(look[j] for part in looks for look in part) for j in caches[kv]}
-            else:
-                worth = {j: math.inf if j == i else float(draws[kv, j]) for j in caches[kv]}
-            caches[kv].remove(min(caches[kv], key=lambda j: worth[j]))
-    return seen
 
 
 def shown(mask: Mask, cap: float | None) -> np.ndarray:
@@ -77,7 +38,8 @@ def test_a_cache_forgets_what_the_loops_forget(
     spec: str, kind: str, budget: int, recent: int, cap: float | None
 ) -> None:
     found = shown(parse_mask(spec), cap)
-    expected = online(kind, budget, recent, cap, seed=9)
+    q, k, _ = vectors()
+    expected = forgetting_online(kind, q, k, SCALE, budget, recent=recent, cap=cap, seed=9)
     for kv in range(KV):
         for group in range(GROUP):
             rows = [set(np.flatnonzero(row).tolist()) for row in found[kv * GROUP + group]]
@@ -92,23 +54,10 @@ def test_a_cache_forgets_what_the_loops_forget(
 def test_a_window_votes_as_the_loops_vote(budget: int, window: int, pool: int, cap: float | None) -> None:
     found = shown(parse_mask(f"snapkv:{budget},{window},{pool}"), cap)
     q, k, _ = vectors()
-    first = COUNT - window
-    for kv in range(KV):
-        votes = []
-        for g in range(GROUP):
-            looks = [weights_over(q[kv * GROUP + g, i], k[kv], list(range(i + 1)), cap) for i in range(first, COUNT)]
-            mean = [sum(look[j] for look in looks) / window for j in range(first)]
-            votes.append(
-                [
-                    sum(mean[j + d] for d in range(-(pool // 2), pool // 2 + 1) if 0 <= j + d < first) / pool
-                    for j in range(first)
-                ]
-            )
-        worth = [sum(vote[j] for vote in votes) / GROUP for j in range(first)]
-        kept = set(sorted(range(first), key=lambda j: -worth[j])[: budget - window])
+    expected = voting_window(q, k, SCALE, budget, window, pool, cap=cap)
+    for head in range(KV * GROUP):
         for i in range(COUNT):
-            expected = set(range(i + 1)) if i < first else kept | set(range(first, i + 1))
-            assert set(np.flatnonzero(found[kv * GROUP, i]).tolist()) == expected
+            assert set(np.flatnonzero(found[head, i]).tolist()) == expected[head // GROUP][i]
 
 
 @pytest.mark.parametrize("spec", ["h2o:6,2", "tova:6", "random:5", "snapkv:7,3,1"])

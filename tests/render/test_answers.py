@@ -89,6 +89,8 @@ ASKED = {
     "cost": ("cost", "-n", "300"),
     "ablate": ("ablate", SAID, "--model", "minilm", "--query", "sat"),
     "ablate link": ("ablate", SAID, "--from", "cat", "--to", "mat", "--query", "cat"),
+    "cache": ("cache", SAID, "--mask", "causal", "--budget", "3"),
+    "cache model": ("cache", SAID, "--model", "{tmp}/gpt2", "--region", "cat=/cat/", "--budget", "4,8"),
     "patch": ("patch", SAID, "the dog sat on the mat", "--model", "minilm"),
     "tokens": ("tokens", "unbelievable cats", "--tokenizer", "sample_inputs/tokenizer.json"),
     "weights": ("weights", "show", "sample_inputs/mha.safetensors"),

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import DecodeError, Struct, ValidationError, json
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
-from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.errors import InputError, UnsupportedError
 from attncli.features.effects.measures import log_softmax, target_id, target_token
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
-from attncli.inputs.files import atomic_writer, read_regular
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
-from attncli.language import message
+from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.mechanism.context import NOTHING, Interventions, KnockOut
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.run import LONG, rows_for
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-KEPT_LIMIT = 2**20
-"""Bytes of a file of results that were kept."""
 
 
 class RegionResults(Struct, frozen=True):
@@ -86,30 +82,33 @@ def ablate_regions(
             family=model.spec.family,
         )
     answer = [] if target is None else target_ids(model, target)
-    model.check_tokens([*tokens, *_more_tokens(model, tokens, answer[:-1])])
+    model.check_tokens([*tokens, *following_tokens(model, tokens, answer[:-1])])
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG else None
     runs = len(regions) + 1
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     on_cost(replace(estimate, seconds=estimate.seconds * runs), len(tokens))
-    path = None if kept is None else kept / f"{_fingerprint(model, tokens, regions, target)}.json"
-    results = RegionResults() if path is None else _read_results(path)
+    places = [(region.name, region.tokens) for region in regions]
+    path = None if kept is None else kept / f"{fingerprint(model, tokens, places, target)}.json"
+    file = KeptResults[RegionResults](path, RegionResults)
+    results = file.read() or RegionResults()
     if not answer or results.logprob is None:
-        scores = _last_logits(model, [*tokens, *_more_tokens(model, tokens, answer[:-1])], max(len(answer), 1), rows)
+        scores = _last_logits(
+            model, [*tokens, *following_tokens(model, tokens, answer[:-1])], max(len(answer), 1), rows
+        )
         answer = answer or [int(np.argmax(scores[-1]))]
-        results = replace(results, logprob=_logprob(scores, answer))
-        _keep_results(path, results)
+        results = replace(results, logprob=sum_logprob(scores, answer))
+        file.keep(results)
     on_result(len(results.regions) + 1, runs)
-    following = [*tokens, *_more_tokens(model, tokens, answer[:-1])]
+    following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
     for place, region in enumerate(regions):
         progress((place + 1) / runs)
         if place in results.regions:
             continue
         scores = _last_logits(model, following, len(answer), rows, _cut(model, region, len(following)))
-        results.regions[place] = _logprob(scores, answer)
-        _keep_results(path, results)
+        results.regions[place] = sum_logprob(scores, answer)
+        file.keep(results)
         on_result(len(results.regions) + 1, runs)
-    if path is not None:
-        path.unlink(missing_ok=True)
+    file.drop()
     effects = [
         RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
         for place, logprob in results.regions.items()
@@ -139,8 +138,10 @@ def target_ids(model: Model, target: str) -> list[int]:
         return [token.id for token in pieces if token.id is not None]
 
 
-def _more_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
+def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
     """Tokens that stand after those of the text."""
+    if not ids:  # a tokenizer need not have any
+        return []
     return [replace(token, index=len(tokens) + token.index) for token in model.tokenizer.ids_to_tokens(ids)]
 
 
@@ -163,40 +164,6 @@ def _last_logits(
     return np.asarray(model.backend.numpy(model.logits(trace.after[-count:])), np.float64)
 
 
-def _logprob(scores: Floats, answer: Sequence[int]) -> float:
+def sum_logprob(scores: Floats, answer: Sequence[int]) -> float:
     """The log probability of all tokens of an answer. scores: the logits before each, [token, vocabulary]."""
     return float(log_softmax(scores)[np.arange(len(answer)), list(answer)].sum())
-
-
-# Results that are kept until all are known.
-
-
-def _fingerprint(model: Model, tokens: Sequence[Token], regions: Sequence[Region], target: str | None) -> str:
-    """What changes when the numbers may: the weights' files, tokens, regions, target, and how is computed."""
-    folder = Path(model.tokenizer.name).parent
-    stamps = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*.safetensors"))
-    description = (
-        model.identity, stamps, [token.id for token in tokens], [(row.name, row.tokens) for row in regions], target,
-        model.backend.name, model.backend.dtype, repr(model.spec),
-    )  # fmt: skip
-    return sha256(repr(description).encode()).hexdigest()[:32]
-
-
-def _read_results(path: Path) -> RegionResults:
-    """The results in a file; none where there is none, or one that is no use."""
-    try:
-        return json.decode(read_regular(path, what=message("results"), limit=KEPT_LIMIT), type=RegionResults)
-    except (AttnError, DecodeError, ValidationError):
-        return RegionResults()
-
-
-def _keep_results(path: Path | None, results: RegionResults) -> None:
-    """Write what is known; a folder that cannot be written keeps nothing."""
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_writer(path, alone=True) as stream:
-            stream.write(json.encode(results))
-    except (OSError, AttnError):
-        return

@@ -266,7 +266,7 @@ class Forgotten(Mask, frozen=True, eq=False):
     """A cache's mask once it is known what is forgotten: `last` is the last query that sees a key, [head, key]."""
 
     last: np.ndarray[Any, Any]
-    source: HeavyHitters | LastQuery | LastWindow | ByChance
+    source: Mask
 
     spelling = None
 

@@ -1,0 +1,144 @@
+"""`attn cache`: what a cache of keys may forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import completion, declarations, request
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
+from attncli.cli.environment import Environment
+from attncli.cli.grouped_command import command_app
+from attncli.cli.option import ATTENTION, RUN, meaning, option, redeclare, without
+from attncli.cli.output import validate_options, write_with_figure
+from attncli.cli.progress import progress
+from attncli.language import message
+
+if TYPE_CHECKING:
+    from attncli.features.cache.document import CacheDocument
+
+POLICIES = ("h2o", "snapkv", "tova", "sinks", "random")
+"""The policies, as `mechanism.mask.cache_policy` has them; completion needs no NumPy."""
+
+
+def cache(
+    ctx: typer.Context,
+    text: Annotated[TextOptions, without("lines")],
+    regions: RegionOptions,
+    model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
+    attention: Annotated[AttentionOptions, without("attention")],
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
+    policy: Annotated[
+        list[str] | None,
+        option(
+            "--policy",
+            help="h2o, snapkv, tova, sinks or random, alone or with numbers: h2o:256. Repeatable. [default: all]",
+            panel=ATTENTION,
+            about=RUN,
+            metavar="SPEC",
+            complete=completion.words(*POLICIES),
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        option(
+            "--budget",
+            help="Keys to keep, each tried: 64,128. [default: a quarter of the text]",
+            panel=ATTENTION,
+            about=RUN,
+            metavar="N,N",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        redeclare(
+            declarations.TARGET,
+            help="The answer that is measured: a text, or id:N. [default: the model's first choice]",
+            metavar="TEXT|id:N",
+        ),
+    ] = None,
+) -> None:
+    """What a cache of keys with a budget keeps of what is looked at, and what forgetting the rest changes.
+
+    attn cache "humpty dumpty sat on a wall" --mask causal
+
+    attn cache --model DIR --chat chat.json --policy h2o --policy snapkv --budget 64,128,256
+
+    attn cache --model DIR --chat chat.json --policy sinks:4,252 --target Paris
+    """
+    environment: Environment = ctx.obj
+    view = validate_options(output, environment, "cache")
+    budgets = [] if budget is None else sorted({*request.whole_numbers(budget, "--budget")})
+    loaded_model = request.model(
+        environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
+    )
+    from attncli.features.cache import compute as caches
+    from attncli.inputs.hub import own_cache_folder
+
+    done = [0, 0]
+
+    def on_result(count: int, runs: int) -> None:
+        done[:] = count, runs
+
+    def documents() -> Iterator[CacheDocument]:
+        source_text = request.one_text(environment, text)
+        with request.errors_located_in(source_text):
+            tokens = request.tokens_of(loaded_model, source_text)
+            try:
+                with progress(environment, "forgetting keys") as on_progress:
+                    document = caches.cache(
+                        loaded_model,
+                        source_text.text,
+                        policy or POLICIES,
+                        budgets=budgets,
+                        target=target,
+                        regions=request.regions_of(environment, regions, source_text, tokens),
+                        tokens=tokens,
+                        kept=own_cache_folder(environment.variables) / "caches",
+                        on_cost=partial(
+                            request.refuse_cost, environment, compute, message("a shorter text, or fewer policies")
+                        ),
+                        on_result=on_result,
+                        progress=on_progress,
+                    )
+            except KeyboardInterrupt:
+                if done[0] > 1:
+                    environment.note(
+                        message(
+                            "{count} of {runs} runs are done and kept: the same command goes on from there",
+                            count=done[0],
+                            runs=done[1],
+                        )
+                    )
+                raise
+        yield document
+
+    write_with_figure(documents(), output, environment, view)
+
+
+cache_app = command_app(
+    cache,
+    essentials=(
+        "--policy",
+        "--budget",
+        "--model",
+        "--chat",
+        "--region",
+        "--target",
+        "--mask",
+        "--brief",
+        "--json",
+        "--figure",
+    ),
+)

@@ -1,0 +1,354 @@
+"""The document of `attn cache`: what caches of keys with a budget keep, change and save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from attncli.arrays.backend import ITEM
+from attncli.documents import RegionRow
+from attncli.documents.header import header, notes
+from attncli.errors import UnsupportedError, UsageError
+from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept, RegionKept
+from attncli.features.effects.measures import target_token
+from attncli.features.effects.places import reads_on
+from attncli.features.regions.compute import following_tokens, sum_logprob, target_ids
+from attncli.features.run.compute import RunRequest, cost
+from attncli.inputs.regions import Region
+from attncli.inputs.token import Token, ignore
+from attncli.measure.kept_results import KeptResults, fingerprint
+from attncli.measure.row_stream import share
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.mask import both
+from attncli.mechanism.mask.cache_policy import (
+    POLICIES,
+    Policy,
+    WhileReading,
+    budget_of,
+    check_policy,
+    last_queries,
+    parse_policies,
+)
+from attncli.mechanism.spec import Spec
+from attncli.models.estimate import CostEstimate
+from attncli.models.model import Model
+from attncli.models.run import rows_for
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+QUARTER = 4
+"""A policy without a budget keeps one key of so many."""
+
+
+class PolicyRun(Struct, frozen=True):
+    """What a run under a policy gave: the last token's error after each layer, and the answer's log probability."""
+
+    errors: list[float | None]
+    logprob: float | None
+
+
+def cache(
+    model: Model,
+    text: str,
+    policies: Sequence[str] = POLICIES,
+    *,
+    budgets: Sequence[int] = (),
+    target: str | None = None,
+    regions: Sequence[Region] = (),
+    tokens: Sequence[Token] | None = None,
+    kept: Path | None = None,
+    on_cost: Callable[[CostEstimate, int], None] = ignore,
+    on_result: Callable[[int, int], None] = ignore,
+    progress: Callable[[float], None] = ignore,
+) -> CacheDocument:
+    """Measure what caches of keys that forget keep of what the last token looks at, and what forgetting changes.
+
+    The text runs once as it is: the queries and keys of each layer decide what each policy would have forgotten there,
+    and the last token's weights how much of what it looks at is left. Then it runs once for each policy and budget, all
+    layers forgetting.
+
+    Args:
+        model: As `attncli.load` returns it; one that reads from left to right.
+        text: What runs.
+        policies: "h2o", "snapkv", "tova", "sinks" or "random", alone or with numbers, such as "h2o:256".
+        budgets: Keys to keep, at each of which every policy is tried; without them a policy's own, or a quarter of the
+            text.
+        target: The answer: one entry, "id:N", or several tokens, whose log probabilities are summed; None is the
+            model's own first choice. What of it comes before its last token is added to the cache.
+        regions: As `attncli.inputs.regions.find_regions` returns them: what is left of each is told too.
+        tokens: Those of the text; None to let the model's tokenizer find them.
+        kept: A folder where results are kept until all are known, so that the same call goes on after an interruption.
+        on_cost: Is told what the work will take, and of how many tokens, before it starts.
+        on_result: Is told how many of how many runs are done.
+        progress: Is told the share done, 0 to 1.
+
+    Returns:
+        What `attn cache --json` writes.
+
+    Raises:
+        UsageError: For what is no policy, and for weights that are not masked from left to right.
+        InputError: For a budget above the length of the text, and a target that is no text of the vocabulary.
+        UnsupportedError: For a model that reads in both directions.
+
+    Source: Budgets, sinks and windows as in NVIDIA/kvpress; the policies name their papers (`attn mask`).
+    """
+    tokens = model.encode(text) if tokens is None else tokens
+    _refuse_two_sided(model)
+    count, spec = len(tokens), model.spec
+    chosen = parse_policies(policies, budgets, max(count // QUARTER, 1))
+    for policy in chosen:
+        check_policy(policy, count)
+    has_head = spec.head is not None
+    answer = target_ids(model, target) if target is not None else []
+    rows = rows_for(spec, count)
+    runs = len(chosen) + 1
+    estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
+    on_cost(replace(estimate, seconds=estimate.seconds * runs), count)
+    path = None if kept is None else kept / f"{fingerprint(model, tokens, target)}.json"
+    results = KeptResults[dict[str, PolicyRun]](path, dict[str, PolicyRun])
+    following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
+    whole = _WholeRun(model, chosen, regions, count, answer)
+
+    def part_of(done: int) -> Callable[[float], None]:
+        return lambda share: progress((done + share) / runs)
+
+    whole.run(following, rows, part_of(0))
+    answer, logprob = whole.answer, whole.logprob
+    known: dict[str, PolicyRun] = results.read() or {}
+    on_result(1 + len(known), runs)
+    for place, policy in enumerate(chosen):
+        if policy.spec() not in known:
+            known[policy.spec()] = _policy_run(model, policy, whole, following, rows, part_of(place + 1))
+            results.keep(known)
+        on_result(1 + len(known), runs)
+    results.drop()
+    full = whole.bytes_of(None)
+    return CacheDocument(
+        **header(model, text, tokens),
+        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions] or UNSET,
+        shares=whole.shares(),
+        cached_layers=whole.layers,
+        target=[target_token(model, number) for number in answer] if has_head else [],
+        logprob=logprob,
+        bytes=full,
+        policies=[
+            _policy_part(whole, place, policy, known[policy.spec()], full) for place, policy in enumerate(chosen)
+        ],
+        warnings=notes(model, text, tokens),
+    )
+
+
+def _policy_part(whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int) -> CachePolicy:
+    size = whole.bytes_of(place)
+    change = None if result.logprob is None or whole.logprob is None else result.logprob - whole.logprob
+    return CachePolicy(
+        policy=policy.spec(),
+        budget=budget_of(policy),
+        kept=whole.kept(place),
+        bytes=size,
+        saved=1 - size / full if full else 0.0,
+        errors=result.errors,
+        logprob=result.logprob,
+        change=change,
+        regions=whole.regions_kept(place),
+        heads=whole.heads_kept(place),
+    )
+
+
+class _WholeRun:
+    """The run with every key: what the last token looks at, layer by layer, and what the policies would keep of it."""
+
+    def __init__(
+        self, model: Model, policies: Sequence[Policy], regions: Sequence[Region], count: int, answer: list[int]
+    ) -> None:
+        self.layers = model.spec.attending()
+        self.answer = answer
+        self.logprob: float | None = None
+        self.vectors: list[Floats] = []
+        self._model, self._policies, self._regions, self._count = model, policies, regions, count
+        self._row: Floats = np.empty(0)
+        self._sees: np.ndarray[Any, np.dtype[np.bool_]] = np.empty(0, bool)
+        self._kept: list[list[Floats]] = [[] for _ in policies]
+        self._bytes: dict[int | None, float] = dict.fromkeys([None, *range(len(policies))], 0.0)
+        self._shares: list[Floats] = []
+        self._region_kept: list[list[Floats]] = [[] for _ in policies]
+        self._region_keys: list[list[Floats]] = [[] for _ in policies]
+
+    def run(self, tokens: Sequence[Token], rows: int, progress: Callable[[float], None]) -> None:
+        """Run the text, and the answer's tokens but the last after it."""
+        model = self._model
+        for trace in model.trace(
+            tokens,
+            layers=self.layers,
+            keep=("weights",),
+            rows=rows,
+            on_block=_watch(model, len(tokens), progress, self._take),
+        ):
+            vectors = (trace.stages["q"], trace.stages["k"])
+            self._measure(trace.layer, *(array[..., : self._count, :] for array in vectors))
+            self.vectors.append(np.asarray(model.backend.numpy(trace.after[self._count - 1]), np.float64))
+            if trace.layer == self.layers[-1]:
+                self.answer, self.logprob = _answer_logprob(model, trace.after[self._count - 1 :], self.answer)
+
+    def _take(self, layer: int, block: RowBlock) -> None:
+        """Keep the last token's row of a block."""
+        heads, row = self._model.spec.blocks[layer].attention.heads, self._count - 1
+        if not block.start <= row < block.stop:
+            return
+        if block.first_head == 0:
+            self._row, self._sees = np.zeros((heads, self._count)), np.zeros((heads, self._count), bool)
+        high = min(block.high, self._count)  # learned keys, and those of the answer, stand after the text's
+        backend = self._model.backend
+        weights = backend.numpy(block.stages["weights"][:, row - block.start, : high - block.low])
+        of_heads, keys = slice(block.first_head, block.first_head + len(weights)), slice(block.low, high)
+        self._row[of_heads, keys] = weights
+        self._sees[of_heads, keys] = True
+        if block.visibility is not None:
+            visibility = backend.numpy(block.visibility)
+            visibility = visibility[..., min(row - block.start, visibility.shape[-2] - 1), :]
+            self._sees[of_heads, keys] = visibility[..., : high - block.low] if visibility.shape[-1] > 1 else visibility
+
+    def _measure(self, layer: int, q: Any, k: Any) -> None:
+        """What each policy keeps of the row that was taken. q: [head, query, dim]; k: [kv, key, dim]."""
+        attention = self._model.spec.blocks[layer].attention
+        row, heads = self._row, attention.heads
+        item = ITEM[self._model.backend.dtype] * (attention.head_dim + attention.v_dim) * attention.kv_heads / heads
+        self._bytes[None] += float(self._sees.sum()) * item
+        total = row.sum(-1)
+        members = [list(region.tokens) for region in self._regions]
+        of_regions = np.array([row[:, keys].sum(-1) for keys in members])  # [region, head]
+        self._shares.append(of_regions)
+        for place, policy in enumerate(self._policies):
+            last = last_queries(policy, self._model.backend, q, k, attention.scale, attention.softcap)
+            cached = (last == self._count - 1) & self._sees
+            left = row * cached
+            self._kept[place].append(left.sum(-1) / np.where(total > 0, total, np.nan))
+            self._bytes[place] += float(cached.sum()) * item
+            self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
+            self._region_keys[place].append(
+                np.array([cached[:, keys].sum(-1) / np.maximum(self._sees[:, keys].sum(-1), 1) for keys in members])
+            )
+
+    def shares(self) -> list[float | None] | UnsetType:
+        """What the last token gives each region, the mean over heads."""
+        if not self._regions:
+            return UNSET
+        return [_number(value) for value in np.concatenate(self._shares, 1).mean(1)]
+
+    def bytes_of(self, place: int | None) -> int:
+        """Bytes of the keys and values that a policy keeps; None for all that are seen."""
+        return round(self._bytes[place])
+
+    def kept(self, place: int) -> float | None:
+        """What a policy keeps of what the last token looks at, the mean over heads."""
+        values = np.concatenate(self._kept[place])
+        return _number(float(np.mean(values[np.isfinite(values)]))) if np.isfinite(values).any() else None
+
+    def heads_kept(self, place: int) -> list[HeadKept]:
+        """The same, head by head."""
+        return [
+            HeadKept(layer=layer, head=head, kept=_number(value))
+            for layer, values in zip(self.layers, self._kept[place], strict=True)
+            for head, value in enumerate(values.tolist())
+        ]
+
+    def regions_kept(self, place: int) -> list[RegionKept] | UnsetType:
+        """What a policy leaves of each region."""
+        if not self._regions:
+            return UNSET
+        total = np.concatenate(self._shares, 1).sum(1)
+        left = np.concatenate(self._region_kept[place], 1).sum(1)
+        keys = np.concatenate(self._region_keys[place], 1).mean(1)
+        return [
+            RegionKept(kept=_number(part / whole) if whole > 0 else None, keys=float(share))
+            for part, whole, share in zip(left, total, keys, strict=True)
+        ]
+
+
+def _policy_run(
+    model: Model,
+    policy: Policy,
+    whole: _WholeRun,
+    tokens: Sequence[Token],
+    rows: int,
+    progress: Callable[[float], None],
+) -> PolicyRun:
+    """Run the text with every layer forgetting as a policy says."""
+    count = len(tokens) - max(len(whole.answer) - 1, 0)
+    forgetting = replace(model, spec=_with_cache(model.spec, policy, count))
+    errors: list[float | None] = []
+    logprob = None
+    for trace in forgetting.trace(
+        tokens, layers=whole.layers, keep=(), rows=rows, on_block=_watch(model, len(tokens), progress)
+    ):
+        vector = np.asarray(model.backend.numpy(trace.after[count - 1]), np.float64)
+        own = whole.vectors[len(errors)]
+        length = float(np.linalg.norm(own))
+        errors.append(_number(float(np.linalg.norm(vector - own)) / length) if length > 0 else None)
+        if trace.layer == whole.layers[-1]:
+            _, logprob = _answer_logprob(model, trace.after[count - 1 :], whole.answer)
+    return PolicyRun(errors, logprob)
+
+
+def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:
+    """The Spec with a policy's mask beside each layer's own. count: tokens that are read while it forgets."""
+    forgetting = WhileReading(policy, count)
+    return replace(
+        spec,
+        blocks=tuple(
+            replace(block, attention=replace(block.attention, mask=both(block.attention.mask, forgetting)))
+            for block in spec.blocks
+        ),
+    )
+
+
+def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[int], float | None]:
+    """The answer, the model's first choice where there is none, and its log probability; None without a head.
+
+    after: what leaves the last layer at the text's last token and those of the answer but the last, [token, width].
+    """
+    if model.spec.head is None:
+        return [], None
+    scores = np.asarray(model.backend.numpy(model.logits(after)), np.float64)
+    answer = answer or [int(np.argmax(scores[-1]))]
+    return answer, _number(sum_logprob(scores, answer))
+
+
+def _watch(
+    model: Model,
+    count: int,
+    progress: Callable[[float], None],
+    take: Callable[[int, RowBlock], None] = lambda layer, block: None,
+) -> Callable[[int, str, RowBlock], None]:
+    """What takes a run's blocks and tells how far it is. count: tokens in all."""
+    layers = len(model.spec.blocks)
+
+    def on_block(layer: int, kind: str, block: RowBlock) -> None:
+        if kind == "self":
+            take(layer, block)
+            progress((layer + share(block, model.spec.blocks[layer].attention.heads, count)) / layers)
+
+    return on_block
+
+
+def _refuse_two_sided(model: Model) -> None:
+    """Raise UsageError for seeded weights without a mask, UnsupportedError for a model that reads both ways."""
+    if reads_on(model.spec):
+        return
+    if model.identity.source != "checkpoint":
+        raise UsageError(
+            "a cache of keys is about a text that is read from left to right", expected="--mask causal as well"
+        )
+    raise UnsupportedError(
+        "this {family} model reads in both directions: it keeps no keys from token to token",
+        expected="a decoder",
+        family=model.spec.family,
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,93 @@
+"""`attn.cache/1`: what a cache of keys with a budget may forget, policy by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from attncli.documents import Count, Header, Part, Regions, Size, axes, describe
+from attncli.features.effects.document import TargetToken
+from attncli.language import message
+
+Share = Annotated[float | None, describe("Of the weight, 0 to 1; null where there is none.")]
+
+
+class HeadKept(Part, frozen=True, kw_only=True):
+    """What one head would still find in the cache."""
+
+    layer: Count
+    head: Count
+    kept: Share
+
+
+class RegionKept(Part, frozen=True, kw_only=True):
+    """What is left of one region."""
+
+    kept: Annotated[
+        float | None,
+        describe("Share of what the last token gives the region that is still there, all heads together, 0 to 1."),
+    ]
+    keys: Annotated[
+        float, describe("Share of the region's keys that are in the cache at the end, the mean over heads.")
+    ]
+
+
+class CachePolicy(Part, frozen=True, kw_only=True):
+    """One policy at one budget."""
+
+    policy: Annotated[str, describe("As --mask takes it.")]
+    budget: Annotated[Size, describe("Keys that a head keeps.")]
+    kept: Annotated[
+        float | None,
+        describe(
+            "Share of what the last token looks at that is in the cache when the text is read, the mean over heads."
+        ),
+    ]
+    bytes: Annotated[Count, describe("Of keys and values in the cache at the end.")]
+    saved: Annotated[float, describe("Share of the bytes without a budget that are saved.")]
+    errors: Annotated[
+        list[float | None],
+        axes("layer", meaning="‖Δ‖ / ‖x‖ of the last token's vector after each layer, when all layers forget."),
+    ]
+    logprob: Annotated[float | None, describe("Log probability of the target then, in nats; null without a head.")]
+    change: Annotated[float | None, describe("That less the log probability with every key.")]
+    regions: Annotated[list[RegionKept], axes("region")] | UnsetType = UNSET
+    heads: Annotated[list[HeadKept], describe("Every head, by layer and number.")]
+
+
+class CacheDocument(Header, tag="attn.cache/1", frozen=True, kw_only=True):
+    """What a cache of keys that forgets keeps, changes and saves.
+
+    `kept` is of the run with every key: each layer's queries and keys decide what it would forget.
+    """
+
+    regions: Regions | UnsetType = UNSET
+    shares: (
+        Annotated[
+            list[float | None],
+            axes("region", meaning="What the last token gives each region with every key, the mean over heads."),
+        ]
+        | UnsetType
+    ) = UNSET
+    cached_layers: Annotated[list[Count], axes("layer", meaning="Layers that attend, each with a cache.")]
+    target: Annotated[
+        list[TargetToken], describe("The tokens that follow, whose log probability is summed; none without a head.")
+    ]
+    logprob: Annotated[float | None, describe("Log probability of the target with every key, in nats.")]
+    bytes: Annotated[Count, describe("Of the keys and values of every token that the model's own masks still show.")]
+    policies: Annotated[list[CachePolicy], describe("In the order asked for, budgets rising.")]
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The regions and the layers."""
+        regions = 0 if self.regions is UNSET else len(self.regions)
+        return {**super().lengths(), "region": regions, "layer": len(self.cached_layers)}
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """A policy tells of regions where the document has some."""
+        yield from super().validation_errors()
+        for number, policy in enumerate(self.policies):
+            if (policy.regions is UNSET) != (self.regions is UNSET):
+                yield f"policies[{number}].regions", message("regions without names")

@@ -1,0 +1,295 @@
+"""The screen of `attn.cache/1`: the policies, what the layers, regions and heads lose, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.draw.lines import Lines, remark, sentences, stack
+from attncli.draw.numbers import percent, size_words
+from attncli.draw.safe import cells
+from attncli.draw.screen_header import header, shown_tokens
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.tables import GAP, table
+from attncli.draw.token_names import quote_text, region_name
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept
+from attncli.language import listing, message, plural, say
+
+SHORT = 24
+"""Tokens up to which they are listed."""
+LITTLE = 0.01
+"""A change in nats below which nothing is said to change."""
+
+
+def cache_screen(document: CacheDocument, view: View) -> Lines:
+    """The whole screen of an `attn.cache/1` document."""
+    return draw_parts(CACHE_PARTS, document, view)
+
+
+def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
+    """A line for each policy as a table for `--plain`, its first row the names of the columns."""
+    yield ("policy", "budget", "kept", "least", "error", "logprob", "change", "bytes", "saved")
+    for policy in document.policies:
+        least = _least(policy)
+        yield (
+            policy.policy, policy.budget, policy.kept, None if least is None else least.kept, _last_error(policy),
+            policy.logprob, policy.change, policy.bytes, policy.saved,
+        )  # fmt: skip
+
+
+def _policies(document: CacheDocument, view: View) -> Lines:
+    policies = document.policies
+    least = [_least(policy) for policy in policies]
+    columns: dict[str, list[str]] = {
+        message("policy"): [policy.policy for policy in policies],
+        message("kept"): [_share(policy.kept) for policy in policies],
+        message("least in"): [
+            "-" if head is None else f"L{head.layer}H{head.head} {_share(head.kept)}" for head in least
+        ],
+        message("error"): [_fixed(_last_error(policy)) for policy in policies],
+        message("log probability"): [_fixed(policy.change, signed=True) for policy in policies],
+        message("cache"): [size_words(policy.bytes) for policy in policies],
+        message("saved"): [percent(policy.saved) for policy in policies],
+    }
+    if document.logprob is None:
+        del columns[message("log probability")]
+    for name in (message("least in"), message("cache")):
+        if _width(columns) > view.width:
+            del columns[name]
+    note = message(
+        "kept: of what the last token looks at, the mean over heads; error: of its vector after the last layer; "
+        "log probability: what that of the answer changes by, in nats"
+        if document.logprob is not None
+        else "kept: of what the last token looks at, the mean over heads; error: of its vector after the last layer"
+    )
+    return table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["left", *["right"] * (len(columns) - 1)],
+        title=message("what a cache with a budget keeps"),
+        note=note,
+    )
+
+
+def _width(columns: dict[str, list[str]]) -> int:
+    return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
+
+
+def _by_policy(
+    document: CacheDocument, view: View, names: dict[str, list[str]], values: Sequence[list[str]], title: str, note: str
+) -> Lines:
+    """A table with a column for each policy, as many as fit. names: the columns before them. values: by policy."""
+    columns = dict(names)
+    shown = 0
+    for policy, column in zip(document.policies, values, strict=True):
+        if shown and not view.full and _width({**columns, policy.policy: column}) > view.width:
+            break
+        columns[policy.policy] = column
+        shown += 1
+    body = table(
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        view,
+        align=["left", *["right"] * (len(columns) - 1)],
+        title=title,
+        note=note,
+    )
+    count = len(document.policies)
+    more = message("{shown} of {count} policies fit; --json tells of all", shown=shown, count=count)
+    return stack((body, remark(more if shown < count else "", view)))
+
+
+def _layers(document: CacheDocument, view: View) -> Lines:
+    return _by_policy(
+        document,
+        view,
+        {"layer": [str(layer) for layer in document.cached_layers]},
+        [[_fixed(error) for error in policy.errors] for policy in document.policies],
+        message("error after each layer"),
+        message("of the last token's vector, beside its length with every key"),
+    )
+
+
+def _regions(document: CacheDocument, view: View) -> Lines:
+    if document.regions is UNSET or document.shares is UNSET:
+        return Lines()
+    return _by_policy(
+        document,
+        view,
+        {
+            message("region"): [region_name(region.name, view) for region in document.regions],
+            "tokens": [f"{len(region.tokens):,}" for region in document.regions],
+            message("share"): [_share(share) for share in document.shares],
+        },
+        [[_share(region.kept) for region in policy.regions or ()] for policy in document.policies],
+        message("what is left of each region"),
+        message("share: of what the last token looks at; then how much of that is still in the cache"),
+    )
+
+
+def _heads(document: CacheDocument, view: View) -> Lines:
+    """The heads that lose most, on average over the policies."""
+    values = np.array(
+        [[np.nan if head.kept is None else head.kept for head in policy.heads] for policy in document.policies]
+    )
+    order = sorted(
+        (place for place in range(values.shape[1]) if np.isfinite(values[:, place]).any()),
+        key=lambda place: float(np.nanmean(values[:, place])),
+    )
+    shown = order if view.full else order[: view.top]
+    heads = document.policies[0].heads
+    return _by_policy(
+        document,
+        view,
+        {message("head"): [f"L{heads[place].layer}H{heads[place].head}" for place in shown]},
+        [[_share(policy.heads[place].kept) for place in shown] for policy in document.policies],
+        message("heads that lose most"),
+        message("how much of what the last token looks at is still in the cache"),
+    )
+
+
+def cache_sentences(document: CacheDocument, view: View) -> list[str]:
+    """Which policy keeps most, which one changes the answer least, what loses most, and what is saved."""
+    answer_sentences: list[str] = []
+    budgets = sorted({policy.budget for policy in document.policies})
+    budget = budgets[len(budgets) // 2] if len(budgets) > 1 else budgets[0]
+    rivals = [policy for policy in document.policies if policy.budget == budget and policy.kept is not None]
+    if rivals:
+        best, worst = max(rivals, key=_kept), min(rivals, key=_kept)
+        answer_sentences.append(
+            say(
+                view,
+                plural(
+                    "Of what the last token looks at, a cache of {count} key keeps {kept} with {policy}.",
+                    "Of what the last token looks at, a cache of {count} keys keeps {kept} with {policy}.",
+                    count=budget,
+                    kept=_share(best.kept),
+                    policy=_short_name(best, rivals),
+                )
+                if len(rivals) == 1
+                else plural(
+                    "Of what the last token looks at, a cache of {count} key keeps most with {policy}, {kept}, least "
+                    "with {other_policy}, {other_kept}.",
+                    "Of what the last token looks at, a cache of {count} keys keeps most with {policy}, {kept}, least "
+                    "with {other_policy}, {other_kept}.",
+                    count=budget,
+                    policy=_short_name(best, rivals),
+                    kept=_share(best.kept),
+                    other_policy=_short_name(worst, rivals),
+                    other_kept=_share(worst.kept),
+                ),
+            )
+        )
+    answer_sentences += _answer_change(document, rivals, view)
+    answer_sentences += _region_loss(document, rivals, view)
+    saving = next(policy for policy in document.policies if policy.budget == budget)
+    answer_sentences.append(
+        say(view, "It saves {saved} of the memory of keys and values.", saved=percent(saving.saved))
+    )
+    return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def _answer_change(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+    changed = [policy for policy in rivals if policy.change is not None]
+    if not changed or document.logprob is None:
+        return []
+    text = quote_text("".join(token.text for token in document.target), view)
+    least, most = (choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max))
+    if abs(most.change or 0.0) <= LITTLE:
+        return [say(view, "The log probability of {answer} changes by less than 0.01 with each of them.", answer=text)]
+    if least is most:
+        return [
+            say(
+                view,
+                "The log probability of {answer} changes by {change}: its probability is {share}, "
+                "{whole} with every key.",
+                answer=text,
+                change=_fixed(most.change, signed=True),
+                share=percent(exp(most.logprob or 0.0), 1),
+                whole=percent(exp(document.logprob), 1),
+            )
+        ]
+    return [
+        say(
+            view,
+            "The log probability of {answer} changes least with {least}, by {least_change}, and most with {most}, by "
+            "{most_change}.",
+            answer=text,
+            least=_short_name(least, rivals),
+            least_change=_fixed(least.change, signed=True),
+            most=_short_name(most, rivals),
+            most_change=_fixed(most.change, signed=True),
+        )
+    ]
+
+
+def _region_loss(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
+    """Which region each policy keeps least of."""
+    if document.regions is UNSET:
+        return []
+    parts = []
+    for policy in rivals:
+        left = {place: region.kept for place, region in enumerate(policy.regions or ()) if region.kept is not None}
+        if left and min(left.values()) < 1 - LITTLE:
+            place = min(left, key=lambda at: left[at])
+            parts.append(
+                message(
+                    "{region} with {policy} ({kept})",
+                    policy=_short_name(policy, rivals),
+                    region=quote_text(region_name(document.regions[place].name, view), view),
+                    kept=_share(left[place]),
+                )
+            )
+    return [say(view, "Of the regions least is kept: {parts}.", parts=listing(parts))] if parts else []
+
+
+def _short_name(policy: CachePolicy, rivals: Sequence[CachePolicy]) -> str:
+    """The kind of a policy where no rival is of the same, else all of its numbers."""
+    kinds = [rival.policy.partition(":")[0] for rival in rivals]
+    kind = policy.policy.partition(":")[0]
+    return kind if kinds.count(kind) == 1 else policy.policy
+
+
+def _answer(document: CacheDocument, view: View) -> Lines:
+    return sentences(cache_sentences(document, view), view)
+
+
+def _is_short(document: CacheDocument, view: View) -> bool:
+    return len(document.tokens) <= SHORT
+
+
+def _least(policy: CachePolicy) -> HeadKept | None:
+    heads = [head for head in policy.heads if head.kept is not None]
+    return min(heads, key=lambda head: head.kept or 0.0, default=None)
+
+
+def _last_error(policy: CachePolicy) -> float | None:
+    return policy.errors[-1] if policy.errors else None
+
+
+def _kept(policy: CachePolicy) -> float:
+    return policy.kept or 0.0
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else percent(value, 1)
+
+
+def _fixed(value: float | None, *, signed: bool = False) -> str:
+    return "-" if value is None else f"{value:+.3f}" if signed else f"{value:.3f}"
+
+
+CACHE_PARTS: Parts[CacheDocument] = (
+    ScreenPart("header", header),
+    ScreenPart("tokens", shown_tokens, _is_short),
+    ScreenPart("policies", _policies),
+    ScreenPart("layers", _layers, never),
+    ScreenPart("regions", _regions),
+    ScreenPart("heads", _heads),
+    ScreenPart("answer", _answer),
+)

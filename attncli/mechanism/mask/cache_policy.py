@@ -1,0 +1,141 @@
+"""A cache of keys that forgets while a prompt is read, and keeps what is in it then for what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, Literal, final
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import UsageError
+from attncli.language import Message, listing
+from attncli.mechanism.mask.eviction import (
+    ByChance,
+    Forgotten,
+    HeavyHitters,
+    LastQuery,
+    LastWindow,
+    before,
+    check_budget,
+    unbound,
+)
+from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach
+from attncli.mechanism.mask.pattern import Streaming
+
+POLICIES = ("h2o", "snapkv", "tova", "sinks", "random")
+"""Kinds of mask that are what a cache with a budget leaves visible."""
+SINKS = 4
+"""First keys that `sinks` keeps where no numbers follow: those of StreamingLLM and NVIDIA/kvpress."""
+Policy = HeavyHitters | LastWindow | LastQuery | Streaming | ByChance
+
+
+def budget_of(policy: Policy) -> int:
+    """How many keys a policy keeps, the query's own included."""
+    return policy.sinks + policy.recent if isinstance(policy, Streaming) else policy.budget
+
+
+def check_policy(policy: Policy, keys: int) -> None:
+    """Raise InputError for a budget above the length of the text."""
+    check_budget(policy.spec(), budget_of(policy), keys)
+
+
+def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> list[Policy]:
+    """The policies that these specs mean, each at each budget.
+
+    Args:
+        specs: Each a name of `POLICIES`, alone or with numbers as the mask of that name takes them: "h2o", "h2o:256",
+            "sinks:4,252".
+        budgets: Keys to keep; a spec's own budget is tried besides.
+        usual: What a name alone keeps where there are no budgets.
+
+    Returns:
+        Without repetition, in the order of the specs, budgets rising. Numbers after the first, and the first keys of
+        `sinks`, stay as they are at every budget.
+
+    Raises:
+        UsageError: For what is no policy, and numbers that it does not take.
+    """
+    from attncli.mechanism.mask import parse_mask
+
+    policies: dict[str, Policy] = {}
+    for spec in specs:
+        name, colon, rest = spec.strip().partition(":")
+        if name not in POLICIES:
+            close = get_close_matches(name, POLICIES, 1)
+            raise UsageError(
+                "--policy {spec} is no cache that forgets",
+                expected=listing(POLICIES, " or "),
+                hint=f"--policy {close[0]}" if close else "attn guide long",
+                spec=repr(spec),
+            )
+        parsed = [parse_mask(spec.strip())] if colon else []
+        numbers = rest.split(",") if colon else []
+        for budget in budgets or ([] if colon else [usual]):
+            parsed.append(parse_mask(f"{name}:{_numbers(name, numbers, budget)}"))
+        for policy in sorted((policy for policy in parsed if isinstance(policy, Policy)), key=budget_of):
+            policies.setdefault(policy.spec(), policy)
+    return list(policies.values())
+
+
+def _numbers(name: str, numbers: Sequence[str], budget: int) -> str:
+    """The numbers of a spec at another budget."""
+    if name != "sinks":
+        return ",".join([str(budget), *numbers[1:]])
+    first = min(int(numbers[0]), budget) if numbers else min(SINKS, budget // 2)
+    return f"{first},{budget - first}"
+
+
+def last_queries(
+    policy: Policy, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None
+) -> np.ndarray[Any, Any]:
+    """The last query that sees each key under a policy, [head, key]; the last of all for a key that is never forgotten.
+
+    q: queries [head, query, dim]. k: keys [kv, key, dim] of the same tokens. scale, softcap: of the scores.
+    """
+    heads, count = q.shape[-3], k.shape[-2]
+    if isinstance(policy, Streaming):
+        keys = np.arange(count)
+        last = np.where(keys < policy.sinks, count - 1, np.minimum(keys + policy.recent - 1, count - 1))
+        return np.broadcast_to(last, (heads, count))
+    bound = policy.bind(backend, q, k, scale, softcap)
+    assert isinstance(bound, Forgotten)
+    return bound.last
+
+
+@final
+class WhileReading(Mask, frozen=True):
+    """A cache that forgets as `policy` says while the first `count` tokens are read; what is in it then stays, and what
+    follows is added, as where a prompt is compressed and its answer is not (NVIDIA/kvpress)."""
+
+    policy: Policy
+    count: int
+
+    spelling = None
+
+    def spec(self) -> str:
+        return self.policy.spec()
+
+    def describe(self) -> Message:
+        return self.policy.describe()
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise unbound(self)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
+        total = k.shape[-2]
+        prompt = slice(None, self.count)
+        last = last_queries(self.policy, backend, q[..., prompt, :], k[..., prompt, :], scale, softcap)
+        whole = np.full((last.shape[0], total), total - 1)
+        whole[:, prompt] = np.where(last == self.count - 1, total - 1, last)
+        return Forgotten(whole, self.policy)

@@ -1,0 +1,61 @@
+"""What `attn cache` costs on a model of the size that people run: beside a plain forward pass, in turn.
+
+    python tests/benchmarks/cache.py [FOLDER] [RUNS]
+
+The model is that of `real.py`: a random Llama of 1.1 billion parameters (22 layers, 32 heads on 4), the text 2,048
+tokens. Printed: the least seconds and the largest resident set of RUNS alternating runs of `attn run --show links`,
+which is a forward pass that looks at every weight, of transformers' own forward pass, and of `attn cache` with one
+policy and with all five; and how many passes each is worth. One policy is two passes: with every key, and without.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import real
+
+TOKENS, BUDGET = 2048, 256
+POLICIES = ("h2o", "snapkv", "tova", "sinks", "random")
+PASSES = 1.5
+"""How many times a pass of `attn run` a pass of `attn cache` may take."""
+PEER = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+folder, ids = sys.argv[1], [int(part) for part in sys.argv[2].split()]
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+with torch.no_grad():
+    print(model(torch.tensor([ids]), logits_to_keep=1).logits.argmax())
+"""
+
+
+def main(folder: Path, runs: int) -> None:
+    """Make the model, then time all in turn."""
+    model = str(real.make(folder / "llama-1.1b", real.LLAMA, list(real.llama())))
+    ids = " ".join(map(str, np.random.default_rng(1).integers(0, 32_000, TOKENS).tolist()))
+    line = ["--ids", ids, "--model", model, "--quiet"]
+    cache = [real.ATTN, "cache", *line, "--budget", str(BUDGET)]
+    ways = {
+        "attn run --show links": ([real.ATTN, "run", *line, "--show", "links"], 1),
+        "transformers, a forward pass": ([sys.executable, "-c", PEER, model, ids], 1),
+        "attn cache --policy h2o": ([*cache, "--policy", "h2o"], 2),
+        "attn cache, all five": (cache, 1 + len(POLICIES)),
+    }
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(runs):
+        for name, (command, _) in ways.items():
+            times[name].append(real.run(command))
+    own = min(seconds for seconds, _ in times["attn run --show links"])
+    for name, (_, passes) in ways.items():
+        seconds, memory = min(one[0] for one in times[name]), max(one[1] for one in times[name])
+        asked = (
+            f", {seconds / passes / own:.2f} of one for each of its {passes} (asked: {PASSES:g})" if passes > 1 else ""
+        )
+        print(f"{name:30} {seconds:8.1f} s {memory:6.0f} MiB  {seconds / own:5.2f} runs{asked}", flush=True)
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.gettempdir()) / "attn-real"
+    main(where, int(sys.argv[2]) if len(sys.argv) > 2 else 2)
