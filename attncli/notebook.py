@@ -14,6 +14,7 @@ from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.documents import Document
 from attncli.draw.lines import Lines
 from attncli.draw.page import Page, any_page, page_bytes, page_of
+from attncli.draw.safe import safe
 from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.inputs.files import atomic_writer
@@ -22,6 +23,7 @@ from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbere
 from attncli.measure.row_stream import kinds_left_out
 from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
+from attncli.models.text_trace import TextTrace
 
 MOST = 20_000_000
 """Weights of a result that is still shown as a page."""
@@ -92,8 +94,11 @@ def _screen_html(document: Document) -> str:
     return SCREEN.format(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>"))
 
 
-def bundle(value: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]:
-    """What a notebook shows of a result, by type: always its text, and the page of one that has heads."""
+def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> dict[str, str]:
+    """What a notebook shows of a result, by type: always its text, and the page of one that has heads.
+
+    A text's layers run for their page; where they hold too many weights for one, what they are is said in words.
+    """
     formats = {"text/plain": repr(value)}
     page = _page(value)
     if page is not None:
@@ -102,6 +107,8 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]
         formats["text/html"] = FRAME.format(height=height, page=html)
     elif isinstance(value, Document):
         formats["text/html"] = _screen_html(value)
+    elif isinstance(value, TextTrace):
+        formats["text/html"] = SCREEN.format(f"<pre>{escape(safe(repr(value)))}</pre>")
     return formats
 
 
@@ -114,17 +121,19 @@ def _rows_of(value: object) -> int:
     return HIGHEST if weights is None else int(weights.shape[-2])
 
 
-def _page(value: AttentionTrace[Any] | LayerTrace | Document) -> Page | None:
+def _page(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> Page | None:
     match value:
         case AttentionTrace():
             stages = {name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")}
             record = _of_stages(stages, 0, None, ())
         case LayerTrace():
             record = _of_stages(value.stages, value.layer, _scale(value), value.tokens)
+        case TextTrace():
+            record = _of_text(value)
         case _:
             return page_of(value, budget=BUDGET)
     # arrays alone have no words: their page begins with the matrix, and not with a sentence of numbers
-    start = {} if isinstance(value, LayerTrace) and value.tokens else {"view": "matrix"}
+    start = {} if isinstance(value, LayerTrace | TextTrace) and value.tokens else {"view": "matrix"}
     return None if record is None else Page(record.text, [record], start=start, budget=BUDGET)
 
 
@@ -157,6 +166,20 @@ def _of_stages(
     text = " ".join(token.text for token in queries if not token.special) if has_tokens else ""
     name = f"layer {layer}" if has_tokens else f"attention of {rows} queries and {columns} keys"
     return RunRecord(name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides))
+
+
+def _of_text(text: TextTrace) -> RunRecord | None:
+    """All layers of a text as a record, which runs them; None for too many weights, and where none were kept."""
+    if not 0 < text.pairs <= MOST or not text.keeps_weights:
+        return None
+    sides = Sides(text.tokens, text.tokens)
+
+    def head_records() -> Iterator[HeadRecord]:
+        for trace in text.run(("masked", "weights")):
+            yield from _heads(backend_of(trace.stages["weights"]), trace.stages, trace.layer, None, sides)
+
+    words = " ".join(token.text for token in text.tokens if not token.special)
+    return RunRecord(text.name, words, sides, None, None, head_records())
 
 
 def _heads(

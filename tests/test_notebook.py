@@ -15,13 +15,14 @@ import attncli
 CELLS = [
     "import numpy as np, attncli\nrng = np.random.default_rng(0)",
     "attncli.attention(*(rng.standard_normal((2, 4, 6, 8)) for _ in 'qkv'), causal=True)",
-    "next(iter(attncli.load(seed=0).trace('the cat sat on the mat')))",
+    "attncli.load(seed=0).trace('the cat sat on the mat')",
 ]
 
 
 def test_text_is_always_there() -> None:
     q = np.zeros((1, 3, 4))
     found = attncli.attention(q, q, q)._repr_mimebundle_()
+    assert attncli.attention(q, q, q)._repr_html_() == found["text/html"]
     assert found["text/plain"] == repr(attncli.attention(q, q, q))
     assert '<iframe sandbox="allow-scripts"' in found["text/html"]
     large = attncli.attention(np.zeros((1, 5000, 1)), np.zeros((1, 5000, 1)), np.zeros((1, 5000, 1)))

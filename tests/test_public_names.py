@@ -52,9 +52,11 @@ def test_the_package_says_where_things_are():
 
 def test_a_representation_is_one_short_line():
     model = attncli.load(seed=0)
-    (layer,) = model.trace("one two three")
+    trace = model.trace("one two three")
+    (layer,) = trace
     q = np.ones((2, 3, 4))
-    for shown in (model, layer, attncli.attention(q, q, q)):
+    for shown in (model, trace, layer, attncli.attention(q, q, q)):
+        assert str(shown) == repr(shown)
         assert len(repr(shown)) <= 320, repr(shown)
         assert "\n" not in repr(shown)
         assert "array(" not in repr(shown)
@@ -64,7 +66,7 @@ def test_results_are_not_compared_number_by_number():
     q = np.ones((2, 3, 4))
     assert attncli.attention(q, q, q) != attncli.attention(q, q, q)
     model = attncli.load(seed=0)
-    assert next(model.trace("a b")) != next(model.trace("a b"))
+    assert next(iter(model.trace("a b"))) != next(iter(model.trace("a b")))
 
 
 def test_errors_carry_what_helps_as_notes():

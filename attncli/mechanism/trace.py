@@ -127,6 +127,10 @@ class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
         del include, exclude
         return notebook_formats(self)
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows that asks for HTML alone."""
+        return self._repr_mimebundle_().get("text/html")
+
 
 class Later:
     """An array that is made when it is first asked for, and then held in place of what it is made of."""
@@ -175,6 +179,10 @@ class LayerTrace(Struct, frozen=True, eq=False):
         """What a notebook shows: the page, and the text beside it."""
         del include, exclude
         return notebook_formats(self)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows that asks for HTML alone."""
+        return self._repr_mimebundle_().get("text/html")
 
 
 class Shape(Struct, frozen=True):

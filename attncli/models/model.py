@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Array, Backend, Selection, backend_of, choose
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
@@ -22,6 +22,7 @@ from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
 from attncli.models.estimate import compute_dtype
 from attncli.models.run import LONG, Store, rows_for, run_layers
+from attncli.models.text_trace import TextTrace
 
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
 
@@ -42,42 +43,20 @@ class Identity(Struct, frozen=True):
     layout: str | None = None
 
 
-class TextTrace(Struct, frozen=True, eq=False):
-    """What a text gave in each layer of a model: iterate over it, or take `weights` of all layers at once.
-
-    tokens: those of the text. layers: the traces, in the order of the layers.
-    """
-
-    tokens: tuple[Token, ...]
-    layers: tuple[LayerTrace, ...]
-
-    def __iter__(self) -> Iterator[LayerTrace]:
-        return iter(self.layers)
-
-    def __len__(self) -> int:
-        return len(self.layers)
-
-    @property
-    def weights(self) -> Array:
-        """The weights, [layer, head, query, key]. Raises UnsupportedError where layers have different numbers of heads,
-        and where weights were not kept."""
-        arrays = [trace.stages["weights"] for trace in self.layers if "weights" in trace.stages]
-        shapes = {tuple(array.shape) for array in arrays}
-        if len(shapes) != 1 or len(arrays) < len(self.layers):
-            raise UnsupportedError(
-                "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
-            )
-        backend = backend_of(arrays[0])
-        (shape,) = shapes
-        return backend.concat([array.reshape((1, *shape)) for array in arrays], 0)
-
-    def __repr__(self) -> str:
-        """The text's length and the layers, not the numbers."""
-        return f"<TextTrace of {len(self.tokens)} tokens: layers {[trace.layer for trace in self.layers]}>"
-
-
 AT_ONCE = 2048
 """Tokens of texts whose traces are in memory together."""
+
+
+class LengthBatch(Struct, frozen=True, eq=False):
+    """Texts of one length that run together.
+
+    places: the place of each among those that were waiting. texts: the tokens of each. layers: runs them; every array
+    with a leading batch axis.
+    """
+
+    places: tuple[int, ...]
+    texts: tuple[list[Token], ...]
+    layers: Iterator[LayerTrace]
 
 
 class Model(Struct, frozen=True, eq=False):
@@ -165,20 +144,70 @@ class Model(Struct, frozen=True, eq=False):
         on_block: Callable[[int, str, RowBlock], None] | None = None,
         past: dict[int, tuple[Array, Array]] | None = None,
         interventions: Interventions = NOTHING,
-    ) -> Iterator[LayerTrace]:
-        """Run the model on one text and yield the layers asked for, in order.
+    ) -> TextTrace:
+        """One text in this model: iterate over what comes back for the layers asked for, in order, or take `weights`.
 
-        layers: which to yield; layers after the last of them are not read.
-        heads: which heads to keep in stages with a head axis.
-        keep: which n × n stages to keep. rows, on_block: run by blocks of query rows, see `Context`.
-        past: keys and values of the tokens before these, by layer, extended in place; start with {}
-        and go on with tokens whose `index` continues. They are of the type that the first tokens were computed in.
-        interventions: what is changed in which layer's attention; the traces hold what came of it.
+        It runs when it is iterated over, with one layer in memory at a time. No gradient flows: arrays are cut off from
+        the weights that they come of.
+
+        Args:
+            text: The text, or its tokens.
+            layers: Which to yield; layers after the last of them are not read.
+            heads: Which heads to keep in stages with a head axis.
+            keep: Which n × n stages to keep.
+            rows: Query rows at a time, with `on_block`; see `Context`. None for all.
+            on_block: Told each layer's number, the kind of attention and a block of rows.
+            past: Keys and values of the tokens before these, by layer, extended in place; start with {} and go on with
+                tokens whose `index` continues. They are of the type that the first tokens were computed in.
+            interventions: What is changed in which layer's attention: `attncli.Zero`, `Replace`, `KnockOut` by
+                (layer, "self" or "cross"); the traces hold what came of it.
+
         What was computed in a wider type (`computing`) comes rounded to `backend.dtype`. Scores and weights of low
         precision are float32.
+
+        Raises:
+            InputError: For a text without tokens or with too many, and for a layer or head that is not there.
+            UsageError: For the decoder of a model of two sides that reads nothing.
         """
         self._check_memory()
         tokens = self.encode(text) if isinstance(text, str) else self.check_tokens(list(text))
+
+        def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
+            return self._run_text(tokens, layers, heads, stage_names, rows, on_block, past, interventions)
+
+        return TextTrace(
+            tokens,
+            self._heads_of(layers, heads),
+            run_text,
+            keep,
+            dtype=self.backend.dtype,
+            name=self.identity.name or self.identity.source,
+            once=past is not None,
+        )
+
+    def _heads_of(self, layers: Selection, heads: Selection) -> list[tuple[int, int]]:
+        """The number of each layer asked for that attends, and how many heads it gives. Raises InputError."""
+        counts = []
+        for layer in self.spec.attending(layers):
+            count = self.spec.blocks[layer].attention.heads
+            if heads is not EVERY:
+                run.check("head", sorted(heads), count)
+                count = len(heads)
+            counts.append((layer, count))
+        return counts
+
+    def _run_text(
+        self,
+        tokens: list[Token],
+        layers: Selection,
+        heads: Selection,
+        keep: Collection[str],
+        rows: int | None,
+        on_block: Callable[[int, str, RowBlock], None] | None,
+        past: dict[int, tuple[Array, Array]] | None,
+        interventions: Interventions,
+    ) -> Iterator[LayerTrace]:
+        """The layers asked for; arguments as of `trace`."""
         backend = self._going_on(past) if past else self.computing(len(tokens))
         context = Context(
             np.asarray([token.index for token in tokens]),
@@ -244,39 +273,60 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
         """
+        heads_of_layers = self._heads_of(layers, heads)
+        for group in self.by_length(texts, layers=layers, heads=heads, keep=keep):
+            results: dict[int, TextTrace] = {}
+            for batch in group:
+                held = list(batch.layers)
+                for entry, place in enumerate(batch.places):
+                    results[place] = TextTrace(
+                        batch.texts[entry],
+                        heads_of_layers,
+                        partial(_layers_of_text, held, entry, batch.texts[entry]),
+                        keep,
+                        dtype=self.backend.dtype,
+                        name=self.identity.name or self.identity.source,
+                    )
+            for place in range(len(results)):
+                yield results.pop(place)
+
+    def by_length(
+        self,
+        texts: Iterable[str | Sequence[Token]],
+        *,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
+        keep: Collection[str] = EVERY_STAGE,
+    ) -> Iterator[Iterator[LengthBatch]]:
+        """Some thousand tokens of texts at a time, and of these the ones of one length together; each runs when its
+        layers are iterated over. Arguments, errors: as of `traces`."""
         waiting: list[list[Token]] = []
         for text in texts:
             waiting.append(self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)))
             if sum(map(len, waiting)) > AT_ONCE:
-                yield from self._traces_by_length(waiting, layers, heads, keep)
+                yield self._batches(waiting, layers, heads, keep)
                 waiting = []
-        yield from self._traces_by_length(waiting, layers, heads, keep)
+        if waiting:
+            yield self._batches(waiting, layers, heads, keep)
 
-    def _traces_by_length(
+    def _batches(
         self, texts: Sequence[list[Token]], layers: Selection, heads: Selection, keep: Collection[str]
-    ) -> Iterator[TextTrace]:
-        """What each text gave, in their order; those of one length run together where the model can."""
+    ) -> Iterator[LengthBatch]:
         by_length: dict[int, list[int]] = {}
         for place, tokens in enumerate(texts):
             by_length.setdefault(len(tokens), []).append(place)
-        results: dict[int, TextTrace] = {}
         together = self.memory is None and self.own_layers
         together = together and not any(
             mask.depends_on() == "vectors" for block in self.spec.blocks for mask in block.attention.mask.parts_of()
         )
-        for length, places in by_length.items():
-            if len(places) == 1 or not together:
-                for place in places:
-                    run = self.trace(texts[place], layers=layers, heads=heads, keep=keep)
-                    results[place] = TextTrace(tuple(texts[place]), tuple(run))
-                continue
-            batch = list(self.trace_batch([texts[place] for place in places], layers=layers, heads=heads, keep=keep))
-            for entry, place in enumerate(places):
-                own_tokens = tuple(texts[place])
-                own = tuple(replace(take_text(trace, entry, length), tokens=own_tokens) for trace in batch)
-                results[place] = TextTrace(own_tokens, own)
-        for place in range(len(texts)):
-            yield results.pop(place)
+        for places in by_length.values():
+            for part in [places] if together else [[place] for place in places]:
+                own = tuple(texts[place] for place in part)
+                if len(part) > 1:
+                    run_layers_of = self.trace_batch(own, layers=layers, heads=heads, keep=keep)
+                else:
+                    run_layers_of = map(_with_batch_axis, self.trace(own[0], layers=layers, heads=heads, keep=keep))
+                yield LengthBatch(tuple(part), own, run_layers_of)
 
     def _check_memory(self) -> None:
         """Raise UsageError for a decoder that has nothing to read."""
@@ -432,6 +482,27 @@ def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
         empty_rows=trace.empty_rows[entry][..., :length],
         before=trace.before[entry][:length],
         leaving=Later(lambda: leaving()[entry][:length]),
+    )
+
+
+def _layers_of_text(
+    batch: Sequence[LayerTrace], entry: int, tokens: Sequence[Token], keep: Collection[str]
+) -> Iterator[LayerTrace]:
+    """One text's layers of a batch that has run. keep: what is there is there."""
+    del keep
+    for trace in batch:
+        yield replace(take_text(trace, entry, len(tokens)), tokens=tuple(tokens))
+
+
+def _with_batch_axis(trace: LayerTrace) -> LayerTrace:
+    """A text's trace as that of a batch of one."""
+    leaving = trace.leaving
+    return replace(
+        trace,
+        stages={name: array[None] for name, array in trace.stages.items()},
+        empty_rows=trace.empty_rows[None],
+        before=trace.before[None],
+        leaving=Later(lambda: leaving()[None]),
     )
 
 

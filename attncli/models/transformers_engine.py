@@ -18,13 +18,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
+from attncli.arrays.backend import Array, Backend, Selection, choose
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message, plural
-from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, compute_attention, ignore_block
+from attncli.mechanism.attend import RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
 from attncli.mechanism.context import NOTHING, Interventions, Weights, apply_interventions, visible_links
 from attncli.mechanism.mask import Causal, Everywhere, Mask
@@ -394,22 +394,20 @@ class ForeignModel(Model, frozen=True, eq=False):
         """The type that transformers' model was loaded in, whatever the text."""
         return self.backend
 
-    def trace(
+    def _run_text(
         self,
-        text: str | Sequence[Token],
-        *,
-        layers: Selection = EVERY,
-        heads: Selection = EVERY,
-        keep: Collection[str] = EVERY_STAGE,
-        rows: int | None = None,
-        on_block: Callable[[int, str, RowBlock], None] | None = None,
-        past: dict[int, tuple[Array, Array]] | None = None,
-        interventions: Interventions = NOTHING,
+        tokens: list[Token],
+        layers: Selection,
+        heads: Selection,
+        keep: Collection[str],
+        rows: int | None,
+        on_block: Callable[[int, str, RowBlock], None] | None,
+        past: dict[int, tuple[Array, Array]] | None,
+        interventions: Interventions,
     ) -> Iterator[LayerTrace]:
-        """As `Model.trace`, without `past`; the whole model runs, whatever layers are asked for."""
+        """As of `Model`, without `past`; the whole model runs, whatever layers are asked for."""
         if past is not None:
             raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
-        tokens = self.encode(text) if isinstance(text, str) else self.check_tokens(list(text))
         layer_numbers = self.spec.attending(layers)
         traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))

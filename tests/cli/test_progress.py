@@ -121,7 +121,7 @@ def test_a_bar_ends_with_a_command_that_fails() -> None:
     found = environment()
     shown = progress.layers_told(found, load("minilm"))
     with found.endings:
-        next(shown.trace("a b", layers=[1, 5]))
+        next(iter(shown.trace("a b", layers=[1, 5])))
         assert found.layers is not None
     assert found.layers is None
 

@@ -35,6 +35,20 @@ try:
         weights = model.backend.numpy(layer.stages["weights"])
         assert_type(weights, Array)
         shape: tuple[int, ...] = layer.stages["q"].shape
+        middle = layer.stages["weights"].mean(axis=0)
+        least, sharpest = float(middle.min()), float(layer.stages["weights"].max())
+        sums = layer.stages["weights"].sum(axis=-1)
+        plain = np.asarray(layer.stages["weights"])[0].mean(axis=0)
+    trace = model.trace("a b c")
+    over_heads = trace.weights.mean(axis=1)
+    first_head = trace.weights[0, 0]
+    said: str = repr(trace)
+    shown: str | None = trace._repr_html_()
+    for text in model.traces(["a b", "c d"]):
+        layers: tuple[int, ...] = text.layers
+    zero, knocked = attncli.Zero(heads=(0,)), attncli.KnockOut(heads=(0,), queries=(2,), keys=(0,))
+    for changed in model.trace("a b c", interventions={(0, "self"): (zero, knocked)}):
+        after = changed.after.mean(axis=-1)
 except AttnError as error:
     what: str = error.what
 """
@@ -56,7 +70,7 @@ WRONG = {
     "attncli.attention(q, q, q, softmax='float32')": "Unexpected keyword",
     "found: int = attncli.attention(q, q, q).weights": "Incompatible types in assignment",
     "attncli.attention(q, q, q).wieghts": "has no attribute",
-    "next(attncli.load(seed=0).trace('a')).stages['q'].sgape": "has no attribute",
+    "next(iter(attncli.load(seed=0).trace('a'))).stages['q'].sgape": "has no attribute",
     "attncli.nothing": "has no attribute",
     "attncli.metrics.entropy(q, special=1)": "incompatible type",
     "attncli.metrics.entropy(q).valeu": "has no attribute",

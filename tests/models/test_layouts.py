@@ -82,7 +82,7 @@ def outputs(
         model = load_weights(
             path, tokenizer("word"), chosen, request=asked, settings=Settings(mask=mask, **around), embedding=text
         )
-        found.append(chosen.numpy(next(model.trace(WORDS)).stages["out"]))
+        found.append(chosen.numpy(next(iter(model.trace(WORDS))).stages["out"]))
     return np.stack(found)
 
 
@@ -130,7 +130,7 @@ def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
     with torch.no_grad():
         reference = module(torch.from_numpy(x)).numpy()
     model = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), embedding=x[1])
-    assert np.abs(next(model.trace(WORDS)).stages["out"] - reference[1]).max() < 1e-6
+    assert np.abs(next(iter(model.trace(WORDS))).stages["out"] - reference[1]).max() < 1e-6
 
 
 @pytest.mark.parametrize("name", CASES)

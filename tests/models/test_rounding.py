@@ -116,7 +116,7 @@ def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(
     from attncli.models.model import round_trace
 
     model = attncli.load(llama, backend="numpy")
-    trace = next(model.trace(model.tokenizer.ids_to_tokens(IDS)))
+    trace = next(iter(model.trace(model.tokenizer.ids_to_tokens(IDS))))
     found = round_trace(
         model.backend, round_trace(attncli.load(llama, backend="numpy", dtype="float64").backend, trace)
     )
@@ -174,7 +174,7 @@ def test_later_tokens_read_weights_of_the_same_type(
 
 def test_stages_that_share_an_array_go_on_sharing_it(llama: Path) -> None:
     model = attncli.load(llama, backend="numpy")
-    stages = next(model.trace(model.tokenizer.ids_to_tokens(IDS))).stages
+    stages = next(iter(model.trace(model.tokenizer.ids_to_tokens(IDS)))).stages
     assert stages["scaled"] is stages["capped"] is stages["biased"]
     assert stages["biased"] is not stages["masked"]
 

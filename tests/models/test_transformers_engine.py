@@ -197,7 +197,7 @@ def test_layers_that_do_not_attend_keep_their_number_and_are_named(name: str, fo
         assert apart(trace.before, out.hidden_states[trace.layer][0]) < 1e-4
     for layer in {0, 1, 2, 3} - set(attending):
         with pytest.raises(InputError, match=f"layer {layer} attends to nothing: it is"):
-            next(model.trace(tokens, layers=[layer]))
+            next(iter(model.trace(tokens, layers=[layer])))
     position = attention_part(model, model.backend).position
     assert position == ("none" if name in ("jamba", "granitemoehybrid", "nemotron_h") else "rope:97")
     heads = heads_document(model, "", tokens, HeadsRequest())
@@ -237,7 +237,7 @@ def test_an_encoder_has_no_mask(folder_of: Callable) -> None:
     with pytest.raises(UnsupportedError, match="keeps their weights to itself"):
         model.store.layer(model.backend, 0)
     with pytest.raises(UnsupportedError, match="kept keys"):
-        next(model.trace(model.tokenizer.ids_to_tokens(IDS), past={}))
+        next(iter(model.trace(model.tokenizer.ids_to_tokens(IDS), past={})))
 
 
 @pytest.mark.parametrize(

@@ -123,4 +123,4 @@ def test_what_transformers_cannot_run_is_said_in_its_words(tmp_path: Path) -> No
     }
     model = attncli.load(make(Case("albert", sizes), tmp_path))
     with pytest.raises(UnsupportedError, match="cannot run this 'albert' model"):
-        next(model.trace(model.tokenizer.ids_to_tokens([1] * 30)))  # it has 29 positions
+        next(iter(model.trace(model.tokenizer.ids_to_tokens([1] * 30))))  # it has 29 positions

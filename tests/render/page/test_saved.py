@@ -257,7 +257,7 @@ def test_a_page_says_in_words_what_is_measured(window: Opened, tmp_path: Path, n
 
 
 def test_a_trace_in_a_notebook_has_its_text(window: Opened, tmp_path: Path) -> None:
-    trace = next(attncli.load("minilm").trace(TEXT, layers=[5]))
+    trace = next(iter(attncli.load("minilm").trace(TEXT, layers=[5])))
     frame = bundle(trace)["text/html"]
     file = tmp_path / "notebook.html"
     file.write_text(f"<!doctype html><title>n</title>{frame}", "utf-8")
@@ -274,7 +274,7 @@ def test_a_trace_in_a_notebook_has_its_text(window: Opened, tmp_path: Path) -> N
 
 def test_a_notebook_names_no_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attncli.notebook.BUDGET", 2_000)
-    trace = next(attncli.load("minilm").trace(TEXT, layers=[5]))
+    trace = next(iter(attncli.load("minilm").trace(TEXT, layers=[5])))
     page = bundle(trace)["text/html"]
     assert "&quot;r&quot;:&quot;none&quot;" in page
     assert "--html-budget" not in page

@@ -1,0 +1,145 @@
+"""What a text gives in each layer of a model: the model runs when it is looked at, one layer in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from attncli.arrays.backend import SCORE_ITEM, Array, backend_of
+from attncli.errors import LimitError, UnsupportedError, UsageError
+from attncli.inputs.token import Token
+from attncli.language import listing, message
+from attncli.mechanism.trace import LayerTrace, notebook_formats
+from attncli.models.estimate import free_memory
+
+
+class TextTrace:
+    """What a text gives in each layer of a model: iterate for one layer after the other, or take `weights` of all.
+
+    Iterating runs the model and holds one layer at a time; iterating again runs it again. A notebook shows the page of
+    all heads.
+
+    Attributes:
+        tokens: Those of the text.
+        layers: The numbers of the layers, rising.
+        heads: How many heads each of them gives.
+        name: Of the model.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[Token],
+        heads: Sequence[tuple[int, int]],
+        run: Callable[[Collection[str]], Iterator[LayerTrace]],
+        keep: Collection[str],
+        *,
+        dtype: str,
+        name: str = "",
+        once: bool = False,
+    ) -> None:
+        """heads: each layer's number and how many heads it gives. run: runs the text, keeping these n × n stages. keep:
+        those that iterating keeps. dtype: of the numbers. name: of the model. once: whether a run leaves something
+        behind, so that there is one alone."""
+        self.tokens = tuple(tokens)
+        self.layers = tuple(layer for layer, _ in heads)
+        self.heads = tuple(count for _, count in heads)
+        self._run, self._keep, self._dtype, self.name = run, frozenset(keep), dtype, name
+        self._runs_left = 1 if once else None
+        self._weights: Array | None = None
+
+    def __iter__(self) -> Iterator[LayerTrace]:
+        return self.run(self._keep)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def run(self, keep: Collection[str]) -> Iterator[LayerTrace]:
+        """The layers, with these n × n stages kept in place of those that were asked for.
+
+        Raises UsageError where a run that extends kept keys has been already.
+        """
+        if self._runs_left is not None:
+            if not self._runs_left:
+                raise UsageError(
+                    "this run has extended the kept keys, and would extend them again",
+                    expected="one look at it",
+                    hint="layers = list(model.trace(tokens, past=past))",
+                )
+            self._runs_left -= 1
+        return self._run(keep)
+
+    @property
+    def pairs(self) -> int:
+        """How many weights there are in all: one for each layer, head, query and key."""
+        return sum(self.heads) * len(self.tokens) ** 2
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether weights are among what is kept."""
+        return "weights" in self._keep
+
+    @property
+    def weights(self) -> Array:
+        """The weights of all layers, [layer, head, query, key], 0 to 1; 0 where a key is hidden.
+
+        Held once they are there. Rows sum to 1, to less where a learned sink takes its share, to 0 where a query sees
+        nothing; learned keys come after those of the tokens.
+
+        Raises:
+            UnsupportedError: Where layers have different numbers of heads, or weights were not to be kept.
+            LimitError: Where they would take more memory than is free.
+        """
+        if self._weights is None:
+            self._weights = self._all_weights()
+        return self._weights
+
+    def _all_weights(self) -> Array:
+        if not self.keeps_weights or len(set(self.heads)) != 1:
+            raise UnsupportedError(
+                "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
+            )
+        taken, limit = self.pairs * SCORE_ITEM[self._dtype], free_memory()
+        if taken > limit.bytes:
+            raise LimitError(
+                "the weights of {layers} layers of {heads} heads and {tokens} tokens take {taken:.1f} GiB",
+                expected="at most {limit:.1f} GiB: {source}",
+                hint="layers=[5] or heads=[0], or iterate: one layer is in memory at a time",
+                layers=len(self.layers),
+                heads=self.heads[0],
+                tokens=len(self.tokens),
+                taken=taken / 2**30,
+                limit=limit.bytes / 2**30,
+                source=limit.source,
+            )
+        whole: Array | None = None
+        for place, trace in enumerate(self.run(("weights",))):
+            array = trace.stages["weights"]
+            if whole is None:
+                backend = backend_of(array)
+                whole = backend.full((len(self.layers), *array.shape), 0.0, backend.dtype_of(array))
+            if tuple(array.shape) != tuple(whole.shape[1:]):
+                raise UnsupportedError(
+                    "the layers have no weights of one shape",
+                    expected="layers of as many heads, and weights that are kept",
+                )
+            whole[place] = array
+        assert whole is not None  # there is no model without layers
+        return whole
+
+    def __repr__(self) -> str:
+        """The text's length, the model, the layers and what to do with them; not the numbers."""
+        heads = listing(map(str, sorted(set(self.heads))), " or ")
+        numbers = f"{self.layers[0]}-{self.layers[-1]}" if len(self.layers) > 1 else f"{self.layers[0]}"
+        if len(self.layers) < 4 or self.layers[-1] - self.layers[0] + 1 != len(self.layers):
+            numbers = ", ".join(map(str, self.layers))
+        name = f" in {self.name}" if self.name else ""
+        what = message("layers {numbers} of {heads} heads", numbers=numbers, heads=heads)
+        return f"<TextTrace of {len(self.tokens)} tokens{name}: {what}; iterate for layers, .weights for all>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and the text beside it."""
+        del include, exclude
+        return notebook_formats(self)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows that asks for HTML alone."""
+        return self._repr_mimebundle_().get("text/html")
