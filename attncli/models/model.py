@@ -277,12 +277,12 @@ class Model(Struct, frozen=True, eq=False):
         for group in self.by_length(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
             for batch in group:
-                held = list(batch.layers)
+                batch_layers = list(batch.layers)
                 for entry, place in enumerate(batch.places):
                     results[place] = TextTrace(
                         batch.texts[entry],
                         heads_of_layers,
-                        partial(_layers_of_text, held, entry, batch.texts[entry]),
+                        partial(_layers_of_text, batch_layers, entry, batch.texts[entry]),
                         keep,
                         dtype=self.backend.dtype,
                         name=self.identity.name or self.identity.source,

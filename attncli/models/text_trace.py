@@ -97,16 +97,16 @@ class TextTrace:
             raise UnsupportedError(
                 "the layers have no weights of one shape", expected="layers of as many heads, and weights that are kept"
             )
-        taken, limit = self.pairs * SCORE_ITEM[self._dtype], free_memory()
-        if taken > limit.bytes:
+        size, limit = self.pairs * SCORE_ITEM[self._dtype], free_memory()
+        if size > limit.bytes:
             raise LimitError(
-                "the weights of {layers} layers of {heads} heads and {tokens} tokens take {taken:.1f} GiB",
+                "the weights of {layers} layers of {heads} heads and {tokens} tokens take {size:.1f} GiB",
                 expected="at most {limit:.1f} GiB: {source}",
                 hint="layers=[5] or heads=[0], or iterate: one layer is in memory at a time",
                 layers=len(self.layers),
                 heads=self.heads[0],
                 tokens=len(self.tokens),
-                taken=taken / 2**30,
+                size=size / 2**30,
                 limit=limit.bytes / 2**30,
                 source=limit.source,
             )
