@@ -54,6 +54,11 @@ def format_fixed(value: float | None, digits: int) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
+def format_period(tokens: float) -> str:
+    """How many tokens a whole turn takes: three digits, more before the point."""
+    return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"
+
+
 def brief(value: float | None) -> str:
     """One number for a header: at most 6 significant digits, no trailing zeros; `none` for None."""
     return "none" if value is None else f"{value:.6g}"

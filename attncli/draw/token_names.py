@@ -28,7 +28,10 @@ MARK = "?"
 """Stands behind every word that the model does not know."""
 TEXT_CELLS = 24
 """The cells of a text that a sentence names it by."""
-TEXT_OF = {"tokens": "text", "queries": "query_text", "keys": "key_text", "corrupt_tokens": "corrupt"}
+TEXT_OF = {
+    "tokens": "text", "queries": "query_text", "keys": "key_text", "corrupt_tokens": "corrupt",
+    "source_tokens": "source_text",
+}  # fmt: skip
 """The members that hold a text's tokens, and those that hold the text."""
 PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
 

@@ -348,18 +348,7 @@ def choose_span(
     if count == 1:
         first = choose_token(tokens, reference, note)
         return first, first + 1
-    if match.occurrences > 1:
-        note(
-            message(
-                "{reference} occurs {occurrences} times; using the first, tokens {first} to {last} "
-                "({reference_2}:2 for the next)",
-                reference=repr(reference),
-                occurrences=match.occurrences,
-                first=match.first,
-                last=match.stop - 1,
-                reference_2=reference,
-            )
-        )
+    note_first(match, reference, note)
     note(
         message(
             "{reference} is {count} tokens: weights to it are summed, from it averaged",
@@ -368,6 +357,22 @@ def choose_span(
         )
     )
     return match.first, match.stop
+
+
+def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
+    """Say of tokens that occur more than once that they are the first."""
+    if span.occurrences > 1:
+        note(
+            message(
+                "{reference} occurs {occurrences} times; using the first, tokens {first} to {last} "
+                "({reference_2}:2 for the next)",
+                reference=repr(reference),
+                occurrences=span.occurrences,
+                first=span.first,
+                last=span.stop - 1,
+                reference_2=reference,
+            )
+        )
 
 
 def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:

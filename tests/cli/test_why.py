@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
+from sample_files import SAMPLES
 from small_gpt2 import small_gpt2
+from tiny_checkpoints import CASES, make
 
 import attncli
 
@@ -86,6 +92,117 @@ def test_sources_that_are_not_told_alone_are_one_part_of_their_head(monkeypatch:
             assert sums[0] == pytest.approx(sums[1], abs=1e-9)
 
 
+def test_numbers_of_any_size_take_few_cells(tmp_path: Path) -> None:
+    figure = tmp_path / "why.svg"
+    line = ("why", "the cat sat", "--from", "sat", "--to", "cat", "--than", "the", "--scale", "1e200")
+    answer = ask(*line, "--dtype", "float64", "--figure", str(figure))
+    assert answer.code == 0, answer.err
+    assert "e+20" in answer.out
+    assert not re.search("[0-9]{12}", answer.out)
+    assert not re.search(">[^<]*[0-9]{12}", figure.read_text("utf-8"))
+
+
+def test_a_key_that_gets_less_than_the_other_is_not_said_to_get_more() -> None:
+    shown = " ".join(
+        ask(
+            "why", TEXT, *MINILM, "--from", "it", "--to", "street", "--than", "animal", "--head", "L5H11", "--brief"
+        ).out.split()
+    )
+    assert 'looks less at "street"' in shown
+    assert "rather than" not in shown
+    assert "-" not in shown.split("the score is ")[1].split()[0]
+
+
+def test_a_part_that_others_outweigh_is_not_told_as_a_share() -> None:
+    """What adds more than the whole advantage is told with what the others take away again."""
+    text, line = "吃 香 animal", ("--from", "吃", "--to", "香", "--unknown", *MINILM)
+    document = ask("why", text, *line, "--json").json
+    first = max(part["query_side"] for part in document["parts"])
+    assert first > 2 * document["total"]
+    shown = " ".join(ask("why", text, *line, "--brief").out.split())
+    assert f"{first:.2f}, of which the others take {first - document['total']:.2f} away" in shown
+    assert f"of {document['total']:.2f};" not in shown
+
+
+def test_a_part_that_adds_nearly_as_much_is_told_beside_the_first() -> None:
+    line = ("why", "the cat sat on the mat", *MINILM, "--from", "mat", "--to", "on", "--layer", "1")
+    document = ask(*line, "--json").json
+    asks, answers = (
+        sorted((part[side] for part in document["parts"]), reverse=True) for side in ("query_side", "key_side")
+    )
+    assert asks[1] > 0.8 * asks[0]
+    assert answers[1] < 0.8 * answers[0]
+    shown = " ".join(ask(*line, "--brief").out.split())
+    assert shown.count("Nearly as much") == 1
+    assert f'Nearly as much adds where "mat" stands: {asks[1]:.2f}.' in shown
+
+
+def test_what_is_told_of_a_name_is_told_once() -> None:
+    several = ask("why", "unbelievableness happened, unbelievableness", *MINILM, "--from", "unbelievableness",
+                  "--to", "happened", "--than", "unbelievableness")  # fmt: skip
+    assert several.code == 0
+    notes = several.err.splitlines()
+    assert len(notes) == len({*notes}) == 2
+    assert "occurs 2 times; using the first" in notes[0]
+    assert "is 2 tokens" in notes[1]
+
+
+def test_a_source_that_stands_twice_is_told_with_its_place(gpt2: str) -> None:
+    line = (
+        "why",
+        "the cat the cat the",
+        "--model",
+        gpt2,
+        "--from",
+        "#4",
+        "--to",
+        "#1",
+        "--head",
+        "L1H0",
+        "--by",
+        "token",
+    )
+    shown = ask(*line, "--writes", "--full").out
+    rows = [row.split("  ")[0] for row in shown.split("what asks")[1].split("what answers")[0].splitlines()]
+    named = [row for row in rows if "←" in row]
+    assert len(named) == len({*named}) > 3
+    assert any(row.endswith("← t #1") for row in named)
+    assert any(row.endswith("← he") for row in named)
+    writes = shown.split("what the head writes")[1]
+    assert "c #4" in writes
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory: pytest.TempPathFactory) -> str:
+    case = replace(CASES["bart"], config={**CASES["bart"].config, "vocab_size": 320})
+    folder = make(case, tmp_path_factory.mktemp("why") / "bart")
+    shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
+    return str(folder)
+
+
+def test_the_encoder_s_parts_are_not_taken_for_the_decoder_s(bart: str) -> None:
+    """Layers of both have the same numbers: each head stands in the grid of its side, with what it adds there."""
+    line = ("why", "the cat sat", "--model", bart, "--source", "the dog ran", "--cross", "--from", "cat", "--to", "dog")
+    line = (*line, "--head", "L2H1")
+    document = ask(*line, "--json").json
+    parts = {(p["kind"], p["layer"], p["attention"], p["head"], p["side"]): p for p in document["parts"]}
+    own, other = (parts["head", 1, "self", 0, side] for side in ("query", "key"))
+    shown = ask(*line, "--full", "--precision", "5").out
+    blocks = shown.split("what asks")[0].split("what the encoder's heads of")
+    assert len(blocks) == 2
+    for block, value in zip(blocks, (own["query_side"], other["key_side"]), strict=True):
+        first = re.search(r"^1 +([-.0-9]+)", block.split("columns: heads")[1], re.MULTILINE)
+        assert first
+        assert float(first[1]) == pytest.approx(value, abs=1e-4)
+    assert abs(own["query_side"] - other["key_side"]) > 1e-3
+    answers = shown.split("what answers")[1].split("the strongest of")[0]
+    assert "encoder L1 feed-forward" in answers
+    assert not any(re.match("L[0-9]", row) for row in answers.splitlines())
+    assert "encoder" not in shown.split("what asks")[1].split("what answers")[0]
+    chinese = ask(*line, "--full", "--lang", "zh").out
+    assert "编码器 L1 前馈" in chinese
+
+
 def test_than_is_the_ratio_of_two_weights() -> None:
     document = ask("why", TEXT, *L5H11, "--than", "street", "--json").json
     assert document["total"] == pytest.approx(np.log(document["weight"] / document["centred"]["weight"]), abs=1e-9)
@@ -122,6 +239,18 @@ def test_splits_by_entries_add_up() -> None:
         assert sum(row["contribution"] for row in document["dimensions"]) == pytest.approx(document["total"], abs=1e-9)
     shown = ask(*turned[:-1], "--by", "frequency").out
     assert "period in tokens" in shown
+    assert "which turn once in" in shown
+
+
+def test_splits_by_entries_stand_beside_what_the_position_adds() -> None:
+    line = ("why", TEXT, *LINK, "--position", "alibi", "--num-heads", "2", "--dtype", "float64", "--by", "dimension")
+    document = ask(*line, "--json").json
+    entries = sum(row["contribution"] for row in document["dimensions"])
+    (position,) = [part for part in document["parts"] if part["kind"] == "score_bias"]
+    assert entries + position["query_side"] == pytest.approx(document["total"], abs=1e-9)
+    rows = {row.split("  ")[0]: row.split() for row in ask(*line, "--full").out.splitlines()}
+    assert float(rows["what the position adds"][4]) == pytest.approx(position["query_side"], abs=5.1e-3)
+    assert float(rows["total"][1]) == pytest.approx(document["total"], abs=5.1e-3)
 
 
 def test_a_split_by_token_has_no_table_of_pairs() -> None:

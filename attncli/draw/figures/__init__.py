@@ -27,7 +27,7 @@ from attncli.draw.figures.charts import (
     names_of,
 )
 from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import format_period, percent, writer
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import key_names, mark_unknown_words, quoted_word
@@ -52,7 +52,7 @@ from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, metric_name
 from attncli.features.tensors.document import TensorsDocument
-from attncli.features.why.document import WhyDocument, WhyPart, part_name, ranked_parts
+from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
 from attncli.language import contextual, message, plural, say, translate
 from attncli.measure.metric import METRIC_TITLES
 
@@ -326,24 +326,29 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
     """What asks and what answers as bars, a line where the weight would be without; the earlier heads by what they add."""
     link = document.link
     query, key = label(document.tokens[link.query].text), label(document.keys[link.key].text)
-    places = {"layer": link.layer, "head": link.head, "weight": f"{document.weight:.2f}"}
+    total = writer([document.total], 2)(document.total)
+    places = {"layer": link.layer, "head": link.head, "weight": f"{document.weight:.2f}", "total": total}
     if isinstance(document.centred, str):
         subtitle = say(
             view,
             "layer {layer} head {head}, weight {weight}: the score is {total} above what the row expects",
-            total=f"{document.total:.2f}",
             **places,
         )
     else:
         subtitle = say(
             view,
             "layer {layer} head {head}, weight {weight}: the score is {total} above that of {other}",
-            total=f"{document.total:.2f}",
             other=label(document.keys[document.centred.key].text),
             **places,
         )
     top = draw_title(drawing, f"{query}  →  {key}", subtitle)
     if document.dimensions:
+        title = (
+            say(view, "by pairs of entries that are rotated together")
+            if document.by == "frequency"
+            else say(view, "by entries of q and k")
+        )
+        drawing.text(0, top + 9, title, size=9, bold=True)
         rows = sorted(document.dimensions, key=lambda row: -abs(row.contribution))[:RANKED]
         bars = [
             bar_of(
@@ -351,7 +356,7 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
             )
             for row in rows
         ]
-        draw_bars(drawing, bars, top)
+        draw_bars(drawing, bars, top + 16)
         return
     titles = {
         "query": say(view, "what asks: parts of {query}", query=query),
@@ -366,27 +371,27 @@ def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
             more = "" if without is None else say(view, "without: {weight}", weight=f"{without:.2f}")
             bars.append(bar_of(_part_label(part, document, view), value, signed=True, more=more))
         top = draw_bars(drawing, bars, top + 16) + 14
-    heads = [
-        (part.layer, part.head, (part.query_side or 0.0) + (part.key_side or 0.0), None)
-        for part in document.parts
-        if part.kind == "head" and part.layer is not None and part.head is not None and part.source is None
-    ]
-    if heads:
-        drawing.text(0, top + 9, say(view, "what earlier heads add to the advantage, both sides"), size=9, bold=True)
-        _grid(drawing, heads, top + 24, view)
+    heads = earlier_heads(document)
+    grid_titles = {
+        "self": say(view, "what earlier heads add to the advantage, both sides"),
+        "cross": say(view, "what earlier heads of {query} add to the advantage: cross-attention", query=query),
+        "encoder": say(view, "what the encoder's heads of {key} add to the advantage", key=key),
+    }
+    if link.attention == "cross":
+        grid_titles["self"] = say(view, "what earlier heads of {query} add to the advantage", query=query)
+    for kind in heads:
+        drawing.text(0, top + 9, grid_titles[kind], size=9, bold=True)
+        top = _grid(drawing, [(*row, None) for row in heads[kind]], top + 24, view) + 14
 
 
 def _period(period: float | None, view: View) -> str:
-    return "" if period is None else say(view, "period {period}", period=f"{period:.3g}")
+    return "" if period is None else say(view, "period {period}", period=format_period(period))
 
 
 def _part_label(part: WhyPart, document: WhyDocument, view: View) -> str:
     """A part's name, with the token that it was carried from."""
-    name = say(view, part_name(part))
-    if part.source is None:
-        return name
-    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
-    return f"{name} ← {label(tokens[part.source].text)}" if part.source < len(tokens) else name
+    name, source = say(view, part_title(part, document)), source_of(part, document)
+    return name if source is None else f"{name} ← {label(source[0].text)}{source[1]}"
 
 
 def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> None:

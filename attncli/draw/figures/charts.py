@@ -11,6 +11,7 @@ import numpy as np
 
 from attncli.documents import SOURCE_NAMES, Header, TokenRow
 from attncli.draw.figures.drawing import Drawing, from_right, shorten_to_fit, width
+from attncli.draw.numbers import writer
 from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
 from attncli.draw.view import View
@@ -188,7 +189,8 @@ def model_note(document: Header | CrossDocument | TensorsDocument, view: View) -
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
     """A row of a ranking with its number. mark: another number on the same bar. more: what is told beside it."""
-    text = (f"{value:+.3f}" if signed else f"{value:.3f}").replace("-", "−")
+    text = writer([value], 3)(value)
+    text = ("+" if signed and value >= 0 else "") + text.replace("-", "−")
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
 
@@ -358,12 +360,13 @@ def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -
     is_signed = scale == "signed"
     palette = drawing.theme.signed if is_signed else drawing.theme.weights
     steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]
-    low = f"−{high:.2f}" if is_signed else "0"
+    largest = writer([high], 2)(high)
+    low = f"−{largest}" if is_signed else "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
-    end = say(view, "row's largest") if scale == "row" else f"+{high:.2f}" if is_signed else f"{high:.2f}"
+    end = say(view, "row's largest") if scale == "row" else f"+{largest}" if is_signed else largest
     drawing.text(left + 102, top + 6, end, size=SIZE, quiet=True)
     return top + 8
 

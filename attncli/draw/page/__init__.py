@@ -33,7 +33,14 @@ from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
 from attncli.features.find.document import FindDocument
 from attncli.features.run.document import RunDocument
-from attncli.features.why.document import QUARTER, WhyDocument, WhyPart, part_name, ranked_parts
+from attncli.features.why.document import (
+    QUARTER,
+    WhyDocument,
+    WhyPart,
+    part_title,
+    ranked_parts,
+    source_of,
+)
 from attncli.inputs.token import Token
 from attncli.language import languages, say, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
@@ -428,6 +435,7 @@ def _why(document: WhyDocument) -> dict[str, Any]:
         "l": link.layer, "h": link.head, "q": link.query, "k": link.key, "w": document.weight, "s": document.score,
         "t": document.total, "than": None if isinstance(document.centred, str) else document.centred.key,
         "d": f"{abs(document.difference):.0e}" if document.difference else "0", "count": len(document.parts),
+        "counts": list(map(len, sides)),
         "spread": document.total > 0 and max(largest) < QUARTER * document.total,
         "asks": [_part(part, value, "query", document) for part, value in sides[0][:MOST_PARTS]],
         "answers": [_part(part, value, "key", document) for part, value in sides[1][:MOST_PARTS]],
@@ -436,11 +444,11 @@ def _why(document: WhyDocument) -> dict[str, Any]:
 
 
 def _part(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
-    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
-    source = f" ← {label(tokens[part.source].text)}" if part.source is not None and part.source < len(tokens) else ""
-    is_head = part.kind == "head" and part.attention == "self"
+    token = source_of(part, document)
+    source = "" if token is None else f" ← {label(token[0].text)}{token[1]}"
+    is_head = part.kind == "head" and part.attention == "self" and document.link.attention == "self"
     return {
-        "n": {lang: translate(part_name(part), lang) + source for lang in languages()},
+        "n": {lang: translate(part_title(part, document), lang) + source for lang in languages()},
         "v": value,
         "w": part.weight_without.query if side == "query" else part.weight_without.key,
         "l": part.layer if is_head else None,

@@ -134,9 +134,9 @@ PAGE_WORDS: Mapping[str, Message] = {
     "why.without": message("without: {weight}"),
     "why.rest": message("and {count} smaller ones"),
     "why.sum": message(
-        "{count} parts add up to the score {score} (difference {difference}), with every norm as in this run. The "
-        "heads above are tinted by what they add on both sides."
+        "{count} parts add up to the score {score} (difference {difference}), with every norm as in this run."
     ),
+    "why.tinted": message("The heads above are tinted by what they add on both sides."),
     "why.spread": message("No part of either word explains a quarter of that: the reason is spread."),
     "why.other": message("The page holds the parts of these links:"),
     "lens.lead": message('What each layer would say next if the model ended there, and how likely "{target}" is'),

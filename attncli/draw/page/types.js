@@ -12,9 +12,9 @@
  * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
  * @typedef {{n: Record<string, string>, v: number, w: number|null, l: number|null, h: number|null}} Part
  * n: its name by language; v: what it adds; w: the weight without it; l, h: of a head
- * @typedef {{l: number, h: number, q: number, k: number, w: number, s: number, t: number, than: number|null, d: string, count: number, spread: boolean,
+ * @typedef {{l: number, h: number, q: number, k: number, w: number, s: number, t: number, than: number|null, d: string, count: number, counts: [number, number], spread: boolean,
  *   asks: Part[], answers: Part[], heads: [number, number, number][]}} Why
- * w: the link's weight; s: its score; t: the advantage; d: the sum of all parts less the score; heads: what earlier ones add on both sides
+ * w: the link's weight; s: its score; t: the advantage; d: the sum of all parts less the score; counts: how many parts either side has; heads: what earlier ones add on both sides
  * @typedef {{target: string, rows: {l: number|null, stage: string, rank: number, p: number, top: [string, number][]}[]}} Lens
  * @typedef {{title: string, lang: string, partial: boolean, option: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
  *   pairs: [number[], number[]]|null, out: [number[], number[], number[], number[][]]|null, effects: Effects[], why: Why[], lens: Lens|null, start: Record<string, string>, answer: Record<string, (string|[string, string])[][]>}} Meta

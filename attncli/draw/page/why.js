@@ -36,13 +36,13 @@ export function showWhy() {
     return;
   }
   lay(run().heads.map(({ l, h }) => why.heads.find((one) => one[0] === l && one[1] === h)?.[2] ?? null));
-  const digits = abs(why.t) >= 0.1 ? 3 : 5;
+  const digits = abs(why.t) >= 0.1 ? 3 : abs(why.t) >= 0.001 ? 5 : 7;
   const query = nameOf(why.q, queries()), key = nameOf(why.k, keys());
   const places = { query, key, weight: told(why.w), total: signed(why.t, digits), score: signed(why.s, 4), other: why.than === null ? "" : nameOf(why.than, keys()) };
   fill("view",
     lead(say(why.than === null ? "why.lead" : "why.than", places)),
-    make("div.asked", side(why.asks, why.count, say("why.asks", places), digits), side(why.answers, why.count, say("why.answers", places), digits)),
-    note([say("why.sum", { count: why.count, score: signed(why.s, 4), difference: why.d }), ...(why.spread ? [say("why.spread")] : [])].join(" ")));
+    make("div.asked", side(why.asks, why.counts[0], say("why.asks", places), digits), side(why.answers, why.counts[1], say("why.answers", places), digits)),
+    note([say("why.sum", { count: why.count, score: signed(why.s, 4), difference: why.d }), ...(why.heads.length ? [say("why.tinted")] : []), ...(why.spread ? [say("why.spread")] : [])].join(" ")));
 }
 
 /** What each layer would say next, and how likely the target is there. */

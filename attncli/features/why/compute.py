@@ -30,7 +30,7 @@ from attncli.features.why.document import (
     Writes,
     Written,
 )
-from attncli.inputs.token import Token, choose_span, find_span, refuse_unknown
+from attncli.inputs.token import Token, choose_span, find_span, note_first, refuse_unknown
 from attncli.language import message
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Kind
@@ -121,14 +121,23 @@ def why(
             expected="an encoder-decoder, with --source TEXT",
         )
     looked_at = source_tokens(model) if cross else tokens
-    keys, others = (() if name is None else _pieces(looked_at, name, note, unknown=unknown) for name in (end, than))
+    noted = set[str]()
+
+    def note_once(text: str) -> None:
+        if text not in noted:
+            noted.add(text)
+            note(text)
+
+    queries = _pieces(tokens, start, note_once, unknown=unknown)
+    keys, others = (
+        () if name is None else _pieces(looked_at, name, note_once, unknown=unknown) for name in (end, than)
+    )
     spec = model.spec
     selection = (
         heads
         if isinstance(heads, HeadSelection)
         else HeadSelection(numbers_of(layers, len(spec.blocks)), numbers_of(heads, most_heads(spec)))
     )
-    queries = _pieces(tokens, start, note, unknown=unknown)
     request = WhyRequest(queries, keys, selection, "cross" if cross else "self", others, by)
     if set(others) & set(keys):
         raise InputError("the key is compared with itself", expected="another key after --than")
@@ -175,6 +184,7 @@ def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None]
         return tuple(range(*choose_span(tokens, reference, note, unknown=unknown)))
     if not unknown:
         refuse_unknown(tokens, match, reference)
+    note_first(match, reference, note)
     note(
         message(
             "{reference} is {count} tokens: the link with the largest weight is explained",

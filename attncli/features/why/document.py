@@ -184,6 +184,39 @@ class NamedPart(Protocol):
     def place(self) -> str | None: ...
 
 
+def is_of_source(part: WhyPart, document: WhyDocument) -> bool:
+    """Whether a layer of the encoder wrote a part, which the decoder's layers of the same numbers did not."""
+    return document.link.attention == "cross" and part.side == "key" and part.layer is not None
+
+
+def part_title(part: WhyPart, document: WhyDocument) -> Message:
+    """A part of a document's score as tables name it: in cross-attention, those of the encoder's layers say so."""
+    name = part_name(part)
+    return message("encoder {part}", part=name) if is_of_source(part, document) else name
+
+
+def source_of(part: WhyPart, document: WhyDocument) -> tuple[TokenRow, str] | None:
+    """The token whose values a head carried, with its place, such as " #3", where its text stands more than once; None
+    for a part of several tokens."""
+    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
+    if part.source is None or part.source >= len(tokens):
+        return None
+    token = tokens[part.source]
+    return token, "" if sum(row.text.strip() == token.text.strip() for row in tokens) == 1 else f" #{token.index}"
+
+
+def earlier_heads(document: WhyDocument) -> dict[str, list[tuple[int, int, float]]]:
+    """What each earlier head adds, on both sides: layer, head, number; those of a decoder's self-attention and
+    cross-attention and of the encoder apart, by "self", "cross" and "encoder". Empty where heads are split by token."""
+    heads: dict[str, list[tuple[int, int, float]]] = {}
+    for part in document.parts if document.by != "token" else ():
+        if part.kind == "head" and part.layer is not None and part.head is not None and part.attention is not None:
+            name = "encoder" if is_of_source(part, document) else part.attention
+            added = (part.query_side or 0.0) + (part.key_side or 0.0)
+            heads.setdefault(name, []).append((part.layer, part.head, added))
+    return heads
+
+
 def part_name(part: NamedPart) -> Message:
     """A part as tables name it."""
     layer, head = part.layer, part.head

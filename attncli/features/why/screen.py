@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import bar, percent, writer
+from attncli.draw.numbers import bar, format_period, percent, writer
 from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
@@ -16,8 +16,17 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import capitalize, claim, quoted_word
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import grids
-from attncli.features.why.document import QUARTER, part_name, ranked_parts, side_value
-from attncli.language import contextual, plural, say
+from attncli.features.why.document import (
+    QUARTER,
+    earlier_heads,
+    is_of_source,
+    part_name,
+    part_title,
+    ranked_parts,
+    side_value,
+    source_of,
+)
+from attncli.language import Message, contextual, message, plural, say
 
 if TYPE_CHECKING:
     from attncli.documents import TokenRow
@@ -34,6 +43,10 @@ NEARLY_ALL = 0.95
 """A weight from which on the row expects little else than this key."""
 WORD_CELLS = 16
 """Cells of a word beside a part."""
+SMALL = (0.1, 0.01, 0.001)
+"""An advantage below each of these gets one digit more."""
+NEARLY = 0.8
+"""A part that adds at least this share of what the largest adds is told beside it."""
 
 
 def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
@@ -57,12 +70,11 @@ def why_rows(document: WhyDocument) -> Iterator[Sequence[object]]:
 
 def _name(part: WhyPart, document: WhyDocument, view: View) -> str:
     """The same on this screen, with the word whose values it carried."""
-    name = say(view, part_name(part))
-    if part.source is None:
+    name, source = say(view, part_title(part, document)), source_of(part, document)
+    if source is None:
         return name
-    tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
-    text = label(tokens[part.source].text, ascii=view.ascii) if part.source < len(tokens) else "?"
-    return f"{name} {spell('←', ascii=view.ascii)} {cut(text, WORD_CELLS, ascii=view.ascii)}"
+    text = cut(label(source[0].text, ascii=view.ascii), WORD_CELLS, ascii=view.ascii)
+    return f"{name} {spell('←', ascii=view.ascii)} {text}{source[1]}"
 
 
 def _of_words(document: WhyDocument, view: View) -> tuple[str, str]:
@@ -77,22 +89,24 @@ def _of_words(document: WhyDocument, view: View) -> tuple[str, str]:
 
 
 def _grid(document: WhyDocument, view: View) -> Lines:
-    values = {
-        kind: [
-            (part.layer, part.head, (part.query_side or 0.0) + (part.key_side or 0.0))
-            for part in document.parts
-            if part.kind == "head" and part.attention == kind and part.layer is not None and part.head is not None
-        ]
-        for kind in ("self", "cross")
-        if document.by != "token"
-    }
-    return grids(values, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
+    heads = earlier_heads(document)
+    if document.link.attention == "self":
+        return grids(heads, view, say(view, "what earlier heads add to the advantage, both sides"), signed=True)
+    query, key = _of_words(document, view)
+    asks = grids(heads, view, say(view, "what earlier heads of {query} add to the advantage", query=query), signed=True)
+    title = say(view, "what the encoder's heads of {key} add to the advantage", key=key)
+    return stack_spaced([asks, grids({"self": heads.get("encoder", [])}, view, title, signed=True)])
 
 
 def _digits(document: WhyDocument, view: View) -> int:
     """Digits after the point of contributions: so many that two of the advantage's count, where it is small."""
     size = abs(document.total)
-    return max(view.precision, 2) + (0 if size >= 0.1 or size == 0 else 1 if size >= 0.01 else 2)
+    return max(view.precision, 2) + next((more for more, least in enumerate(SMALL) if size >= least or size == 0), 3)
+
+
+def _number(value: float, digits: int) -> str:
+    """A number in a sentence or a table of its own, in few cells however large it is."""
+    return writer([value], digits)(value)
 
 
 def _count_shown(view: View, count: int) -> int:
@@ -185,14 +199,18 @@ def _dimensions(document: WhyDocument, view: View) -> Lines:
     shown = [rows[index] for index in sorted(order[:count])]
     rest = [rows[index].contribution for index in order[count:]]
     numbers = [row.contribution for row in shown] + ([sum(rest)] if rest else [])
-    write = writer(numbers, _digits(document, view))
     names = [_dimension_name(row.dimensions, view) for row in shown]
     names += [say(view, plural("{count} other", "{count} others", count=len(rest)))] if rest else []
-    periods = ["-" if row.period is None else _period(row.period) for row in shown]
+    if any(part.kind in ("relative", "score_bias") for part in document.parts):
+        numbers.append(document.total - sum(row.contribution for row in rows))
+        names.append(say(view, "what the position adds"))
+    names.append(say(view, contextual("column", "total")))
+    write = writer(numbers, _digits(document, view))
+    periods = ["-" if row.period is None else format_period(row.period) for row in shown]
     largest = max((abs(row.contribution) for row in shown), default=0.0)
-    without = [f"{row.weight_without:.{_digits(document, view)}f}" for row in shown]
+    without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
     blank = [""] * (len(names) - len(shown))
-    columns = [names, [*periods, *blank], [write(value) for value in numbers], [*without, *blank]]
+    columns = [names, [*periods, *blank], [write(value) for value in (*numbers, document.total)], [*without, *blank]]
     titles = [
         say(view, contextual("column", "entries")), say(view, contextual("column", "period in tokens")),
         say(view, contextual("column", "adds")), say(view, contextual("column", "weight without")),
@@ -211,12 +229,8 @@ def _dimensions(document: WhyDocument, view: View) -> Lines:
     )
     return table(
         [*titles, ""], [list(row) for row in zip(*columns, bars, strict=True)], view,
-        align=["left", *["right"] * (len(columns) - 1), "left"], title=title, bars=len(columns),
+        align=["left", *["right"] * (len(columns) - 1), "left"], title=title, bars=len(columns), strong=len(names) - 1,
     )  # fmt: skip
-
-
-def _period(tokens: float) -> str:
-    return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"
 
 
 def _dimension_name(entries: Sequence[int], view: View) -> str:
@@ -231,16 +245,19 @@ def _writes(document: WhyDocument, view: View) -> Lines:
         return Lines()
     writes = document.writes
     shown = sorted(writes.sources, key=lambda row: -abs(row.share))[: _count_shown(view, len(writes.sources))]
-    names = [
-        label(document.keys[row.source].text, ascii=view.ascii)
-        if row.source < len(document.keys)
-        else say(view, "learned key")
-        for row in shown
-    ]
+    texts = [key.text.strip() for key in document.keys]
+    names = []
+    for row in shown:
+        if row.source < len(texts):
+            place = "" if texts.count(texts[row.source]) == 1 else f" #{row.source}"
+            text = label(document.keys[row.source].text, ascii=view.ascii)
+            names.append(cut(text, WORD_CELLS, ascii=view.ascii) + place)
+        else:
+            names.append(say(view, "learned key"))
     columns = [
-        [cut(name, WORD_CELLS, ascii=view.ascii) for name in names],
+        names,
         [f"{row.weight:.{max(view.precision, 2)}f}" for row in shown],
-        [f"{row.norm:.{_digits(document, view)}f}" for row in shown],
+        list(map(writer([row.norm for row in shown], _digits(document, view)), (row.norm for row in shown))),
         [percent(row.share) for row in shown],
     ]
     titles = [
@@ -328,10 +345,19 @@ def _looks(document: WhyDocument, view: View) -> str:
         return say(
             view, "In layer {layer} head {head} {query} sees nothing but {key}: there is nothing to explain.", **places
         )
-    places["advantage"] = f"{document.total:.{_digits(document, view)}f}"
+    digits = _digits(document, view)
+    places["advantage"] = _number(document.total, digits)
     if not isinstance(document.centred, str):
         than = quoted_word(document.keys[document.centred.key].text, view)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
+        if document.total < 0:
+            places["advantage"] = _number(-document.total, digits)
+            return say(
+                view,
+                "In layer {layer} head {head} {query} looks less at {key} ({weight}) than at {other} ({other_weight}): "
+                "the score is {advantage} lower. --to and --than the other way round tell why.",
+                **places,
+            )
         return say(
             view,
             "In layer {layer} head {head} {query} looks at {key} ({weight}) rather than at {other} ({other_weight}): "
@@ -356,40 +382,39 @@ def _looks(document: WhyDocument, view: View) -> str:
 def _reasons(document: WhyDocument, view: View) -> list[str]:
     """The largest part of each side where it gives a quarter of the advantage or more; else that the reason is
     spread."""
-    if len(document.row) == 1 or document.total < NONE or document.by in ("frequency", "dimension"):
+    if len(document.row) == 1 or document.total < NONE:
         return []
+    if document.by in ("frequency", "dimension"):
+        return [_dimension_reason(document, view)]
     query, key = _of_words(document, view)
     texts = []
     spread = []
     sides: tuple[tuple[Literal["query", "key"], str], ...] = (("query", query), ("key", key))
     for side, word in sides:
-        parts = [part for part, _ in ranked_parts(document, side)]
-        first = max(parts, key=lambda part: side_value(part, side) or 0.0, default=None)
-        value = 0.0 if first is None else side_value(first, side) or 0.0
-        if first is None or value < QUARTER * document.total:
+        parts = sorted(
+            ((side_value(part, side) or 0.0, part) for part, _ in ranked_parts(document, side)), key=lambda row: -row[0]
+        )
+        if not parts or parts[0][0] < QUARTER * document.total:
             spread.append(side)
             continue
+        value, first = parts[0]
         without = first.weight_without.query if side == "query" else first.weight_without.key
-        digits = _digits(document, view)
         places = {
             "reason": reason(first, document, word, view),
-            "value": f"{value:.{digits}f}",
-            "total": f"{document.total:.{digits}f}",
+            "amount": _amount(value, document, view),
             "without": "-" if without is None else f"{without:.2f}",
-        }  # fmt: skip
+        }
         texts.append(
-            say(
-                view,
-                "What asks is above all {reason}: {value} of {total}; without it the weight is {without}.",
-                **places,
-            )
+            say(view, "What asks is above all {reason}: {amount}; without it the weight is {without}.", **places)
             if side == "query"
             else say(
-                view,
-                "What answers is above all {reason}: {value} of {total}; without it the weight is {without}.",
-                **places,
+                view, "What answers is above all {reason}: {amount}; without it the weight is {without}.", **places
             )
         )
+        if len(parts) > 1 and parts[1][0] >= NEARLY * value:
+            second = reason(parts[1][1], document, word, view)
+            number = _number(parts[1][0], _digits(document, view))
+            texts.append(say(view, "Nearly as much adds {reason}: {value}.", reason=second, value=number))
     if len(spread) == 2:
         texts.append(say(view, "No part of either word explains a quarter of that: the reason is spread."))
     elif spread == ["query"]:
@@ -399,13 +424,59 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
     return texts
 
 
+def _amount(value: float, document: WhyDocument, view: View) -> Message:
+    """What a part adds, beside the advantage; of more than that, what the others take away again."""
+    digits = _digits(document, view)
+    if value > document.total and _number(value, digits) != _number(document.total, digits):
+        less = _number(value - document.total, digits)
+        return message("{value}, of which the others take {less} away", value=_number(value, digits), less=less)
+    return message("{value} of {total}", value=_number(value, digits), total=_number(document.total, digits))
+
+
+def _dimension_reason(document: WhyDocument, view: View) -> str:
+    """The entries that add most, where they give a quarter of the advantage or more; else that the reason is spread."""
+    first = max(document.dimensions, key=lambda row: row.contribution)
+    if first.contribution < QUARTER * document.total:
+        return (
+            say(view, "No pair of entries explains a quarter of that: the reason is spread.")
+            if document.by == "frequency"
+            else say(view, "No entry of q and k explains a quarter of that: the reason is spread.")
+        )
+    places = {
+        "entries": _dimension_name(first.dimensions, view),
+        "amount": _amount(first.contribution, document, view),
+        "without": f"{first.weight_without:.2f}",
+        "period": "" if first.period is None else format_period(first.period),
+    }
+    if document.by == "dimension":
+        return say(
+            view, "Above all it is entry {entries} of q and k: {amount}; without it the weight is {without}.", **places
+        )
+    if first.period is None:
+        return say(
+            view,
+            "Above all it is the entries that do not turn: {amount}; without them the weight is {without}.",
+            **places,
+        )
+    return say(
+        view,
+        "Above all it is the entries {entries}, which turn once in {period} tokens: {amount}; without them the "
+        "weight is {without}.",
+        **places,
+    )
+
+
 def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
-    """A part of a word as a sentence names it."""
+    """A part of a word as a sentence names it; of the encoder, it says so."""
+    text = _reason(part, document, word, view)
+    return say(view, "{reason} (in the encoder)", reason=text) if is_of_source(part, document) else text
+
+
+def _reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     layer, head = part.layer, part.head
-    if part.kind == "head" and part.source is not None:
-        tokens = document.keys if part.attention == "cross" or part.side == "key" else document.tokens
-        source = quoted_word(tokens[part.source].text, view) if part.source < len(tokens) else "?"
-        places = {"layer": layer, "head": head, "word": word, "source": source}
+    if part.kind == "head" and (source := source_of(part, document)):
+        name = f"{quoted_word(source[0].text, view)}{source[1]}"
+        places = {"layer": layer, "head": head, "word": word, "source": name}
         return say(view, "what layer {layer} head {head} brought to {word} from {source}", **places)
     match part.kind:
         case "token":
@@ -436,7 +507,7 @@ def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
 
 def _exactness(document: WhyDocument, view: View) -> str:
     places = {
-        "score": f"{document.score:.4f}",
+        "score": _number(document.score, 4),
         "difference": f"{abs(document.difference):.0e}" if document.difference else "0",
     }
     return say(
