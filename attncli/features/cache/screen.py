@@ -17,7 +17,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
 from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept
-from attncli.language import listing, message, plural, say
+from attncli.language import Message, choice, listing, message, plural, say
 
 SHORT = 24
 """Tokens up to which they are listed."""
@@ -160,31 +160,7 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
     budget = budgets[len(budgets) // 2] if len(budgets) > 1 else budgets[0]
     rivals = [policy for policy in document.policies if policy.budget == budget and policy.kept is not None]
     if rivals:
-        best, worst = max(rivals, key=_kept), min(rivals, key=_kept)
-        answer_sentences.append(
-            say(
-                view,
-                plural(
-                    "Of what the last token looks at, a cache of {count} key keeps {kept} with {policy}.",
-                    "Of what the last token looks at, a cache of {count} keys keeps {kept} with {policy}.",
-                    count=budget,
-                    kept=_share(best.kept),
-                    policy=_short_name(best, rivals),
-                )
-                if len(rivals) == 1
-                else plural(
-                    "Of what the last token looks at, a cache of {count} key keeps most with {policy}, {kept}, least "
-                    "with {other_policy}, {other_kept}.",
-                    "Of what the last token looks at, a cache of {count} keys keeps most with {policy}, {kept}, least "
-                    "with {other_policy}, {other_kept}.",
-                    count=budget,
-                    policy=_short_name(best, rivals),
-                    kept=_share(best.kept),
-                    other_policy=_short_name(worst, rivals),
-                    other_kept=_share(worst.kept),
-                ),
-            )
-        )
+        answer_sentences.append(say(view, _kept_sentence(budget, rivals)))
     answer_sentences += _answer_change(document, rivals, view)
     answer_sentences += _region_loss(document, rivals, view)
     saving = next(policy for policy in document.policies if policy.budget == budget)
@@ -194,15 +170,44 @@ def cache_sentences(document: CacheDocument, view: View) -> list[str]:
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
+def _kept_sentence(budget: int, rivals: Sequence[CachePolicy]) -> Message:
+    """Which policies of one budget keep most and least; those that are told with the same number are named together."""
+    shares = {policy.policy: _share(policy.kept) for policy in rivals}
+    most, least = (shares[pick(rivals, key=_kept).policy] for pick in (max, min))
+    best, worst = (
+        _names([policy for policy in rivals if shares[policy.policy] == end], rivals) for end in (most, least)
+    )
+    if most == least:
+        return plural(
+            "Of what the last token looks at, a cache of {count} key keeps {kept} with {policy}.",
+            "Of what the last token looks at, a cache of {count} keys keeps {kept} with {policy}.",
+            count=budget,
+            kept=most,
+            policy=best,
+        )
+    return plural(
+        "Of what the last token looks at, a cache of {count} key keeps most with {policy}, {kept}, least "
+        "with {other_policy}, {other_kept}.",
+        "Of what the last token looks at, a cache of {count} keys keeps most with {policy}, {kept}, least "
+        "with {other_policy}, {other_kept}.",
+        count=budget,
+        policy=best,
+        kept=most,
+        other_policy=worst,
+        other_kept=least,
+    )
+
+
 def _answer_change(document: CacheDocument, rivals: Sequence[CachePolicy], view: View) -> list[str]:
     changed = [policy for policy in rivals if policy.change is not None]
     if not changed or document.logprob is None:
         return []
     text = quote_text("".join(token.text for token in document.target), view)
     least, most = (choose(changed, key=lambda policy: abs(policy.change or 0.0)) for choose in (min, max))
+    changes = {policy.policy: _fixed(policy.change, signed=True) for policy in changed}
     if abs(most.change or 0.0) <= LITTLE:
         return [say(view, "The log probability of {answer} changes by less than 0.01 with each of them.", answer=text)]
-    if least is most:
+    if len(changed) == 1:
         return [
             say(
                 view,
@@ -214,16 +219,25 @@ def _answer_change(document: CacheDocument, rivals: Sequence[CachePolicy], view:
                 whole=percent(exp(document.logprob), 1),
             )
         ]
+    if changes[least.policy] == changes[most.policy]:
+        return [
+            say(
+                view,
+                "The log probability of {answer} changes by {change} with each of them.",
+                answer=text,
+                change=changes[most.policy],
+            )
+        ]
     return [
         say(
             view,
             "The log probability of {answer} changes least with {least}, by {least_change}, and most with {most}, by "
             "{most_change}.",
             answer=text,
-            least=_short_name(least, rivals),
-            least_change=_fixed(least.change, signed=True),
-            most=_short_name(most, rivals),
-            most_change=_fixed(most.change, signed=True),
+            least=_names([policy for policy in changed if changes[policy.policy] == changes[least.policy]], rivals),
+            least_change=changes[least.policy],
+            most=_names([policy for policy in changed if changes[policy.policy] == changes[most.policy]], rivals),
+            most_change=changes[most.policy],
         )
     ]
 
@@ -246,6 +260,10 @@ def _region_loss(document: CacheDocument, rivals: Sequence[CachePolicy], view: V
                 )
             )
     return [say(view, "Of the regions least is kept: {parts}.", parts=listing(parts))] if parts else []
+
+
+def _names(policies: Sequence[CachePolicy], rivals: Sequence[CachePolicy]) -> Message:
+    return choice([_short_name(policy, rivals) for policy in policies], last=" and ")
 
 
 def _short_name(policy: CachePolicy, rivals: Sequence[CachePolicy]) -> str:
