@@ -109,6 +109,49 @@ def test_regions_are_sums_of_the_weights(folder: Path) -> None:
     assert "regions share tokens, cat and mat" in ask(*line, *REGIONS).err
 
 
+def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
+    text = "the cat sat on the mat"
+    model = ("--model", str(folder / "gpt2"), "--json")
+    rules = ("--region", "start=tokens:0-4", "--region", "cat=/cat/", "--region", "end=/the mat/")
+    weights = {
+        (layer["layer"], head["head"]): head["weights"]
+        for layer in ask("run", text, *model).json["layers"]
+        for head in layer["heads"]
+    }
+    of_run, of_heads = ask("run", text, *model, *rules).json, ask("heads", text, *model, *rules).json
+    members = {row["name"]: row["tokens"] for row in of_heads["regions"]}
+    names = list(members)
+    part = of_heads["region_shares"]
+    assert part["heads"] == of_run["region_shares"]["heads"]
+    assert part["links"] == of_run["region_shares"]["links"]
+    last = len(of_run["tokens"]) - 1
+    for head in part["heads"]:
+        row = weights[head["layer"], head["head"]][last]
+        assert head["share"] == pytest.approx([sum(row[key] for key in keys) for keys in members.values()], abs=1e-5)
+        assert head["even"] == pytest.approx([len(keys) / (last + 1) for keys in members.values()])
+    expected = {}
+    for place, rows in weights.items():
+        for a, queries in members.items():
+            for b, keys in members.items():
+                if "rest" in (a, b) or {*queries} & {*keys}:
+                    continue
+                total = sum(rows[query][key] for query in queries for key in keys)
+                evens = sum(sum(key <= query for key in keys) / (query + 1) for query in queries)
+                if total > 0:
+                    expected[(*place, names.index(a), names.index(b))] = (total / len(queries), evens / len(queries))
+    links = {(link["layer"], link["head"], link["query"], link["key"]): link for link in part["links"]}
+    ranked = sorted(expected, key=lambda key: (-expected[key][0], *key))[:10]
+    assert list(links) == ranked
+    for key, link in links.items():
+        assert (link["weight"], link["even"]) == pytest.approx(expected[key], abs=1e-5)
+    words = ask("heads", text, *rules, "--words")
+    assert (words.code, words.out) == (2, "")
+    for lang, says in (("en", "looks most at"), ("zh", "与均匀注意力相比")):
+        for width in (60, 80, 120):
+            shown = ask("heads", text, *model[:2], *rules, "--lang", lang, "--show", "regions,answer", width=width).out
+            assert says.replace(" ", "") in "".join(shown.split())
+
+
 @pytest.mark.parametrize("mask", ["none", "window:2", "dilated:6,2", "prefix:2"])
 def test_even_attention_is_over_what_a_query_sees(mask: str) -> None:
     document = ask("run", "a b c d e f", "--mask", mask, "--region", "x=tokens:1-3", "--json").json

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ANALYSIS, RUN, SCREEN, About, meaning, option, redeclare, without
@@ -172,6 +179,7 @@ class RetrievalOptions:
 def heads(
     ctx: typer.Context,
     text: TextOptions,
+    regions: RegionOptions,
     model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
@@ -252,6 +260,9 @@ def heads(
                         sort=comparison.sort,
                         rising=comparison.rising,
                         top=heads_options.top,
+                        regions=request.regions_of(environment, regions, source_text, tokens)
+                        if regions.region or regions.regions or (source_text.chat and not comparison.words)
+                        else [],
                         tokens=tokens,
                         repeats=repeats,
                         on_cost=on_cost,

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from msgspec.structs import replace as struct_replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
-from attncli.documents import EmptyRow, LeftOutKind
+from attncli.documents import EmptyRow, LeftOutKind, RegionRow
 from attncli.documents.header import empty_rows, header, notes, overflow, resources
+from attncli.errors import UsageError
 from attncli.features.heads.across_heads import AcrossHeads
 from attncli.features.heads.document import (
     AverageHead,
@@ -23,13 +24,15 @@ from attncli.features.heads.document import (
     MovedMetrics,
     Order,
 )
-from attncli.features.run.compute import RunRequest, cost
+from attncli.features.run.compute import RunRequest, cost, region_part
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
 from attncli.measure.metric import DEFAULT, Metric, Tally, metric_of
+from attncli.measure.region_sums import RegionShares, RegionSums
 from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, TokenPairs, exclusion, is_punctuation
-from attncli.measure.row_stream import CELLS, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
+from attncli.measure.row_stream import CELLS, Consumer, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
 from attncli.measure.run_record import metric_values
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -39,6 +42,10 @@ from attncli.models.run import LONG, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.run_record import Recording  # only a page needs it
+
+
+REGION_LINKS = 10
+"""Links between regions that a document holds."""
 
 
 class HeadsRequest(Struct, frozen=True):
@@ -66,6 +73,7 @@ class HeadsRequest(Struct, frozen=True):
     directions: tuple[tuple[int, int], ...] = ()
     sort: str | Metric | None = None
     rising: bool = False
+    regions: tuple[Region, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -98,7 +106,13 @@ class _LayerTally:
         links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
         self.links = links
         self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
-        consumers = [self.tally, links.consumer(layer, heads), *(() if self.maps is None else (self.maps,))]
+        self.regions: RegionSums | None = None
+        consumers: list[Consumer] = [self.tally, links.consumer(layer, heads)]
+        if self.maps is not None:
+            consumers.append(self.maps)
+        if request.regions:
+            self.regions = RegionSums(len(heads), request.regions, len(tokens), len(tokens) - 1)
+            consumers.append(self.regions)
         left_out: Exclusion | None = None
         if request.exclude:
             left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
@@ -156,6 +170,7 @@ def heads(
     sort: str | Metric | None = None,
     rising: bool = False,
     top: int | None = None,
+    regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     repeats: RepeatScores | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
@@ -182,6 +197,8 @@ def heads(
         sort: A metric to sort heads by, the largest first; None keeps layers and heads in order.
         rising: Whether the smallest comes first.
         top: How many of the sorted heads to keep; None for all.
+        regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them: the document then tells
+            what the last token of each head gives them, and which give what to which.
         tokens: Those of the text; None to let the model's tokenizer find them.
         repeats: The scores of random repeats for the labels, which belong to the model; None runs them.
         on_cost: Is told what the run will take, and of how many tokens, before it starts.
@@ -192,13 +209,15 @@ def heads(
         What `attn heads --json` writes. A head whose rows are all masked has metrics that are null.
 
     Raises:
-        UsageError: For a metric that there is none of.
+        UsageError: For a metric that there is none of, and for regions beside words.
         InputError: For layers or heads that are not there.
     """
     request = HeadsRequest(
         layers, heads, metrics, maps, all_links, exclude, renormalise, words, moved, labels, frozenset(across),
-        tuple(directions), sort, rising,
+        tuple(directions), sort, rising, tuple(regions),
     )  # fmt: skip
+    if regions and words:
+        raise UsageError("regions are named in tokens, and --words merges them", expected="one or the other")
     tokens = model.encode(text) if tokens is None else tokens
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.whole else None
     run_request = RunRequest(layers, heads, matrices=maps and rows is None)
@@ -261,6 +280,7 @@ def heads_document(
 
     head_rows, empty = list[HeadMetrics](), list[EmptyRow]()
     warnings: list[str] = notes(model, text, tokens)
+    region_shares: list[tuple[int, list[int], RegionShares]] = []
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
     keep = ("weights", "entropy", "peak") if rows is not None else ("masked", "weights")
@@ -293,6 +313,8 @@ def heads_document(
             parts = [
                 struct_replace(part, moved=head_moved) for part, head_moved in zip(parts, moved_metrics, strict=True)
             ]
+        if now.regions is not None:
+            region_shares.append((trace.layer, heads, now.regions.shares()))
         head_rows += parts
         empty += [
             row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row.head in heads
@@ -313,6 +335,10 @@ def heads_document(
         warnings=warnings,
         links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
         excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
+        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
+        region_shares=region_part(region_shares, len(tokens) - 1, request.regions, REGION_LINKS)
+        if region_shares
+        else UNSET,
         sort=UNSET if request.sort is None else Order(metric=metric_of(request.sort).name, rising=request.rising),
     )
     if request.directions:

@@ -15,6 +15,7 @@ from attncli.documents import (
     LeftOut,
     Numbers,
     Part,
+    Regions,
     Resources,
     Size,
     TopLink,
@@ -23,6 +24,7 @@ from attncli.documents import (
     index_of,
     keys_of,
 )
+from attncli.features.run.document import RegionPart
 from attncli.language import contextual, message
 
 LABEL_NAMES = {
@@ -310,6 +312,10 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     circuits: Circuits | UnsetType = UNSET
     directions: Annotated[list[HeadDirections], describe("With --directions.")] | UnsetType = UNSET
     resources: Resources | UnsetType = UNSET
+    regions: Regions | UnsetType = UNSET
+    region_shares: (
+        Annotated[RegionPart, describe("With --region: what goes to each region, head by head.")] | UnsetType
+    ) = UNSET
     heads_in_all: (
         Annotated[Size, describe("With --top: how many heads there were; `heads` holds the first of them.")] | UnsetType
     ) = UNSET
@@ -319,7 +325,9 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
         count = len(self.tokens)
         pool = next((head.pool for head in self.heads if head.pool is not UNSET), 1)
         cells = -(-count // pool)
-        return {**super().lengths(), "query": cells, "key": keys_of(cells) if pool == 1 else cells}
+        regions = 0 if self.regions is UNSET else len(self.regions)
+        keys = keys_of(cells) if pool == 1 else cells
+        return {**super().lengths(), "query": cells, "key": keys, "region": regions}
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Weights are held of every head in one size, or of none."""

@@ -30,6 +30,7 @@ from attncli.draw.lines import (
     strip_styles,
 )
 from attncli.draw.numbers import percent
+from attncli.draw.region_tables import has_regions, region_heads_part, region_heads_sentences, region_links_part
 from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import HeadLink, format_number, not_learned_note, sentence, strongest_link_sentence, words
@@ -677,6 +678,7 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
             answer_sentences.append(
                 say(view, "Queries that see a single key are not counted: all of their weight is there.")
             )
+    answer_sentences += region_heads_sentences(document, view)
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
@@ -768,6 +770,8 @@ HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("maps", maps_part, _has_few_heads),
     ScreenPart("metrics", metrics_part),
     ScreenPart("moved", _moved_metrics),
+    ScreenPart("regions", region_heads_part, has_regions),
+    ScreenPart("region-links", region_links_part, has_regions),
     ScreenPart("average", _average, never),
     ScreenPart("weights", _weights, never),
     ScreenPart("links", _links, never),

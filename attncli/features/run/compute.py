@@ -23,8 +23,8 @@ from attncli.documents.header import (
     shape_rows,
 )
 from attncli.errors import UsageError
-from attncli.features.run.document import HeadRegions, PooledMap, RegionPart, RunDocument, RunHead, RunLayer
-from attncli.inputs.regions import Region
+from attncli.features.run.document import HeadRegions, PooledMap, RegionLink, RegionPart, RunDocument, RunHead, RunLayer
+from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import message
@@ -321,7 +321,9 @@ def run_document(
         links=links.strongest(),
         maps=UNSET if long is None or request.regions else maps,
         regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
-        region_shares=region_part(region_shares, len(tokens) - 1 if request.query is None else request.query)
+        region_shares=region_part(
+            region_shares, len(tokens) - 1 if request.query is None else request.query, request.regions, request.top
+        )
         if region_shares
         else UNSET,
         average=np.mean(averages, 0) if averages else UNSET,
@@ -331,13 +333,17 @@ def run_document(
     )
 
 
-def region_part(layers: Sequence[tuple[int, list[int], RegionShares]], query: int) -> RegionPart:
-    """What goes to which region over all layers. layers: of each its number, its heads and its shares. query: the token
-    that looks."""
+def region_part(
+    layers: Sequence[tuple[int, list[int], RegionShares]], query: int, regions: Sequence[Region], top: int
+) -> RegionPart:
+    """What goes to which region over all layers.
+
+    layers: of each its number, its heads and its shares. query: the token that looks. top: how many links.
+    """
     heads = [
-        HeadRegions(layer=layer, head=head, share=row)
+        HeadRegions(layer=layer, head=head, share=row, even=even)
         for layer, numbers, shares in layers
-        for head, row in zip(numbers, shares.query, strict=True)
+        for head, row, even in zip(numbers, shares.query, shares.query_even, strict=True)
     ]
 
     def mean(arrays: Sequence[Numbers]) -> Numbers:
@@ -352,7 +358,30 @@ def region_part(layers: Sequence[tuple[int, list[int], RegionShares]], query: in
         between=mean([shares.between for *_, shares in layers]),
         between_even=mean([shares.between_even for *_, shares in layers]),
         heads=heads,
+        links=region_links(layers, regions, top),
     )
+
+
+def region_links(
+    layers: Sequence[tuple[int, list[int], RegionShares]], regions: Sequence[Region], top: int
+) -> list[RegionLink]:
+    """The strongest links of heads from region to region, between those that share no token and are no `rest`."""
+    pairs = [
+        (a, b)
+        for a, asking in enumerate(regions)
+        for b, answering in enumerate(regions)
+        if REST not in (asking.name, answering.name) and not {*asking.tokens} & {*answering.tokens}
+    ]
+    links = [
+        RegionLink(layer=layer, head=head, query=a, key=b, weight=float(weights[a, b]), even=float(even[a, b]))
+        for layer, numbers, shares in layers
+        for head, weights, even in zip(
+            numbers, shares.between, np.broadcast_to(shares.between_even, shares.between.shape), strict=True
+        )
+        for a, b in pairs
+        if np.isfinite(weights[a, b]) and weights[a, b] > 0
+    ]
+    return sorted(links, key=lambda link: (-link.weight, link.layer, link.head))[:top]
 
 
 def finite_mean(values: Numbers) -> Numbers:

@@ -97,6 +97,18 @@ class HeadRegions(Part, frozen=True, kw_only=True):
     layer: Count
     head: Count
     share: Annotated[Numbers, axes("region", meaning="of what the query looks at, the part in each region.")]
+    even: Annotated[Numbers, axes("region", meaning="the part that even attention to all it sees would give.")]
+
+
+class RegionLink(Part, frozen=True, kw_only=True):
+    """What one region's tokens give another region in one head."""
+
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("region", "The region that looks.")]
+    key: Annotated[Count, index_of("region", "The region that is looked at.")]
+    weight: Annotated[float, describe("Summed over the keys of the region, the mean over the tokens that look.")]
+    even: Annotated[float, describe("The same with even attention.")]
 
 
 class RegionPart(Part, frozen=True, kw_only=True):
@@ -121,6 +133,13 @@ class RegionPart(Part, frozen=True, kw_only=True):
     ]
     between_even: Annotated[Numbers, axes("region", "region", meaning="the same with even attention.")]
     heads: Annotated[list[HeadRegions], describe("Every head that ran.")]
+    links: (
+        Annotated[
+            list[RegionLink],
+            describe("The strongest links between regions without common tokens, `rest` left out; strongest first."),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):

@@ -13,17 +13,24 @@ from msgspec import UNSET, UnsetType
 from attncli.documents import Numbers, ShapeRow, TopLink
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, fit_to_view, heading, localize, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import percent
-from attncli.draw.safe import label, safe, spell
+from attncli.draw.region_tables import (
+    has_regions,
+    region_heads_part,
+    region_layers_part,
+    region_links_part,
+    region_pairs_part,
+    region_sentences,
+    regions_part,
+)
+from attncli.draw.safe import safe, spell
 from attncli.draw.screen_header import header, shown_tokens
-from attncli.draw.sentence import left_out_note, not_learned_note, run_answer
+from attncli.draw.sentence import left_out_note, run_answer
 from attncli.draw.sentence import run_sentences as word_sentences
 from attncli.draw.shaded_matrix import ROWS, NDArray, as_matrix, draw_grid, head_grid, matrix, visible
 from attncli.draw.tables import layer_and_head, links, stage_part, table, vectors
-from attncli.draw.token_names import key_names, quote_text, quoted_token, region_name
+from attncli.draw.token_names import key_names
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
-from attncli.features.run.document import HeadRegions, PooledMap, RegionPart, RunDocument, RunHead, RunLayer
-from attncli.inputs.regions import REST
+from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.language import contextual, listing, message, plural, say
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
@@ -121,92 +128,6 @@ LEARNED = {
 }  # fmt: skip
 """What the texts call the stages, which JSON calls by these names."""
 
-# What goes to which region.
-
-
-def _has_regions(document: RunDocument, view: View) -> bool:
-    return document.region_shares is not UNSET
-
-
-def regions_part(document: RunDocument, view: View) -> Lines:
-    """The regions: their tokens, what the query gives them, what even attention would, and the head that gives most."""
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET:
-        return Lines()
-    order = region_order(part)
-    heads = [_strongest_head(part, place) for place in range(len(order))]
-    columns = {
-        message("region"): [region_name(document.regions[place].name, view) for place in order],
-        "tokens": [f"{len(document.regions[place].tokens):,}" for place in order],
-        message("share"): [_share(part.share[place]) for place in order],
-        message("even"): [_share(part.even[place]) for place in order],
-        message("share / even"): [_ratio(part.share[place], part.even[place]) for place in order],
-        message("most in"): [
-            "-" if head is None else f"L{head.layer}H{head.head} {_share(head.share[place])}"
-            for place, head in ((place, heads[place]) for place in order)
-        ],
-    }
-    token = document.tokens[part.query]
-    note = message(
-        "of what token {index} {token} looks at, means over layers and heads; even: its share of what it sees",
-        index=token.index,
-        token=label(token.text, ascii=view.ascii),
-    )
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    align = ["left", *["right"] * (len(columns) - 1)]
-    return table(list(columns), rows, view, align=align, title="regions", note=note)
-
-
-def region_order(part: RegionPart) -> list[int]:
-    """The places of regions, the largest share first; those that nothing is known of last."""
-    return sorted(range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place))
-
-
-def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
-    heads = [head for head in part.heads if np.isfinite(head.share[place])]
-    return max(heads, key=lambda head: float(head.share[place]), default=None)
-
-
-def _share(value: float) -> str:
-    return percent(float(value), 1) if np.isfinite(value) else "-"
-
-
-def _ratio(value: float, even: float) -> str:
-    return f"{value / even:.2f}" if np.isfinite(value) and np.isfinite(even) and even > 0 else "-"
-
-
-def region_layers_part(document: RunDocument, view: View) -> Lines:
-    """Layers × regions: what the query gives each region in each layer."""
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET or len(part.layers) == 1:
-        return Lines()
-    return matrix(
-        part.by_layer,
-        [message("layer {layer}", layer=layer) for layer in part.layers],
-        [region_name(region.name, view) for region in document.regions],
-        view,
-        limits=(0.0, 1.0),
-        title="regions by layer",
-        note="rows: layers, columns: regions; means over the heads of a layer",
-    )
-
-
-def region_pairs_part(document: RunDocument, view: View) -> Lines:
-    """Regions × regions: what the tokens of one give to another."""
-    part = document.region_shares
-    if part is UNSET or document.regions is UNSET:
-        return Lines()
-    names = [region_name(region.name, view) for region in document.regions]
-    return matrix(
-        part.between,
-        names,
-        names,
-        view,
-        limits=(0.0, 1.0),
-        title="region to region",
-        note="rows: regions that look, columns: regions looked at; means over tokens, layers and heads",
-    )
-
 
 def regions_answer(document: RunDocument, view: View) -> Lines:
     """The answer of a run with regions, as lines."""
@@ -218,46 +139,6 @@ def run_sentences(document: RunDocument, view: View) -> list[str]:
     return (word_sentences if document.region_shares is UNSET else region_sentences)(document, view)
 
 
-def region_sentences(document: RunDocument, view: View) -> list[str]:
-    """How much of what the query looks at is in which region, beside even attention."""
-    part = document.region_shares
-    assert part is not UNSET
-    assert document.regions is not UNSET
-    order = [place for place in region_order(part) if np.isfinite(part.share[place])]
-    query = quoted_token(document.tokens, part.query, view)
-    if not order:
-        return [say(view, "{query} can see no word: its weights and its output are 0.", query=query)]
-    shares = [
-        message(
-            "{share} is in {region}",
-            share=_share(part.share[place]),
-            region=quote_text(region_name(document.regions[place].name, view), view),
-        )
-        for place in order[:MOST_REGIONS]
-    ]
-    answer_sentences = [say(view, "Of what {query} looks at, {shares}.", query=query, shares=listing(shares))]
-    ratios = {
-        place: float(part.share[place] / part.even[place])
-        for place in order
-        if part.even[place] > 0 and document.regions[place].name != REST
-    }
-    if len(ratios) > 1:
-        most, least = (choose(ratios, key=lambda place: ratios[place]) for choose in (max, min))
-        answer_sentences.append(
-            say(
-                view,
-                "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio} times.",
-                most=quote_text(region_name(document.regions[most].name, view), view),
-                most_ratio=f"{ratios[most]:.2f}",
-                least=quote_text(region_name(document.regions[least].name, view), view),
-                least_ratio=f"{ratios[least]:.2f}",
-            )
-        )
-    return [*answer_sentences, not_learned_note(document.model, view)]
-
-
-MOST_REGIONS = 6
-"""Regions that the answer names."""
 MAPS = 24
 """Maps that are shown unless the view is full."""
 
@@ -556,9 +437,11 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("scores", partial(tables_part, "scores"), _has_tables),
     ScreenPart("weights", partial(tables_part, "weights"), _has_tables),
     ScreenPart("output", partial(tables_part, "output"), _has_tables),
-    ScreenPart("regions", regions_part, _has_regions),
-    ScreenPart("region-layers", region_layers_part, _has_regions),
-    ScreenPart("region-pairs", region_pairs_part, _has_regions),
+    ScreenPart("regions", regions_part, has_regions),
+    ScreenPart("region-heads", region_heads_part, has_regions),
+    ScreenPart("region-layers", region_layers_part, has_regions),
+    ScreenPart("region-pairs", region_pairs_part, has_regions),
+    ScreenPart("region-links", region_links_part, has_regions),
     ScreenPart("links", links_part),
     ScreenPart("average", _average, _has_average),
     ScreenPart("answer", _answer),

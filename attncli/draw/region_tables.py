@@ -1,0 +1,258 @@
+"""Where attention goes by region, as tables and in words: of a run, of the heads of a text."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from attncli.documents import ModelPart, RegionRow, TokenRow
+from attncli.draw.lines import Lines
+from attncli.draw.numbers import percent
+from attncli.draw.safe import cells, label, spell
+from attncli.draw.sentence import not_learned_note
+from attncli.draw.shaded_matrix import matrix
+from attncli.draw.tables import GAP, table
+from attncli.draw.token_names import quote_text, quoted_token, region_name
+from attncli.draw.view import View
+from attncli.features.run.document import HeadRegions, RegionPart
+from attncli.inputs.regions import REST
+from attncli.language import listing, message, say
+
+MOST_REGIONS = 6
+"""Regions that the answer names."""
+FIRST_HEADS = 3
+"""Heads that are named of each region."""
+
+
+class WithRegions(Protocol):
+    """A document that tells of regions."""
+
+    @property
+    def tokens(self) -> list[TokenRow]:
+        """The tokens of the text."""
+
+    @property
+    def model(self) -> ModelPart:
+        """Which weights ran."""
+
+    @property
+    def regions(self) -> list[RegionRow] | UnsetType:
+        """The regions, if there are any."""
+
+    @property
+    def region_shares(self) -> RegionPart | UnsetType:
+        """What goes to each."""
+
+
+def has_regions(document: WithRegions, view: View) -> bool:
+    """Whether the document tells of regions."""
+    return document.region_shares is not UNSET
+
+
+def regions_part(document: WithRegions, view: View) -> Lines:
+    """The regions: their tokens, what the query gives them, what even attention would, and the head that gives most."""
+    part = document.region_shares
+    if part is UNSET or document.regions is UNSET:
+        return Lines()
+    order = region_order(part)
+    heads = [_strongest_head(part, place) for place in range(len(order))]
+    columns = {
+        message("region"): [region_name(document.regions[place].name, view) for place in order],
+        "tokens": [f"{len(document.regions[place].tokens):,}" for place in order],
+        message("share"): [_share(part.share[place]) for place in order],
+        message("even"): [_share(part.even[place]) for place in order],
+        message("share / even"): [_ratio(part.share[place], part.even[place]) for place in order],
+        message("most in"): [
+            "-" if head is None else f"L{head.layer}H{head.head} {_share(head.share[place])}"
+            for place, head in ((place, heads[place]) for place in order)
+        ],
+    }
+    token = document.tokens[part.query]
+    note = message(
+        "of what token {index} {token} looks at, means over layers and heads; even: its share of what it sees",
+        index=token.index,
+        token=label(token.text, ascii=view.ascii),
+    )
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    align = ["left", *["right"] * (len(columns) - 1)]
+    return table(list(columns), rows, view, align=align, title="regions", note=note)
+
+
+def region_order(part: RegionPart) -> list[int]:
+    """The places of regions, the largest share first; those that nothing is known of last."""
+    return sorted(range(len(part.share)), key=lambda place: (-np.nan_to_num(part.share[place], nan=-1), place))
+
+
+def _strongest_head(part: RegionPart, place: int) -> HeadRegions | None:
+    heads = [head for head in part.heads if np.isfinite(head.share[place])]
+    return max(heads, key=lambda head: float(head.share[place]), default=None)
+
+
+def _share(value: float) -> str:
+    return percent(float(value), 1) if np.isfinite(value) else "-"
+
+
+def _ratio(value: float, even: float) -> str:
+    return f"{value / even:.2f}" if np.isfinite(value) and np.isfinite(even) and even > 0 else "-"
+
+
+def region_layers_part(document: WithRegions, view: View) -> Lines:
+    """Layers × regions: what the query gives each region in each layer."""
+    part = document.region_shares
+    if part is UNSET or document.regions is UNSET or len(part.layers) == 1:
+        return Lines()
+    return matrix(
+        part.by_layer,
+        [message("layer {layer}", layer=layer) for layer in part.layers],
+        [region_name(region.name, view) for region in document.regions],
+        view,
+        limits=(0.0, 1.0),
+        title="regions by layer",
+        note="rows: layers, columns: regions; means over the heads of a layer",
+    )
+
+
+def region_pairs_part(document: WithRegions, view: View) -> Lines:
+    """Regions × regions: what the tokens of one give to another."""
+    part = document.region_shares
+    if part is UNSET or document.regions is UNSET:
+        return Lines()
+    names = [region_name(region.name, view) for region in document.regions]
+    return matrix(
+        part.between,
+        names,
+        names,
+        view,
+        limits=(0.0, 1.0),
+        title="region to region",
+        note="rows: regions that look, columns: regions looked at; means over tokens, layers and heads",
+    )
+
+
+def ranked_heads(part: RegionPart, place: int) -> list[HeadRegions]:
+    """The heads that give a region anything, by the ratio to what even attention would give, the largest first."""
+    heads = [head for head in part.heads if np.isfinite(head.share[place]) and head.share[place] > 0]
+    return sorted(heads, key=lambda head: (-_quotient(head.share[place], head.even[place]), head.layer, head.head))
+
+
+def _quotient(share: float, even: float) -> float:
+    return float(share / even) if np.isfinite(even) and even > 0 else 0.0
+
+
+def region_heads_part(document: WithRegions, view: View) -> Lines:
+    """Of each region the heads that look at it most beside even attention: as many as fit, `FIRST_HEADS` at most."""
+    part = document.region_shares
+    if part is UNSET or document.regions is UNSET or len(part.heads) == 1:
+        return Lines()
+    order = region_order(part)
+    times = spell("×", ascii=view.ascii)
+    rows = []
+    for place in order:
+        heads = [
+            f"L{head.layer}H{head.head} {_share(share)} {times}{_ratio(share, head.even[place])}"
+            for head in ranked_heads(part, place)[:FIRST_HEADS]
+            for share in [head.share[place]]
+        ]
+        rows.append([region_name(document.regions[place].name, view), *heads, *["-"] * (FIRST_HEADS - len(heads))])
+    columns = [message("region"), message("first"), message("second"), message("third")]
+    while (
+        len(columns) > 2 and sum(max(cells(row[at]) for row in rows) + GAP for at in range(len(columns))) > view.width
+    ):
+        columns.pop()
+    note = message(
+        "heads of what token {index} looks at, and how many times even attention that is; the largest ratio first",
+        index=part.query,
+    )
+    shown = [row[: len(columns)] for row in rows]
+    return table(columns, shown, view, title=message("heads by region"), note=note)
+
+
+def region_links_part(document: WithRegions, view: View) -> Lines:
+    """The strongest links from region to region: those of heads, means over the tokens that look."""
+    part = document.region_shares
+    if part is UNSET or document.regions is UNSET or part.links is UNSET:
+        return Lines()
+    links = part.links if view.full else part.links[: view.top]
+    title, note = message("links between regions"), message("weight of a region in the rows of another; no rest")
+    if not links:
+        return table([], [], view, title=title, note=message("no region looks at another"))
+    names = [region_name(region.name, view) for region in document.regions]
+    arrow = spell("→", ascii=view.ascii)
+    rows = [
+        [
+            f"L{link.layer}H{link.head}",
+            f"{names[link.query]} {arrow} {names[link.key]}",
+            _share(link.weight),
+            _share(link.even),
+            _ratio(link.weight, link.even),
+        ]
+        for link in links
+    ]
+    columns = [message("head"), message("link"), message("share"), message("even"), message("share / even")]
+    return table(columns, rows, view, align=["left", "left", "right", "right", "right"], title=title, note=note)
+
+
+def region_sentences(document: WithRegions, view: View) -> list[str]:
+    """How much of what the query looks at is in which region, beside even attention."""
+    part = document.region_shares
+    assert part is not UNSET
+    assert document.regions is not UNSET
+    order = [place for place in region_order(part) if np.isfinite(part.share[place])]
+    query = quoted_token(document.tokens, part.query, view)
+    if not order:
+        return [say(view, "{query} can see no word: its weights and its output are 0.", query=query)]
+    shares = [
+        message(
+            "{share} is in {region}",
+            share=_share(part.share[place]),
+            region=quote_text(region_name(document.regions[place].name, view), view),
+        )
+        for place in order[:MOST_REGIONS]
+    ]
+    answer_sentences = [say(view, "Of what {query} looks at, {shares}.", query=query, shares=listing(shares))]
+    ratios = {
+        place: float(part.share[place] / part.even[place])
+        for place in order
+        if part.even[place] > 0 and document.regions[place].name != REST
+    }
+    if len(ratios) > 1:
+        most, least = (choose(ratios, key=lambda place: ratios[place]) for choose in (max, min))
+        answer_sentences.append(
+            say(
+                view,
+                "Beside even attention {most} gets {most_ratio} times its share, {least} {least_ratio} times.",
+                most=quote_text(region_name(document.regions[most].name, view), view),
+                most_ratio=f"{ratios[most]:.2f}",
+                least=quote_text(region_name(document.regions[least].name, view), view),
+                least_ratio=f"{ratios[least]:.2f}",
+            )
+        )
+    return [*answer_sentences, not_learned_note(document.model, view)]
+
+
+def region_heads_sentences(document: WithRegions, view: View) -> list[str]:
+    """Which head looks at each region most beside even attention."""
+    part = document.region_shares
+    if part is UNSET or document.regions is UNSET:
+        return []
+    parts: list[str] = []
+    for place in region_order(part):
+        heads = ranked_heads(part, place)
+        if heads and document.regions[place].name != REST and len(parts) < MOST_REGIONS:
+            head = heads[0]
+            parts.append(
+                message(
+                    "{region} in L{layer}H{head} ({share}, {ratio} times)",
+                    region=quote_text(region_name(document.regions[place].name, view), view),
+                    layer=head.layer,
+                    head=head.head,
+                    share=_share(head.share[place]),
+                    ratio=_ratio(head.share[place], head.even[place]),
+                )
+            )
+    query = quoted_token(document.tokens, part.query, view)
+    if not parts:
+        return []
+    return [say(view, "Beside even attention, {query} looks most at {parts}.", query=query, parts=listing(parts))]
