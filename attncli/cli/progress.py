@@ -152,6 +152,8 @@ def foretell_text(environment: Environment, characters: int) -> None:
 def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
     """Say what long work will cost before it starts. seconds: estimated. hint: what would take less."""
     if seconds >= LONG_WORK:
+        from attncli.models.estimate import duration_words
+
         pairs = message(
             "{tokens:,} tokens are {tokens_2:,} pairs for each head", tokens=tokens, tokens_2=tokens * tokens
         )
@@ -159,15 +161,10 @@ def foretell_work(environment: Environment, tokens: int, seconds: float, hint: s
             message(
                 "{pairs}: about {seconds}; {suggestion} takes less, Ctrl-C ends it",
                 pairs=pairs,
-                seconds=_time(seconds),
+                seconds=duration_words(seconds),
                 suggestion=hint,
             )
         )
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 # What a command took: in documents, and for `--verbose`.

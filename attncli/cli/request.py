@@ -391,7 +391,7 @@ def refuse_cost(
     from attncli.cli.progress import foretell_work
 
     refuse_memory(expected.peak, compute, hint)
-    foretell_work(environment, count, expected.seconds, "a shorter text, --layer or --head")
+    foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
 
 
 def memory_limit(compute: ComputeOptions) -> MemoryBudget:

@@ -167,7 +167,7 @@ def _depth(model: ModelPart, view: View) -> str:
 def _sizes(model: ModelPart) -> list[str]:
     kv_heads = [count_phrase(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
     widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
-    return [*kv_heads, f"d_model {model.d_model}", *widths]
+    return [*kv_heads, *([] if model.d_model is None else [f"d_model {model.d_model}"]), *widths]
 
 
 def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:

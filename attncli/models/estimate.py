@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, ITEM, SCORE_ITEM, Selection, numbers_of
 from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
-from attncli.language import message
+from attncli.language import Message, message
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.family import Binding, TensorBinding, layer_roles
 
@@ -245,6 +245,25 @@ def _widths(spec: Spec, block: Block) -> int:
         case _:
             assert_never(block.mlp)
     return 4 * spec.d_model + projection_width + inner
+
+
+YEAR = 365 * 86400
+"""Seconds of a year."""
+
+
+def duration_words(seconds: float) -> Message:
+    """How long something takes in words, such as `45 s`, `3 min 20 s`, `5 h 10 min` or `12 days`."""
+    if seconds < 60:
+        return message("{seconds:.0f} s", seconds=seconds)
+    if seconds < 3600:
+        minutes, rest = divmod(round(seconds), 60)
+        return message("{minutes} min {seconds} s", minutes=minutes, seconds=rest)
+    if seconds < 2 * 86400:
+        hours, rest = divmod(round(seconds / 60), 60)
+        return message("{hours} h {minutes} min", hours=hours, minutes=rest)
+    if seconds < 2 * YEAR:
+        return message("{days:,} days", days=round(seconds / 86400))
+    return message("{years:,} years", years=round(seconds / YEAR))
 
 
 # What this machine and its limits allow a process: memory that is free, memory that was used.

@@ -240,3 +240,13 @@ def test_every_line_is_explained() -> None:
 def test_a_figure_is_titled_by_its_text(tmp_path: Path) -> None:
     assert ask("explain", "a <b> c", "--figure", str(tmp_path / "x.svg")).code == 0
     assert "<title>a &lt;b&gt; c</title>" in (tmp_path / "x.svg").read_text("utf-8")
+
+
+def test_masks_named_in_place_of_texts_are_refused() -> None:
+    for words, way_out in ((("causal", "none"), "attn mask causal none"), (("window:3",), "--mask window:3")):
+        answer = ask("explain", "mask", *words)
+        assert (answer.code, answer.out) == (2, "")
+        assert "and this takes texts" in answer.err
+        assert way_out in answer.err
+    assert ask("explain", "mask", "window", "causal").code == 0  # no mask is called window
+    assert ask("explain", "mask", stdin=b"causal").code == 0

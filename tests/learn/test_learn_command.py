@@ -399,9 +399,11 @@ def test_nothing_is_left_of_a_folder_that_cannot_be_written(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
-@pytest.mark.parametrize(("each", "steps", "foretold"), [(0.01, 200, []), (0.02, 300, [6]), (5.0, 100, [500])])
+@pytest.mark.parametrize(
+    ("each", "steps", "foretold"), [(0.01, 200, []), (0.02, 300, ["6 s"]), (5.0, 100, ["8 min 20 s"])]
+)
 def test_what_takes_long_is_foretold(
-    each: float, steps: int, foretold: list[int], monkeypatch: pytest.MonkeyPatch
+    each: float, steps: int, foretold: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the first steps, the slow start not among them: none takes 9 seconds, as the first does."""
     from types import SimpleNamespace
@@ -418,7 +420,66 @@ def test_what_takes_long_is_foretold(
     for step in range(steps):
         clock.now += 9.0 if step == 0 else each
         assert not training.is_over()
-    assert notes == [f"{steps} steps: about {seconds} s" for seconds in foretold]
+    assert [note.partition(";")[0] for note in notes] == [f"{steps} steps: about {time}" for time in foretold]
+
+
+def trained(steps: int, seeds: int = 1, **sizes: int) -> Any:
+    """A request of the task induction."""
+    from msgspec.structs import replace
+
+    from attncli.features.learn.compute import LearnRequest
+    from attncli.features.learn.tasks import task_class
+
+    kind = task_class("induction")
+    return LearnRequest(kind(), replace(kind.architecture, **sizes), tuple(range(seeds)), steps, kind.batch, kind.rate)
+
+
+def test_the_cost_is_told_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attncli.features.learn import compute
+    from attncli.features.learn.compute import training_cost
+
+    small, wide, deep = training_cost(trained(300)), trained(1, d_model=1024, layers=24), trained(300, layers=8)
+    assert 1 < small.all < 5  # 2 s on two idle cores
+    assert training_cost(wide).all > 20  # of which one step is the least
+    assert 3 < training_cost(deep).step / small.step < 5
+    assert training_cost(trained(300, seeds=4)).all == pytest.approx(4 * small.all, rel=0.2)
+
+    def never(*arguments: Any, **named: Any) -> Any:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr(compute, "learn_document", never)
+    answer = ask("learn", "induction", "--layers", "24", "--d-model", "1024", "--steps", "9")
+    assert answer.err.startswith("9 steps: about ")
+    assert "fewer --steps" in answer.err
+
+
+def test_what_nobody_waits_for_is_refused() -> None:
+    for options, way_out in (
+        (("--steps", "1000000", "--seeds", "1000"), "try: --steps"),
+        (("--seeds", "1000", "--d-model", "1024", "--layers", "24", "--batch", "1"), "try: --d-model 32"),
+    ):
+        answer = ask("learn", "induction", *options)
+        assert (answer.code, answer.out) == (5, "")
+        assert " steps would take about " in answer.err
+        assert "7 days at most" in answer.err
+        assert way_out in answer.err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59.2, "59 s"),
+        (200, "3 min 20 s"),
+        (18600, "5 h 10 min"),
+        (1e6, "12 days"),
+        (6565932687, "208 years"),
+    ],
+)
+def test_how_long_something_takes_is_told_in_units_of_its_size(seconds: float, words: str) -> None:
+    from attncli.models.estimate import duration_words
+
+    assert duration_words(seconds) == words
 
 
 @pytest.mark.parametrize("there_before", [False, True])
@@ -492,7 +553,7 @@ def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:
                 if not piece:
                     break
                 written += piece
-            if not pressed and b"step" in written and time.monotonic() - begun > after:
+            if not pressed and b"loss" in written and time.monotonic() - begun > after:
                 os.write(terminal, keys)
                 pressed = True
     finally:

@@ -220,3 +220,36 @@ def test_what_is_refused(snapshots, cache, tmp_path: Path) -> None:
         assert answer.code == code, answer
         assert said in answer.err
         assert answer.out == ""
+
+
+def risen(*values: list[float], metrics: tuple[str, ...] = ("induction",), texts: int = 1) -> list[str]:
+    """What the answer says of two checkpoints. values: of each metric's heads before and after, as [before, after]."""
+    from attncli.features.series.document import SeriesCheckpoint, SeriesDocument, SeriesHead
+    from attncli.features.series.screen import answer_sentences
+
+    rows = [
+        SeriesCheckpoint(
+            name=f"step-{end}", step=end, digest="", same_as=None, loss=2.0 - end,
+            heads=[
+                SeriesHead(layer=0, head=head, metrics=dict.fromkeys(metrics, value[end]), labels=[])
+                for head, value in enumerate(values)
+            ],
+        )
+        for end in (0, 1)
+    ]  # fmt: skip
+    document = SeriesDocument(
+        version="", text="a", tokens=[], texts=texts, layers=1, heads=len(values), metrics=list(metrics),
+        checkpoints=rows, changes=[], warnings=[],
+    )  # fmt: skip
+    return [*map(str, answer_sentences(document))]
+
+
+def test_the_answer_is_of_the_head_that_rose_and_not_of_the_one_that_always_was_high() -> None:
+    told = risen([0.9, 0.91], [0.1, 0.8], [0.0, 0.3])
+    assert told[0].startswith("The score induction of layer 0 head 1 goes from 0.10 to 0.80")
+    assert risen([0.9, 0.91], [0.1, 0.15])[0] == "In no head does a score rise by 0.1 or more: induction."
+    assert risen([3.0, 2.0], [1.0, 1.0], metrics=("entropy",))[0] == (
+        "The mean entropy of all heads goes from 2.00 to 1.50."
+    )
+    assert risen([0.0, 0.0])[-1] == "The loss on the text goes from 2.000 to 1.000."
+    assert risen([0.0, 0.0], texts=3)[-1] == "The mean loss on 3 texts goes from 2.000 to 1.000."

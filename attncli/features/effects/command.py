@@ -117,13 +117,14 @@ def foretell(environment: Environment, expected: CostEstimate, count: int) -> No
     """Say what a measurement will take, where that is long. count: tokens of the text."""
     if expected.seconds > PATIENCE:
         from attncli.draw.numbers import size_words
+        from attncli.models.estimate import duration_words
 
         environment.note(
             message(
-                "{branches} heads, {count} tokens: about {seconds:.0f} s and {bytes} of memory",
+                "{branches} heads, {count} tokens: about {time} and {bytes} of memory",
                 branches=expected.branches,
                 count=count,
-                seconds=expected.seconds,
+                time=duration_words(expected.seconds),
                 bytes=size_words(expected.peak),
             )
         )

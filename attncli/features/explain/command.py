@@ -241,6 +241,7 @@ def mask(
     from attncli.features.explain.compute import mask_topic_document
 
     environment: Environment = ctx.obj
+    _refuse_mask_names([] if text.text is None else [text.text, *(others or ())])
     masked = attention
     if attention.mask is None and model.model is None and not others:
         masked = replace(attention, mask=["causal"])
@@ -251,6 +252,26 @@ def mask(
         place.model, place.text.text, place.tokens, layer=place.layer, head=place.head, query=place.query, others=more
     )
     give_topic(ctx, document, output)
+
+
+def _refuse_mask_names(words: Sequence[str]) -> None:
+    """Raise UsageError where masks are named in place of texts."""
+    from attncli.mechanism.mask import parse_mask
+
+    try:
+        for word in words:
+            parse_mask(word)
+    except UsageError:
+        return
+    if words:
+        raise UsageError(
+            "{names} is the name of a mask, and this takes texts" if len(words) == 1 else
+            "{names} are names of masks, and this takes texts",
+            expected="a text in quotes; its mask after --mask",
+            hint=f"attn mask {' '.join(words)}" if len(words) > 1 else
+            f'attn explain mask "humpty dumpty sat on" --mask {words[0]}',
+            names=listing(map(repr, words), " and "),
+        )  # fmt: skip
 
 
 def multihead(

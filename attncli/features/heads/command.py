@@ -231,7 +231,7 @@ def heads(
 
             size = expected.numbers // 2 * NUMBER_BYTES[loaded_model.backend.dtype]
             refuse_over(size, output, "--layer L, --head H or --show metrics")
-        foretell_work(environment, count, expected.seconds, "a shorter text, --layer or --head")
+        foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
 
     def documents() -> Iterator[HeadsDocument]:
         for source_text in request.texts(environment, text, single=single):

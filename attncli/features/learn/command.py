@@ -157,7 +157,7 @@ def learn(
             message("{option} is about a folder, and none is written", option=name),
             expected=message("--save DIR as well"),
         )
-    from attncli.features.learn.compute import LearnRequest, learn_document, task_named, training_bytes
+    from attncli.features.learn.compute import LearnRequest, learn_document, refuse_long, task_named, training_bytes
     from attncli.features.learn.live_screen import live_training
 
     kind = task_named(task)
@@ -177,7 +177,7 @@ def learn(
         learning_rate or kind.rate,
     )
     request.refuse_memory(training_bytes(request_of_task), ComputeOptions(), "--batch 8")
-    with live_training(environment, view, request_of_task) as training:
+    with live_training(environment, view, request_of_task, refuse_long(request_of_task).all) as training:
         document = learn_document(
             request_of_task,
             save=save,

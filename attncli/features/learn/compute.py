@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from attncli import __version__
 from attncli.arrays.backend import numpy_backend
 from attncli.documents.header import attention_part, model_part
-from attncli.errors import InputError, UsageError
+from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.learn.architecture import (
     Architecture,
     SmallModel,
@@ -45,7 +45,9 @@ from attncli.inputs.tokenize import IdsOnly
 from attncli.language import choice, message, plural
 from attncli.mechanism.context import Zero
 from attncli.mechanism.mask import visible
+from attncli.mechanism.spec import Spec
 from attncli.models.checkpoint_writing import UNKNOWN, CheckpointParts, check_new_folder, write_checkpoint
+from attncli.models.estimate import COMPUTES, duration_words, work_of
 from attncli.models.model import Identity, Model
 
 Floats = np.ndarray[Any, Any]
@@ -461,15 +463,79 @@ def tasks_document() -> TasksDocument:
     )
 
 
+def kept_numbers(spec: Spec, rows: int, length: int) -> int:
+    """About how many numbers of one layer a forward pass keeps for the gradients, of so many tokens in texts of one
+    length."""
+    heads, width = spec.blocks[0].attention.heads, spec.d_model
+    return rows * (24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0))
+
+
 def training_bytes(request: LearnRequest) -> int:
     """About how much memory a step of training takes, in bytes: what it keeps of its forward pass, the gradients, and
     the weights with what AdamW keeps of each."""
     spec, length = small_model_of(request).spec, request.task.length
-    heads, width = spec.blocks[0].attention.heads, spec.d_model
     rows = max(request.batch, TEST_TEXTS) * length
-    per_layer = rows * (24 * width + 8 * heads * length + (24 * width if spec.blocks[0].mlp is not None else 0))
-    numbers = len(spec.blocks) * per_layer + rows * 6 * spec.vocabulary
+    numbers = len(spec.blocks) * kept_numbers(spec, rows, length) + rows * 6 * spec.vocabulary
     return 4 * (numbers + 8 * sum(math.prod(role.shape) for role in roles_of(spec).values()))
+
+
+NUMBERS, UPDATES, LAYER_STEPS = 4.0e8, 8.0e7, 1.2e3
+"""Of a training, a second: numbers that the forward pass keeps, with their gradients; parameters that AdamW changes;
+layers whose small products begin. Measured with two idle cores on models of 10⁴ to 10⁷ parameters: within a factor of
+two."""
+LONGEST_TRAINING = 7 * 86400.0
+"""Seconds above which a training is refused before it starts."""
+
+
+class TrainingCost(Struct, frozen=True):
+    """About how long a training takes, in seconds. step: each of its steps. rest: what is drawn, measured on the way
+    and measured without each head at the end. all: everything, of every seed."""
+
+    step: float
+    rest: float
+    all: float
+
+
+def training_cost(request: LearnRequest) -> TrainingCost:
+    """About how long a training will take, from its sizes alone."""
+    spec, length = small_model_of(request).spec, request.task.length
+    work = work_of(spec, spec.blocks, length)
+    parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
+    backward = 3  # the gradients of a product are two more
+
+    def forward_seconds(texts: int) -> float:
+        rows = texts * length
+        products = texts * work.products + rows * spec.vocabulary * spec.d_model
+        kept = len(spec.blocks) * kept_numbers(spec, rows, length)
+        return products / COMPUTES + (kept / NUMBERS + len(spec.blocks) / LAYER_STEPS) / backward
+
+    test = forward_seconds(TEST_TEXTS)
+    step = backward * forward_seconds(request.batch) + parameters / UPDATES
+    heads = sum(block.attention.heads for block in spec.blocks)
+    seeds = len(request.seeds)
+    moments = min(POINTS, request.steps) + math.log2(request.steps + 1) + 2 * (seeds - 1)
+    rest = seeds * (parameters / UPDATES + heads * test) + moments * test
+    return TrainingCost(step, rest, seeds * request.steps * step + rest)
+
+
+def refuse_long(request: LearnRequest) -> TrainingCost:
+    """About how long a training will take. Raises LimitError where that is longer than anybody waits."""
+    expected = training_cost(request)
+    if expected.all > LONGEST_TRAINING:
+        fewer = int((LONGEST_TRAINING / 168 - expected.rest) / (len(request.seeds) * expected.step))
+        raise LimitError(
+            message(
+                "{steps:,} steps would take about {time}",
+                steps=request.steps * len(request.seeds),
+                time=duration_words(expected.all),
+            ),
+            expected=message(
+                "{limit} at most: fewer steps or seeds, a smaller model or batch",
+                limit=duration_words(LONGEST_TRAINING),
+            ),
+            hint=f"--steps {fewer}" if fewer > 0 else "--d-model 32 --layers 2",
+        )
+    return expected
 
 
 # Tasks of the reader's own text.

@@ -29,8 +29,10 @@ AROUND = 9
 MOST_MAPS = 8
 LEAST_MAP, MOST_MAP = 12, 24
 """Cells across a map."""
-PATIENCE = 3.0
-"""Seconds above which it is said before it goes on what all steps will take."""
+PATIENCE, WATCHED_PATIENCE = 3.0, 20.0
+"""Seconds above which it is said before it begins what all steps will take; more where they are watched."""
+OFF = 2.0
+"""A forecast from the first steps is told where it is further than this factor from what was told before."""
 FIRST_STEPS = 16
 """Steps whose time foretells that of all, or as many as are made in `FIRST_SECONDS`; the very first does not count: it
 takes longer."""
@@ -38,17 +40,36 @@ FIRST_SECONDS = 2.0
 
 
 @contextmanager
-def live_training(environment: Environment, view: View, request: LearnRequest) -> Iterator[Training]:
-    """Shows training where standard output is a terminal that can be drawn on; elsewhere a bar on standard error."""
+def live_training(environment: Environment, view: View, request: LearnRequest, expected: float) -> Iterator[Training]:
+    """Shows training where standard output is a terminal that can be drawn on; elsewhere a bar on standard error.
+
+    expected: about how many seconds it takes; where that is long it is said before it begins.
+    """
     drawn = environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb" and not environment.machine
+    if is_long := expected > (WATCHED_PATIENCE if drawn else PATIENCE):
+        _tell_cost(environment, request, expected)
     with ExitStack() as stack:
-        training = Training(environment, view, request)
+        training = Training(environment, view, request, expected if is_long else None)
         if drawn:
             training.live = stack.enter_context(_live(environment, view))
             training.has_keys = stack.enter_context(_single_keys(environment))
         else:
             training.report = stack.enter_context(progress(environment, "training"))
         yield training
+
+
+def _tell_cost(environment: Environment, request: LearnRequest, seconds: float) -> None:
+    """Say about how long all steps take, and what is shorter."""
+    from attncli.language import message
+    from attncli.models.estimate import duration_words
+
+    environment.note(
+        message(
+            "{steps:,} steps: about {time}; fewer --steps or a smaller model takes less, Ctrl-C shows what was learned",
+            steps=request.steps * len(request.seeds),
+            time=duration_words(seconds),
+        )
+    )
 
 
 @contextmanager
@@ -103,11 +124,14 @@ def _single_keys(environment: Environment) -> Iterator[bool]:
 class Training:
     """What is watched and said of a training, and whether it is to end."""
 
-    def __init__(self, environment: Environment, view: View, request: LearnRequest) -> None:
+    def __init__(
+        self, environment: Environment, view: View, request: LearnRequest, expected: float | None = None
+    ) -> None:
         self.live: Live | None = None
         self.has_keys = False
         self.report: Callable[[float], None] = _ignore
         self._environment, self._view, self._request = environment, view, request
+        self._expected = expected
         self._moments: list[Moment] = []
         self._before: Moment | None = None
         self._last: Moment | None = None
@@ -157,10 +181,10 @@ class Training:
         elif not self._foretold and (self._steps == FIRST_STEPS or now - self._begun > FIRST_SECONDS):
             self._foretold = True
             seconds = (now - self._begun) / (self._steps - 1) * total
-            if seconds > PATIENCE and self.live is None:
-                from attncli.language import message
-
-                self._environment.note(message("{steps:,} steps: about {seconds:.0f} s", steps=total, seconds=seconds))
+            before = self._expected
+            is_told = before is not None and before / OFF <= seconds <= before * OFF
+            if seconds > PATIENCE and self.live is None and not is_told:
+                _tell_cost(self._environment, self._request, seconds)
 
     def keeps(self) -> bool:
         """Whether what was learned is to be saved: not after Ctrl-C."""

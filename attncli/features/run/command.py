@@ -242,7 +242,7 @@ def _document(
             from attncli.draw.encoding import NUMBER_BYTES
 
             refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
-        foretell_work(environment, count, expected.seconds, "a shorter text, --layer or --head")
+        foretell_work(environment, count, expected.seconds, message("a shorter text, --layer or --head"))
 
     stage_tensors = runs.SavedStages(model.backend) if run_options.save is not None else None
     with progress(environment, message("{tokens:,} tokens", tokens=len(tokens)), layers=True) as on_progress:

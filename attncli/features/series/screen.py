@@ -132,20 +132,24 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
     """The sentences of the answer."""
     texts: list[Message] = []
     first, last = document.checkpoints[0], document.checkpoints[-1]
-    for metric in document.metrics:
-        if metric in OF_ALL:
+    scores = [metric for metric in document.metrics if metric not in OF_ALL]
+    for metric in scores:
+        rising = {
+            place: values
+            for place in range(len(last.heads))
+            if (values := _values(document, place, metric))[-1] - values[0] >= ROSE
+        }
+        if not rising:
             continue
-        place = max(range(len(last.heads)), key=lambda index: last.heads[index].metrics[metric] or -np.inf)
-        values = [row.heads[place].metrics[metric] or 0.0 for row in document.checkpoints]
-        if values[-1] - values[0] < ROSE:
-            continue
+        place = max(rising, key=lambda index: rising[index][-1])
+        values = rising[place]
         half = (values[0] + values[-1]) / 2
         after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
         texts.append(
             message(
                 "The score {metric} of layer {layer} head {head} goes from {first:.2f} to {last:.2f}, half of it "
                 "between {before} and {after}.",
-                metric=metric,
+                metric=metric_name(metric),
                 layer=last.heads[place].layer,
                 head=last.heads[place].head,
                 first=values[0],
@@ -154,11 +158,20 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
                 after=_step_name(document.checkpoints[after]),
             )
         )
-    if not texts:
-        texts.append(message("No score of a head rises by {least} or more.", least=ROSE))
+    if scores and not texts:
+        names = listing(map(metric_name, scores))
+        texts.append(message("In no head does a score rise by {least} or more: {scores}.", least=ROSE, scores=names))
+    if not scores:
+        texts += _mean_sentences(document)
     if first.loss is not None and last.loss is not None:
         texts.append(
-            message("The loss on the text goes from {first:.3f} to {last:.3f}.", first=first.loss, last=last.loss)
+            plural(
+                "The loss on the text goes from {first:.3f} to {last:.3f}.",
+                "The mean loss on {count} texts goes from {first:.3f} to {last:.3f}.",
+                count=document.texts,
+                first=first.loss,
+                last=last.loss,
+            )
         )
     same = [row for row in document.checkpoints if row.same_as is not None]
     if same:
@@ -172,6 +185,30 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
             )
         )
     return texts
+
+
+def _values(document: SeriesDocument, place: int, metric: str) -> list[float]:
+    """A head's score at each checkpoint; where it has none, that of the checkpoint before, or of the first that has
+    one. place: the head's among all."""
+    known = [row.heads[place].metrics[metric] for row in document.checkpoints]
+    value = next((value for value in known if value is not None), 0.0)
+    return [value := number if number is not None else value for number in known]
+
+
+def _mean_sentences(document: SeriesDocument) -> list[Message]:
+    """How the means of all heads go, where nothing else was measured."""
+    first, last = document.checkpoints[0], document.checkpoints[-1]
+    ends = [(metric, summary(first, metric), summary(last, metric)) for metric in document.metrics]
+    return [
+        message(
+            "The mean {metric} of all heads goes from {first:.2f} to {last:.2f}.",
+            metric=metric_name(metric),
+            first=before,
+            last=after,
+        )
+        for metric, before, after in ends
+        if before is not None and after is not None
+    ]
 
 
 def series_page(document: SeriesDocument, lang: str) -> bytes | None:
