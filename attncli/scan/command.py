@@ -521,9 +521,11 @@ def _shown_scan(folder: Path) -> tuple[ScanPlan, ScanDocument]:
 
 def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None) -> None:
     """Raise UsageError for a metric or a head that a scan does not have."""
+    from attncli.scan.corpus_metrics import MASSIVE
     from attncli.scan.totals import EFFECT
 
-    metric_names = (*scan_plan.metrics, EFFECT) if scan_plan.measures.effects else scan_plan.metrics
+    metric_names = [name for name in scan_plan.metrics if name != MASSIVE]
+    metric_names += [EFFECT] if scan_plan.measures.effects else []
     if metric is not None and metric not in metric_names:
         raise UsageError("this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric))
     if head_place is not None and head_place not in scan_plan.heads:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from attncli.errors import AttnError, InputError
 from attncli.inputs.token import ignore
 from attncli.language import message
-from attncli.measure.metric import DEFAULT, METRICS, Metric, metric_of
+from attncli.measure.metric import DEFAULT, METRICS, Metric
 from attncli.measure.metric_file import path_of_metric
 from attncli.models.load import load
 from attncli.models.model import Model
@@ -88,7 +88,11 @@ def scan_corpus(
     place = Path(folder)
     if request is None:
         files = [corpus] if isinstance(corpus, str | Path) else corpus
-        names = tuple(METRICS) if "all" in metrics else tuple(metric_of(metric).name for metric in metrics)
+        names = (
+            tuple(METRICS)
+            if "all" in metrics
+            else tuple(metric.name if isinstance(metric, Metric) else metric for metric in metrics)
+        )
         metric_files = dict.fromkeys(path_of_metric(metric) for metric in metrics if isinstance(metric, Metric))
         request = ScanRequest(
             tuple(map(str, files)), names, sample=sample, seed=seed, metric_files=tuple(filter(None, metric_files))

@@ -245,12 +245,23 @@ class ScanHead(Part, frozen=True, kw_only=True):
     ) = UNSET
 
 
+class ScanLayer(Part, frozen=True, kw_only=True):
+    """The vectors that leave a layer, over the corpus."""
+
+    layer: Count
+    massive: Annotated[ScanMetric, describe("Numbers far above all others in a text's vectors: how many.")]
+    share: Annotated[Share | None, describe("Share of texts with one at least.")]
+    share_ci95: Annotated[Interval | None, describe("Wilson's 95% interval of that share.")]
+    top: Annotated[list[ScanExample], describe("The texts with the most.")]
+
+
 class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
     """What every head does over a corpus: means with intervals, labels, strongest examples."""
 
     plan: PlanPart
     done: DonePart
     heads: list[ScanHead]
+    layers: Annotated[list[ScanLayer], describe("With the metric `massive`, which is a layer's.")] | UnsetType = UNSET
     link_rows: (
         Annotated[Count, describe("Query rows of each head whose strongest links are counted: those that see 2 keys.")]
         | UnsetType

@@ -25,12 +25,13 @@ from attncli.inputs.files import nesting_error, read_regular
 from attncli.inputs.hub import digest
 from attncli.language import listing, message, term
 from attncli.measure.labels import NEEDED, repeat_scores
-from attncli.measure.metric import FILE_METRICS, metric_of
+from attncli.measure.metric import FILE_METRICS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
+from attncli.scan.corpus_metrics import column_metric, in_order
 from attncli.scan.frequent_links import mask_places
 from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of
 from attncli.scan.shard_files import PLANNING, temporary
@@ -409,9 +410,9 @@ def _make_plan(
 ) -> ScanPlan:
     """The plan; see `make`. files: takes the files of the corpus as they are taken in."""
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
-    metrics = tuple(dict.fromkeys((*request.metrics, *(NEEDED if request.labels else ()))))
+    metrics = in_order((*request.metrics, *(NEEDED if request.labels else ())))
     for metric in metrics:
-        metric_of(metric)
+        column_metric(metric)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)
     for pattern in request.effects[1:]:
@@ -570,7 +571,7 @@ def _choice(request: ScanRequest, scan_plan: ScanPlan, folder: Path, note: Calla
 
 def metric_version(name: str) -> str:
     """A short digest of a metric's formula, rows, range and bins: another formula is another version."""
-    metric = metric_of(name)
+    metric = column_metric(name)
     scale = scale_of(metric)
     binned = (scale.kind, scale.count, scale.least, WIDTH)
     own = (metric.source,) if name in FILE_METRICS else ()  # the digest of the file

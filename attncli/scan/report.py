@@ -26,6 +26,7 @@ from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Floats, Ints
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
+from attncli.scan.corpus_metrics import MASSIVE, MOVED
 from attncli.scan.document import (
     LEAST_TEXTS,
     DonePart,
@@ -40,6 +41,7 @@ from attncli.scan.document import (
     ScanExample,
     ScanHead,
     ScanLabel,
+    ScanLayer,
     ScanMetric,
     ScanText,
     ScanWhy,
@@ -130,6 +132,7 @@ def _of_heads(totals: Totals) -> dict[str, Any]:
     heads = _Heads(totals)
     return {
         "heads": heads.parts(),
+        "layers": heads.layers() if MASSIVE in totals.columns else UNSET,
         "texts": [
             ScanText(shard=totals.shards[place], file=place[0], line=place[1], text=totals.texts[place])
             for place in heads.sampled
@@ -271,7 +274,11 @@ class _Heads:
             ScanHead(
                 layer=layer,
                 head=head,
-                metrics={name: self._metric(column, place) for column, name in enumerate(self.totals.plan.metrics)},
+                metrics={
+                    name: self._metric(column, place)
+                    for column, name in enumerate(self.totals.plan.metrics)
+                    if name != MASSIVE
+                },
                 labels=self._labels(place) if self.totals.plan.measures.labels else [],
                 effect=self._effect(place),
                 why=self._why(layer, head),
@@ -281,6 +288,28 @@ class _Heads:
             )
             for place, (layer, head) in enumerate(self.totals.plan.heads)
         ]
+
+    def layers(self) -> list[ScanLayer]:
+        """What is a layer's stands in its first head's column."""
+        column = self.columns.index(MASSIVE)
+        parts = []
+        for place, (layer, head) in enumerate(self.totals.plan.heads):
+            if head:
+                continue
+            texts = int(self.texts[column, place])
+            some = texts - int(self.counts["histogram"][place, self.bins[column]][0])
+            alone = self._alone()
+            share = wilson(some * alone, texts * alone)
+            parts.append(
+                ScanLayer(
+                    layer=layer,
+                    massive=self._metric(column, place),
+                    share=some / texts if texts else None,
+                    share_ci95=_ends(share),
+                    top=[example for example in self._examples(place, MASSIVE) if example.value],
+                )
+            )
+        return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
         scale = scale_named(self.columns[column])
@@ -296,7 +325,7 @@ class _Heads:
             quantiles=dict(zip(QUANTILES, quantile_values, strict=True)),
             quantile_error=scale.error,
             ci95=self._interval(column, place),
-            baseline=_number(self.baseline[column, place]),
+            baseline=None if self.columns[column] in (MOVED, MASSIVE) else _number(self.baseline[column, place]),
             strata=self._strata(column, place),
         )
 
@@ -423,7 +452,7 @@ class _Heads:
         is_drawn = sample.table[0, place] != NO_HASH
         examples = []
         for column, name in enumerate(self.columns):
-            if name == POSITIONAL or name.startswith("offset"):
+            if name in (POSITIONAL, MASSIVE) or name.startswith("offset"):
                 continue
             values = sample.values[column, place]
             histogram = self.counts["histogram"][place, self.bins[column]]
@@ -466,11 +495,12 @@ class _Heads:
             share = float(np.nanmedian(self.units / self.texts)) if self.texts.any() else 1.0
         return 1.0 if np.isnan(share) else share
 
-    def _examples(self, place: int) -> list[ScanExample]:
+    def _examples(self, place: int, of_layer: str = "") -> list[ScanExample]:
+        """The strongest texts of a head; of_layer: of a metric of its layer alone."""
         arrays, totals = self.totals.examples, self.totals
         examples = []
         for column, name in enumerate(self.columns):
-            if name == POSITIONAL:
+            if name == POSITIONAL or (name == MASSIVE) != bool(of_layer):
                 continue
             for rank in range(arrays["value"].shape[-1]):
                 value, file, line, query, key = (
@@ -587,7 +617,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
             heads=len(first.plan.heads),
             heads_2=len(second.plan.heads),
         )
-    common = [name for name in first.plan.metrics if name in second.plan.metrics]
+    common = [name for name in first.plan.metrics if name in second.plan.metrics and name != MASSIVE]
     if not common:
         raise UsageError("the scans have no metric in common", expected=listing(first.plan.metrics))
     is_paired = _texts_of(first) == _texts_of(second)

@@ -147,10 +147,15 @@ def _answer_part(shown: ScanShown, view: View) -> Lines:
     return _answer(shown.document, view) if shown.head is None else _answer_of(shown.head, shown.document, view)
 
 
+def _layers_part(shown: ScanShown, view: View) -> Lines:
+    return _layers(shown.document, view) if shown.document.layers else Lines()
+
+
 SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("header", _header_part),
     ScreenPart("grid", _grid_part, _wide),
     ScreenPart("labels", _labels_part, _wide),
+    ScreenPart("layers", _layers_part, _wide),
     ScreenPart("effects", _effects_part),
     ScreenPart("why", _why_part),
     ScreenPart("metrics", _metrics_part, _close),
@@ -309,6 +314,30 @@ def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> L
         align=["left", "right", "left", "right", "right"],
         title=say(view, "what taking a head away changes"),
         note=say(view, EFFECT_NOTES[document.plan.effects[0]]),
+    )
+
+
+def _layers(document: ScanDocument, view: View) -> Lines:
+    """How many massive activations leave each layer."""
+    rows = [
+        [
+            f"L{layer.layer}",
+            number(layer.massive.mean_texts, view),
+            _interval(layer.massive.ci95, view),
+            "-" if layer.share is None else _share(layer.share, layer.share_ci95, view),
+        ]
+        for layer in document.layers or ()
+    ]
+    return table(
+        say_each(view, "layer", "mean", "95% interval", "texts"),
+        rows,
+        view,
+        align=["left", "right", "left", "right"],
+        title=say(view, "massive activations"),
+        note=say(
+            view,
+            "numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one",
+        ),
     )
 
 

@@ -16,8 +16,9 @@ from msgspec import Meta, Struct, ValidationError, convert
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
 from attncli.measure.labels import LABELS, decide
-from attncli.measure.metric import OFFSETS, metric_of
+from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
+from attncli.scan.corpus_metrics import column_metric
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.plan import ScanPlan
@@ -143,7 +144,7 @@ def scale_named(column: str) -> Scale:
     """The histogram's scale of a column."""
     if column == EFFECT:
         return Scale("size")
-    return Scale("share") if column == POSITIONAL else scale_of(metric_of(column))
+    return Scale("share") if column == POSITIONAL else scale_of(column_metric(column))
 
 
 def least_deviation(column: str) -> float:

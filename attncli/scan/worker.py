@@ -38,6 +38,17 @@ from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for, run_layers
 from attncli.scan import intake, shard_files
+from attncli.scan.corpus_metrics import (
+    CORPUS_METRICS,
+    MASSIVE,
+    MOVED,
+    RESTS,
+    SINK_RATE,
+    OutputNorms,
+    massive_counts,
+    moved_norms,
+    sink_rates,
+)
 from attncli.scan.frequent_links import ShardLinks, choosing_rows
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, ScanPlan
@@ -103,6 +114,9 @@ OnLayer = Callable[[int, Array | None, Floats, Floats, Ints, Floats], None]
 """Told each layer's number, weights [text, head, query, key] (None where they went by in blocks), value and norm
 [text, head, metric], rows [metric], baseline [text, metric]."""
 
+OnTrace = Callable[[LayerTrace], None]
+"""Told each layer's trace of a batch, before `OnLayer`."""
+
 OnWeights = Callable[[int, Array, int, int], None]
 """Told each layer's number and a block of its weights [text, head, row, key], with its first row and first head."""
 
@@ -117,7 +131,8 @@ def about(tokens: Sequence[Token]) -> TokenFacts:
 
 
 class Layers:
-    """Runs batches. store: the weights, held. metrics: names. words: whether pieces are merged to words.
+    """Runs batches. store: the weights, held. metrics: names. words: whether pieces are merged to words. all_vectors:
+    whether what leaves the last layer is asked for.
 
     between: called after each layer.
     """
@@ -130,23 +145,32 @@ class Layers:
         metrics: Sequence[str],
         *,
         words: bool,
+        all_vectors: bool,
         between: Callable[[], None],
     ) -> None:
-        # what the last layer does with its weights is not asked for
-        last = spec.blocks[-1]
-        entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
-        blocks = (*spec.blocks[:-1], replace(last, mlp=None, norms=entering))
-        self.spec, self.store, self.backend = replace(spec, blocks=blocks), store, backend
+        if not all_vectors:  # nor what the last layer does with its weights
+            last = spec.blocks[-1]
+            entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
+            spec = replace(spec, blocks=(*spec.blocks[:-1], replace(last, mlp=None, norms=entering)))
+        self.spec, self.store, self.backend = spec, store, backend
         self.metrics, self.words, self._between = tuple(metrics), words, between
         self._lengths: dict[str, LengthTally] = {}
+        self._on_trace: OnTrace | None = None
 
     def together(self, count: int) -> bool:
         """Whether texts of `count` tokens run as one batch; else each goes by blocks of rows, alone."""
         return not self.words and LengthTally.fits(self.metrics, count)
 
-    def run(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
+    def run(
+        self,
+        batch: Sequence[TokenizedText],
+        on_layer: OnLayer,
+        on_weights: OnWeights | None,
+        on_trace: OnTrace | None = None,
+    ) -> None:
         """Run texts of one length through all layers; a single text where they do not go `together`."""
         count = len(batch[0].tokens)
+        self._on_trace = on_trace
         if self.together(count):
             self._together(batch, on_layer, on_weights)
             return
@@ -217,6 +241,8 @@ class Layers:
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
         hidden = self._embed(texts)
         for trace in run_layers(self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks))):
+            if self._on_trace is not None:
+                self._on_trace(trace)
             yield trace
             self._between()
 
@@ -352,9 +378,21 @@ class Worker:
         assert isinstance(model.store, CheckpointStore)
         model.store.for_many()
         store = CachedStore(model.store)
+        self._of_weights = [name for name in plan.metrics if name not in CORPUS_METRICS]
         self._layers = Layers(
-            model.spec, store, model.backend, plan.metrics, words=plan.measures.words, between=between
+            model.spec,
+            store,
+            model.backend,
+            self._of_weights,
+            words=plan.measures.words,
+            all_vectors=MASSIVE in plan.metrics,
+            between=between,
         )
+        self._norms = [
+            OutputNorms(model.backend, store, layer, heads)
+            for layer, heads in enumerate(plan.model.heads)
+            if MOVED in plan.metrics
+        ]
         self._effects = AblationEffects(measures.effects, model, store) if measures.effects else None
         self._why = WhyShares(measures.why, model, store) if measures.why else None
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
@@ -511,7 +549,7 @@ class Worker:
             layer: int, weights: Array | None, sums: Floats, norms: Floats, counts: Ints, even: Floats
         ) -> None:
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
-            metrics = len(self.plan.metrics)
+            metrics = len(self._of_weights)
             count = heads.stop - heads.start
             value[:, :metrics, heads] = sums.transpose(0, 2, 1)
             norm[:, :metrics, heads] = norms.transpose(0, 2, 1)
@@ -524,7 +562,25 @@ class Worker:
                 if ids is not None and takers.counts is not None:
                     takers.counts.add(ids, layer, keys)
 
-        self._layers.run(batch, on_layer, on_weights if self._conditions else None)
+        def on_trace(trace: LayerTrace) -> None:
+            start, stop = self._starts[trace.layer : trace.layer + 2]
+            if MOVED in self.columns:
+                moved = moved_norms(self._norms[trace.layer].of(trace.stages["mixed"]).sum(-1))
+                column = self.columns.index(MOVED)
+                value[:, column, start:stop], norm[:, column, start:stop] = np.nan_to_num(moved), ~np.isnan(moved)
+                row_counts[column, start:stop] = len(batch[0].tokens)
+            if MASSIVE in self.columns:
+                column = self.columns.index(MASSIVE)
+                value[:, column, start], norm[:, column, start] = massive_counts(backend, trace), 1.0
+                row_counts[column, start] = len(batch[0].tokens)
+
+        is_traced = MOVED in self.columns or MASSIVE in self.columns
+        self._layers.run(batch, on_layer, on_weights if self._conditions else None, on_trace if is_traced else None)
+        if SINK_RATE in self.columns:
+            column, sink = self.columns.index(SINK_RATE), self.columns.index("sink")
+            value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
+            baseline[:, column] = baseline[:, sink] > RESTS
+            row_counts[column] = row_counts[sink]
         if self.plan.measures.labels:
             self._positional(value, norm, baseline, row_counts)
         every = TextValues(value, norm, baseline, row_counts, len(batch[0].tokens), [text.hash for text in batch])

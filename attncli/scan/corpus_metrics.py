@@ -1,0 +1,116 @@
+"""Metrics that only a scan has: how many texts a head rests in, what it writes beside its neighbours, and how large a
+layer's vectors grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import UsageError
+from attncli.measure.metric import ALL_ROWS, Metric, PerRow, metric_of
+from attncli.measure.row_facts import AttentionRows, Bools, Floats
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.run import Store
+
+SINK_RATE, MOVED, MASSIVE = "sink_rate", "moved_norm", "massive"
+RESTS = 0.3
+"""The mean weight on the first token beyond which a head rests there. Source: Gu et al. 2024."""
+LARGE, TIMES = 100.0, 1000.0
+"""What a massive activation is above: in itself, and in times the median. Source: Sun et al. 2024."""
+
+
+def _of_texts(rows: AttentionRows) -> PerRow:
+    """These have no number of a row."""
+    raise UsageError("only attn scan measures this")
+
+
+CORPUS_METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            SINK_RATE, "share of texts with mean A_{i,0} > 0.3, i > 0", 0, 1, "",
+            "in most texts attention rests on the first token", "texts with rows i > 0",
+            "Gu et al. 2024, When attention sink emerges in language models", _of_texts,
+        ),
+        Metric(
+            MOVED, "mean_i ‖Σ_j A v_j W_O‖ / its mean over the layer's heads", 0, None, "",
+            "the head writes more than those beside it; near 0 it is inactive", ALL_ROWS,
+            "Sandoval-Segura et al. 2025, Identifying and evaluating inactive heads in pretrained LLMs", _of_texts,
+            "of ‖Σ_j A v_j‖ where there is no W_O; biases of W_O are no head's",
+        ),
+        Metric(
+            MASSIVE, "|x| > 100 and > 1,000 median |x| among the numbers x that leave the layer", 0, None,
+            "numbers", "few numbers of the layer's vectors are far larger than all others", "tokens × width of a text",
+            "Sun et al. 2024, Massive activations in large language models", _of_texts,
+        ),
+    )
+}  # fmt: skip
+"""By name; `massive` is a layer's."""
+
+
+def column_metric(name: str) -> Metric:
+    """The metric that a column of a scan has the numbers of. Raises UsageError for an unknown name."""
+    return CORPUS_METRICS[name] if name in CORPUS_METRICS else metric_of(name)
+
+
+class OutputNorms:
+    """The size of what each head adds to its layer's output, ‖Σ_j A v_j W_O‖. store: the weights, held."""
+
+    def __init__(self, backend: Backend, store: Store, layer: int, heads: int) -> None:
+        self._backend, self._store, self._layer, self._heads = backend, store, layer, heads
+
+    @cached_property
+    def _gram(self) -> Floats | None:
+        """W_O · W_Oᵀ of each head, [head, v_dim, v_dim]: a size takes v_dim² steps in place of v_dim · width."""
+        matrix = self._store.layer(self._backend, self._layer)("attn.o.weight")
+        if matrix is None:
+            return None
+        w_o = np.asarray(self._backend.numpy(matrix), np.float64).reshape((matrix.shape[0], self._heads, -1))
+        each = w_o.transpose(1, 2, 0)
+        gram: Floats = each @ each.transpose(0, 2, 1)
+        return gram
+
+    def of(self, mixed: Array) -> Floats:
+        """The size of each row, [..., head, row], from O = A·V [..., head, row, v_dim] of all heads."""
+        rows = np.asarray(self._backend.numpy(mixed), np.float64)
+        gram = self._gram
+        moved = rows if gram is None else rows @ gram
+        sizes: Floats = np.sqrt(np.maximum((moved * rows).sum(-1), 0.0))
+        return sizes
+
+
+def moved_norms(sizes: Floats) -> Floats:
+    """`moved_norm` of each head, [text, head], of the sums of their sizes over a text's rows; NaN where no head of the
+    layer writes anything."""
+    mean = sizes.mean(-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(mean > 0, sizes / mean, np.nan)
+
+
+def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
+    """How many massive activations each text has among the vectors that leave a layer, [text]."""
+    vectors = np.abs(np.asarray(backend.numpy(trace.after), np.float64))
+    numbers = vectors.reshape((len(vectors), -1))
+    least = np.maximum(LARGE, TIMES * np.median(numbers, -1))
+    return (numbers > least[:, None]).sum(-1).astype(np.float64)
+
+
+def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
+    """Whether a head rests on the first token of a text, 1 or 0, and where that is known. sums, rows: of `sink`."""
+    known = rows > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known & (sums / rows > RESTS), 1.0, 0.0), known
+
+
+def in_order(names: Sequence[str]) -> tuple[str, ...]:
+    """A scan's metrics: those of weights first, and what the others are made from."""
+    needed = [*names, *(("sink",) if SINK_RATE in names else ())]
+    return tuple(
+        dict.fromkeys(
+            [name for name in needed if name not in CORPUS_METRICS]
+            + [name for name in needed if name in CORPUS_METRICS]
+        )
+    )

@@ -1,0 +1,117 @@
+"""Metrics that only a scan has, against loops over weights, values and vectors in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from scan.test_atlas import scanned
+from scanning import inside
+
+import attncli
+from attncli.draw.safe import cells
+from attncli.scan import corpus_metrics, report
+
+NAMES = ("entropy", "sink_rate", "moved_norm", "massive")
+WORDS_OF_THREE = "w1 w2 w3"
+
+
+def of_loops(model: Path, line: str) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float], list[int]]:
+    """By head: the mean weight on the first token, and the size of what it writes beside the layer's mean; of each
+    layer how many numbers are above 1 and twice the median."""
+    exact = attncli.load(str(model), backend="numpy", dtype="float64")
+    tokens = exact.encode(line)
+    rests, moves, massive = {}, {}, []
+    for trace in exact.trace(tokens):
+        weights, v = (np.asarray(trace.stages[name]) for name in ("weights", "v"))
+        w_o = np.asarray(exact.store.layer(exact.backend, trace.layer)("attn.o.weight"))
+        heads, count, _ = weights.shape
+        dim = v.shape[-1]
+        sizes = []
+        for head in range(heads):
+            values = v[head * len(v) // heads]
+            rows = []
+            for i in range(count):
+                added = np.zeros(len(w_o))
+                for j in range(count):
+                    added += weights[head, i, j] * (w_o[:, head * dim : (head + 1) * dim] @ values[j])
+                rows.append(sum(number * number for number in added) ** 0.5)
+            sizes.append(sum(rows) / count)
+            rests[trace.layer, head] = sum(weights[head, i, 0] for i in range(1, count)) / (count - 1)
+        for head in range(heads):
+            moves[trace.layer, head] = sizes[head] / (sum(sizes) / heads)
+        numbers = sorted(abs(float(number)) for number in np.asarray(trace.after).ravel())
+        middle = (numbers[(len(numbers) - 1) // 2] + numbers[len(numbers) // 2]) / 2
+        massive.append(sum(number > 1 and number > 2 * middle for number in numbers))
+    return rests, moves, massive
+
+
+@pytest.mark.parametrize("which", ["encoder", "decoder"])
+def test_they_are_those_of_loops(which: str, request: Any, lines: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(corpus_metrics, "LARGE", 1.0)
+    monkeypatch.setattr(corpus_metrics, "TIMES", 2.0)
+    model, few = request.getfixturevalue(which), lines[:12]
+    (tmp_path / "corpus.txt").write_text("\n".join(few))
+    made, _, document = scanned(model, tmp_path / "corpus.txt", tmp_path / "out", metrics=NAMES)
+    assert made.metrics == ("entropy", "sink", "sink_rate", "moved_norm", "massive")
+    texts = [of_loops(model, line) for line in few]
+    for head in document.heads:
+        assert "massive" not in head.metrics
+        place = (head.layer, head.head)
+        rests = [text[0][place] > 0.3 for text in texts]
+        assert head.metrics["sink_rate"].mean_texts == np.mean(rests)
+        moved = head.metrics["moved_norm"]
+        assert moved.mean_texts == pytest.approx(np.mean([text[1][place] for text in texts]), abs=2e-6)
+        assert moved.baseline is None
+        strongest = max(range(len(few)), key=lambda at, place=place: texts[at][1][place])
+        assert next(example.line for example in head.top if example.metric == "moved_norm") == strongest
+    assert document.layers
+    for layer in document.layers:
+        counts = [text[2][layer.layer] for text in texts]
+        assert layer.massive.mean_texts == np.mean(counts)
+        assert layer.share == np.mean([count > 0 for count in counts])
+        assert [example.value for example in layer.top] == sorted(filter(None, counts), reverse=True)[:3]
+    assert any(layer.massive.mean_texts for layer in document.layers)
+
+
+def test_long_texts_have_them_too(decoder: Path, lines: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    """By blocks of rows as in one piece."""
+    (tmp_path / "corpus.txt").write_text("\n".join(lines[:6]))
+    _, _, whole = scanned(decoder, tmp_path / "corpus.txt", tmp_path / "whole", metrics=NAMES)
+    monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
+    _, _, blocks = scanned(decoder, tmp_path / "corpus.txt", tmp_path / "blocks", metrics=NAMES)
+    for first, second in zip(whole.heads, blocks.heads, strict=True):
+        for name in ("sink_rate", "moved_norm"):
+            assert first.metrics[name].mean_texts == pytest.approx(second.metrics[name].mean_texts, abs=2e-6)
+
+
+def test_a_layer_is_told_once(decoder: Path, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("\n".join(lines[:6]))
+    _, _, document = scanned(decoder, tmp_path / "corpus.txt", tmp_path / "out", metrics=NAMES)
+    report.write(document, tmp_path / "out")
+    for width in (60, 80, 120):
+        for lang, title in (("en", "massive activations"), ("zh", "巨量激活")):
+            shown = ask("scan", "show", str(tmp_path / "out"), "--show", "layers", "--lang", lang, width=width)
+            assert (shown.code, title in shown.out) == (0, True), shown.err
+            assert max(map(cells, shown.out.splitlines())) <= width
+    refused = ask("scan", "show", str(tmp_path / "out"), "--metric", "massive")
+    assert (refused.code, "this scan has no metric 'massive'" in refused.err) == (2, True)
+    assert ask("scan", "compare", str(tmp_path / "out"), str(tmp_path / "out")).code == 0
+
+
+def test_heads_do_not_take_them() -> None:
+    for name in corpus_metrics.CORPUS_METRICS:
+        refused = ask("heads", WORDS_OF_THREE, "--metric", name)
+        assert (refused.code, "there is no metric" in refused.err) == (2, True)
+
+
+def test_a_scan_takes_them_by_name(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    with inside():
+        counted = ask(
+            "scan", str(encoder), str(corpus), "-o", str(tmp_path / "out"), "--metric", "sink_rate,moved_norm",
+            "--no-labels", "--json", "--quiet",
+        )  # fmt: skip
+    assert list(counted.json["heads"][0]["metrics"]) == ["sink", "sink_rate", "moved_norm"]
