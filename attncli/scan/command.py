@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from attncli.draw.page.corpus_page import PageScan
     from attncli.scan.document import ScanDocument
     from attncli.scan.engines import Engine
+    from attncli.scan.example_shading import Shading
     from attncli.scan.plan import ScanPlan, ScanRequest
-    from attncli.scan.report import Shading
     from attncli.scan.shard_files import ShardOutcome
 
 
@@ -687,8 +687,8 @@ def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, d
     from attncli.cli.declarations import ComputeOptions
     from attncli.cli.model_option import load_checkpoint
     from attncli.draw.page.corpus_page import DENSITIES, examples_of
+    from attncli.scan.example_shading import shading
     from attncli.scan.plan import check_model, digest_of
-    from attncli.scan.report import shading
 
     loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
     check_model(loaded_model)

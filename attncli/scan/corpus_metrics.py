@@ -69,8 +69,8 @@ class OutputNorms:
         if matrix is None:
             return None
         w_o = np.asarray(self._backend.numpy(matrix), np.float64).reshape((matrix.shape[0], self._heads, -1))
-        each = w_o.transpose(1, 2, 0)
-        gram: Floats = each @ each.transpose(0, 2, 1)
+        head_rows = w_o.transpose(1, 2, 0)
+        gram: Floats = head_rows @ head_rows.transpose(0, 2, 1)
         return gram
 
     def of(self, mixed: Array) -> Floats:

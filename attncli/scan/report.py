@@ -6,7 +6,7 @@ A comparison tells effect sizes first, then which differences chance would hardl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,10 @@ from attncli import __version__
 from attncli.documents.reading import check
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
-from attncli.inputs.token import Token
 from attncli.language import listing, message, term
 from attncli.measure.labels import LABELS, MARGIN, Label
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Floats, Ints
-from attncli.models.load import CachedStore, CheckpointStore
-from attncli.models.model import Model
 from attncli.scan.corpus_metrics import MASSIVE, MOVED
 from attncli.scan.document import (
     LEAST_TEXTS,
@@ -49,7 +46,7 @@ from attncli.scan.document import (
     Stratum,
     StratumExample,
 )
-from attncli.scan.frequent_links import PairCount, choosing_rows
+from attncli.scan.frequent_links import PairCount
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
@@ -85,7 +82,7 @@ from attncli.scan.totals import (
     total,
 )
 from attncli.scan.why_shares import part_of
-from attncli.scan.worker import SKIPPED, UNKNOWN, UNTOKENIZED, truncate
+from attncli.scan.worker import SKIPPED, UNKNOWN, UNTOKENIZED
 
 NAME = "scan.json"
 LARGEST = 2**30
@@ -297,14 +294,14 @@ class _Heads:
             if head:
                 continue
             texts = int(self.texts[column, place])
-            some = texts - int(self.counts["histogram"][place, self.bins[column]][0])
+            texts_with_one = texts - int(self.counts["histogram"][place, self.bins[column]][0])
             alone = self._alone()
-            share = wilson(some * alone, texts * alone)
+            share = wilson(texts_with_one * alone, texts * alone)
             parts.append(
                 ScanLayer(
                     layer=layer,
                     massive=self._metric(column, place),
-                    share=some / texts if texts else None,
+                    share=texts_with_one / texts if texts else None,
                     share_ci95=_ends(share),
                     top=[example for example in self._examples(place, MASSIVE) if example.value],
                 )
@@ -545,58 +542,6 @@ def _ends(between: tuple[float, float] | None) -> list[float] | None:
 
 def _number(value: Floats | float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-# Where heads look in the texts that are shown of them: the rows of weights that sentences are shaded by.
-
-LONGEST = 1024
-"""Tokens of a text that is shaded, at most."""
-Place = tuple[int, int]
-"""(file, line) of a text, or (layer, head)."""
-Shading = tuple[dict[Place, Sequence[Token]], dict[tuple[int, int, int, int], tuple[int, Floats]]]
-
-
-def shading(
-    plan: ScanPlan,
-    model: Model,
-    texts_by_head: Mapping[Place, Mapping[Place, str]],
-    *,
-    progress: Callable[[float], None] = lambda share: None,
-) -> Shading:
-    """The tokens of each text by (file, line); by (file, line, layer, head) the token that looks, and its weights.
-
-    texts_by_head: of each (layer, head) the texts by (file, line). The token is that of the head's strongest link in
-    the text. Texts of more than `LONGEST` tokens are left out.
-    """
-    assert isinstance(model.store, CheckpointStore)
-    model.store.for_many()
-    cached_model = replace(model, store=CachedStore(model.store))
-    texts: dict[Place, str] = {}
-    heads: dict[Place, set[Place]] = {}
-    for place, head_texts in texts_by_head.items():
-        texts |= head_texts
-        for text in head_texts:
-            heads.setdefault(text, set()).add(place)
-    limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
-    tokens: dict[Place, Sequence[Token]] = {}
-    looks: dict[tuple[int, int, int, int], tuple[int, Floats]] = {}
-    for number, (text, head_places) in enumerate(heads.items()):
-        progress(number / len(heads))
-        text_tokens = truncate(model.tokenizer.encode(texts[text]), limit)
-        if not text_tokens or len(text_tokens) > LONGEST:
-            continue
-        tokens[text] = text_tokens
-        layers = sorted({layer for layer, _ in head_places})
-        for trace in cached_model.trace(text_tokens, layers=layers, keep=("weights",)):
-            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(text_tokens)]
-            choosing = choosing_rows(model.spec.blocks[trace.layer].attention.mask, len(text_tokens))
-            for layer, head in head_places:
-                if layer == trace.layer:
-                    peaks = weights[head].max(-1)
-                    query = int((np.where(choosing, peaks, -1.0) if choosing.any() else peaks).argmax())
-                    looks[*text, layer, head] = (query, weights[head, query])
-    progress(1.0)
-    return tokens, looks
 
 
 FEWER = 0.75

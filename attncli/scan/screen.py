@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from attncli.draw.lines import Lines, clip_lines, heading, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import percent
-from attncli.draw.safe import cells, label, safe, spell
+from attncli.draw.safe import cells, safe
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts
-from attncli.features.heads.document import label_name
-from attncli.features.why.document import part_name
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
     LEAST_TEXTS,
-    FrequentLink,
     ScanCompareDocument,
     ScanDocument,
     ScanEffect,
     ScanHead,
     ScanLabel,
     ScanVerifyDocument,
-    ScanWhy,
+)
+from attncli.scan.head_screen import (
+    SPACED,
+    frequent_links,
+    furthest_link,
+    interval_text,
+    label_text,
+    metrics_of_head,
+    number,
+    share_text,
+    strongest_examples,
+    texts_of_deciles,
+    turn,
+    why_parts,
 )
 
 SKIP_NOTES = {
@@ -44,13 +52,6 @@ EFFECT_NOTES = {
 """What the effect of a head is, by what it passes on instead."""
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
-EXAMPLES = 5
-PAIRS, NAME = 10, 14
-"""Pairs of tokens that are shown unless the view is full, and cells of a token in them."""
-ROOMY = 72
-"""Columns from which on lifts have their intervals beside them."""
-SPACED = 64
-"""Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
 
 
 def scan_screen(
@@ -112,15 +113,15 @@ def _effects_part(shown: ScanShown, view: View) -> Lines:
 
 def _why_part(shown: ScanShown, view: View) -> Lines:
     heads = shown.document.heads if shown.head is None else [shown.head]
-    return stack_spaced(_why(head, view) for head in heads if head.why)
+    return stack_spaced(why_parts(head, view) for head in heads if head.why)
 
 
 def _metrics_part(shown: ScanShown, view: View) -> Lines:
-    return Lines() if shown.head is None else _metrics(shown.head, view)
+    return Lines() if shown.head is None else metrics_of_head(shown.head, view)
 
 
 def _examples_part(shown: ScanShown, view: View) -> Lines:
-    return Lines() if shown.head is None else _examples(shown.head, shown.metric, view)
+    return Lines() if shown.head is None else strongest_examples(shown.head, shown.metric, view)
 
 
 def _deciles_shown(shown: ScanShown, view: View) -> bool:
@@ -134,13 +135,13 @@ def _examples_shown(shown: ScanShown, view: View) -> bool:
 
 
 def _links_part(shown: ScanShown, view: View) -> Lines:
-    return _links(shown.head, shown.document, view) if shown.head is not None and shown.head.links else Lines()
+    return frequent_links(shown.head, shown.document, view) if shown.head is not None and shown.head.links else Lines()
 
 
 def _deciles_part(shown: ScanShown, view: View) -> Lines:
     if shown.head is None or not shown.head.sample:
         return Lines()
-    return _deciles(shown.head, shown.document, shown.metric, view)
+    return texts_of_deciles(shown.head, shown.document, shown.metric, view)
 
 
 def _answer_part(shown: ScanShown, view: View) -> Lines:
@@ -253,12 +254,12 @@ def _labels(document: ScanDocument, view: View) -> Lines:
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            _label(scan_label, view),
+            label_text(scan_label, view),
             number(scan_label.score, view),
-            _interval(scan_label.ci95, view),
+            interval_text(scan_label.ci95, view),
             say(view, "on random repeats")
             if scan_label.texts is None
-            else _share(scan_label.texts, scan_label.texts_ci95, view),
+            else share_text(scan_label.texts, scan_label.texts_ci95, view),
             "" if not scan_label.borderline else say(view, "borderline" if _between(scan_label) else "undecided"),
         ]
         for head, scan_label in sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
@@ -288,22 +289,15 @@ def _labels(document: ScanDocument, view: View) -> Lines:
     )
 
 
-def _label(scan_label: ScanLabel, view: View) -> str:
-    """A label with its offset; in another language with its English name, by which it is looked up."""
-    name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
-    translated_name = label_name(name, view.lang)
-    return name if translated_name == name else f"{translated_name} {scan_label.name}"
-
-
 def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> Lines:
     effects = [(head, head.effect) for head in heads if isinstance(head.effect, ScanEffect)]
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            _turn(effect.mean, view),
-            _interval(effect.ci95, view, _turn),
-            _turn(effect.sd, view),
-            _turn(effect.quantiles.get("50"), view),
+            turn(effect.mean, view),
+            interval_text(effect.ci95, view, turn),
+            turn(effect.sd, view),
+            turn(effect.quantiles.get("50"), view),
         ]
         for head, effect in sorted(effects, key=lambda pair: -(pair[1].mean or 0.0))
     ]
@@ -323,8 +317,8 @@ def _layers(document: ScanDocument, view: View) -> Lines:
         [
             f"L{layer.layer}",
             number(layer.massive.mean_texts, view),
-            _interval(layer.massive.ci95, view),
-            "-" if layer.share is None else _share(layer.share, layer.share_ci95, view),
+            interval_text(layer.massive.ci95, view),
+            "-" if layer.share is None else share_text(layer.share, layer.share_ci95, view),
         ]
         for layer in document.layers or ()
     ]
@@ -341,181 +335,8 @@ def _layers(document: ScanDocument, view: View) -> Lines:
     )
 
 
-WHY_PARTS = 5
-"""Parts of either side that a screen tells, the largest."""
-
-
-def _why(head: ScanHead, view: View) -> Lines:
-    """The parts that add most to the advantage of a head's strongest links, on either side."""
-    if not isinstance(head.why, ScanWhy):
-        return Lines()
-    rows = []
-    for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
-        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}_share")))
-        for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
-            rows.append(
-                [
-                    say(view, side_title) if place == 0 else "",
-                    say(view, part_name(part)),
-                    number(getattr(part, f"{side}_share"), view),
-                    _interval(getattr(part, f"{side}_ci95"), view),
-                ]
-            )
-    note = message(
-        "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects",
-        texts=f"{head.why.texts:,}",
-        advantage=number(head.why.advantage, view),
-    )
-    titles = ["", "", *say_each(view, "share", "95% interval")]
-    title = say(view, "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
-    return table(titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note)
-
-
 def _strength(scan_label: ScanLabel) -> float:
     return (scan_label.score or 0.0) / scan_label.threshold
-
-
-def number(value: float | None, view: View) -> str:
-    """A statistic, with a digit more than the view's: intervals are narrow."""
-    return "-" if value is None else f"{value:.{view.precision + 1}f}"
-
-
-def _turn(value: float | None, view: View) -> str:
-    """An effect, with two more digits: most heads turn a vector by thousandths."""
-    return number(value, replace(view, precision=view.precision + 2))
-
-
-def _interval(between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number) -> str:
-    if between is None:
-        return "-"
-    space = "" if view.width < SPACED and between[0] >= 0 else " "
-    return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
-
-
-def _share(share: float, between: list[float] | None, view: View) -> str:
-    """A share in percents, with its interval."""
-    if between is None:
-        return percent(share)
-    ends = spell("–", ascii=view.ascii).join(f"{100 * end:.0f}" for end in between)
-    return f"{percent(share)} ({ends})"
-
-
-def _metrics(head: ScanHead, view: View) -> Lines:
-    rows = [
-        [
-            name,
-            number(metric.mean_texts, view),
-            _interval(metric.ci95, view),
-            number(metric.mean_rows, view),
-            number(metric.sd, view),
-            number(metric.quantiles.get("50"), view),
-            number(metric.baseline, view),
-        ]
-        for name, metric in head.metrics.items()
-        if not name.startswith("offset") or view.full
-    ]
-    return table(
-        say_each(view, "metric", "mean", "95% interval", contextual("scan", "by rows"), "sd", "median", "uniform"),
-        rows,
-        view,
-        align=["left", "right", "left", "right", "right", "right", "right"],
-        title=say(view, "metrics of {head}", head=f"L{head.layer} H{head.head}"),
-        note=say(view, "mean over texts, and over query rows"),
-    )
-
-
-def _examples(head: ScanHead, name: str, view: View) -> Lines:
-    examples = [example for example in head.top if example.metric == name][
-        : None if view.full else EXAMPLES if view.few else view.top
-    ]
-    write = number if name in head.metrics else _turn
-    rows = [
-        [write(example.value, view), f"{example.file}:{example.line + 1}", label(example.text, ascii=view.ascii)]
-        for example in examples
-    ]
-    return table(
-        [say(view, "value"), "", say(view, "text")],
-        rows,
-        view,
-        align=["right", "left", "left"],
-        title=say(view, "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name),
-        note=say(view, "the texts in which it is largest, and the head's strongest link there"),
-        faint=(1,),
-    )
-
-
-def _links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
-    """Which tokens the head's strongest links go between, beside what chance would make."""
-    links = list(head.links or ())[: None if view.full else PAIRS]
-    arrow = spell(" → ", ascii=view.ascii)
-    rows = [
-        [
-            f"{short(link.query.text, NAME, view)}{arrow}{short(link.key.text, NAME, view)}",
-            f"{link.links:,}"
-            if link.most == link.links
-            else f"{link.links:,}{spell('–', ascii=view.ascii)}{link.most:,}",
-            f"{link.chance:,.1f}",
-            _lift(link, view),
-            _share(link.texts / max(document.done.texts, 1), link.share_ci95, view),
-        ]
-        for link in links
-    ]
-    columns = say_each(view, message("query and key"), message("links"), message("by chance"), message("lift"))
-    note = plural(
-        "strongest links of {count:,} query row; lift: how many times what chance makes; texts: share with one",
-        "strongest links of {count:,} query rows; lift: how many times what chance makes; texts: share with one",
-        count=document.link_rows or 0,
-    )
-    return table(
-        [*columns, say(view, "texts")],
-        rows,
-        view,
-        align=["left", "right", "right", "right", "left"],
-        title=say(view, "which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
-        note=say(view, note),
-    )
-
-
-def _lift(link: FrequentLink, view: View) -> str:
-    """A pair's lift, with its interval where there is room for one."""
-    if link.lift is None:
-        return "-"
-    if link.lift_ci95 is None or view.width < ROOMY:
-        return f"{link.lift:,.1f}"
-    low, high = link.lift_ci95
-    return f"{link.lift:,.1f} ({low:,.1f}{spell('–', ascii=view.ascii)}{high:,.1f})"
-
-
-def _deciles(head: ScanHead, document: ScanDocument, name: str, view: View) -> Lines:
-    """Texts of each tenth of a metric's values, then any texts: drawn by a hash, all as likely."""
-    write = number if name in head.metrics else _turn
-    texts = document.texts or []
-    rows, before = [], 0
-    for example in (example for example in head.sample or () if example.metric == name):
-        decile = 0 if example.decile is None else example.decile
-        if decile == before and not view.full and decile:
-            continue
-        text = texts[example.text]
-        rows.append(
-            [
-                say(view, "any") if not decile else f"{decile}",
-                write(example.value, view),
-                f"{text.file}:{text.line + 1}",
-                label(text.text, ascii=view.ascii),
-            ]
-        )
-        before = decile
-    return table(
-        [*say_each(view, message("tenth"), message("value")), "", say(view, "text")],
-        rows,
-        view,
-        align=["right", "right", "left", "left"],
-        title=say(
-            view, "texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name
-        ),
-        note=say(view, "drawn by a hash of each text; tenth 10: the largest values; any: of all texts"),
-        faint=(2,),
-    )
 
 
 def _answer(document: ScanDocument, view: View) -> Lines:
@@ -623,7 +444,7 @@ def _texts(document: ScanDocument, view: View) -> str:
 
 def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     earned_labels = [
-        f"{_label(scan_label, view)} ({number(scan_label.score, view)})"
+        f"{label_text(scan_label, view)} ({number(scan_label.score, view)})"
         for scan_label in head.labels
         if scan_label.earned
     ]
@@ -635,27 +456,9 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     labels = say(view, contextual("between", ", ")).join(earned_labels)
     labels_sentence = say(view, name, layer=head.layer, head=head.head, labels=labels, texts=_texts(document, view))
     return sentences(
-        [labels_sentence, *_linked(head, document, view), *_few(document, view), *_even([head], document, view)], view
+        [labels_sentence, *furthest_link(head, document, view), *_few(document, view), *_even([head], document, view)],
+        view,
     )
-
-
-def _linked(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
-    """Which of the head's most frequent links chance makes least: the one of the largest lift."""
-    above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
-    if not above:
-        return []
-    link = max(above, key=lambda link: link.lift or 0.0)
-    return [
-        say(
-            view,
-            "Of its {most} commonest links {query} → {key} is furthest above chance: {links}, {lift} times as many.",
-            most=min(PAIRS, len(head.links or ())),
-            query=quote_text(link.query.text.strip() or link.query.text, view),
-            key=quote_text(link.key.text.strip() or link.key.text, view),
-            links=say(view, plural("{count:,} link", "{count:,} links", count=link.links)),
-            lift=f"{link.lift:,.1f}",
-        )
-    ]
 
 
 # The screen of `attn.scan_compare/1`: where two scans differ most.

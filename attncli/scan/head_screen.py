@@ -1,0 +1,225 @@
+"""The parts of a scan's screen that show one head closely: its numbers, links, texts and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from attncli.draw.lines import Lines
+from attncli.draw.numbers import percent
+from attncli.draw.safe import label, spell
+from attncli.draw.tables import table
+from attncli.draw.token_names import quote_text, short
+from attncli.draw.view import View
+from attncli.features.heads.document import label_name
+from attncli.features.why.document import part_name
+from attncli.language import contextual, message, plural, say, say_each
+from attncli.scan.document import FrequentLink, ScanDocument, ScanHead, ScanLabel, ScanWhy
+
+EXAMPLES = 5
+PAIRS, NAME = 10, 14
+"""Pairs of tokens that are shown unless the view is full, and cells of a token in them."""
+ROOMY = 72
+"""Columns from which on lifts have their intervals beside them."""
+SPACED = 64
+"""Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
+WHY_PARTS = 5
+"""Parts of either side that a screen tells, the largest."""
+
+
+def label_text(scan_label: ScanLabel, view: View) -> str:
+    """A label with its offset; in another language with its English name, by which it is looked up."""
+    name = f"{scan_label.name} {scan_label.detail}" if scan_label.detail else scan_label.name
+    translated_name = label_name(name, view.lang)
+    return name if translated_name == name else f"{translated_name} {scan_label.name}"
+
+
+def why_parts(head: ScanHead, view: View) -> Lines:
+    """The parts that add most to the advantage of a head's strongest links, on either side."""
+    if not isinstance(head.why, ScanWhy):
+        return Lines()
+    rows = []
+    for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
+        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}share_text")))
+        for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
+            rows.append(
+                [
+                    say(view, side_title) if place == 0 else "",
+                    say(view, part_name(part)),
+                    number(getattr(part, f"{side}share_text"), view),
+                    interval_text(getattr(part, f"{side}_ci95"), view),
+                ]
+            )
+    note = message(
+        "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects",
+        texts=f"{head.why.texts:,}",
+        advantage=number(head.why.advantage, view),
+    )
+    titles = ["", "", *say_each(view, "share", "95% interval")]
+    title = say(view, "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
+    return table(titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note)
+
+
+def number(value: float | None, view: View) -> str:
+    """A statistic, with a digit more than the view's: intervals are narrow."""
+    return "-" if value is None else f"{value:.{view.precision + 1}f}"
+
+
+def turn(value: float | None, view: View) -> str:
+    """An effect, with two more digits: most heads turn a vector by thousandths."""
+    return number(value, replace(view, precision=view.precision + 2))
+
+
+def interval_text(between: list[float] | None, view: View, write: Callable[[float | None, View], str] = number) -> str:
+    """An interval as its two ends; a dash where there is none. write: a number."""
+    if between is None:
+        return "-"
+    space = "" if view.width < SPACED and between[0] >= 0 else " "
+    return f"{space}{spell('–', ascii=view.ascii)}{space}".join(write(end, view) for end in between)
+
+
+def share_text(share: float, between: list[float] | None, view: View) -> str:
+    """A share in percents, with its interval."""
+    if between is None:
+        return percent(share)
+    ends = spell("–", ascii=view.ascii).join(f"{100 * end:.0f}" for end in between)
+    return f"{percent(share)} ({ends})"
+
+
+def metrics_of_head(head: ScanHead, view: View) -> Lines:
+    """Every metric of a head over the corpus, beside what uniform attention has."""
+    rows = [
+        [
+            name,
+            number(metric.mean_texts, view),
+            interval_text(metric.ci95, view),
+            number(metric.mean_rows, view),
+            number(metric.sd, view),
+            number(metric.quantiles.get("50"), view),
+            number(metric.baseline, view),
+        ]
+        for name, metric in head.metrics.items()
+        if not name.startswith("offset") or view.full
+    ]
+    return table(
+        say_each(view, "metric", "mean", "95% interval", contextual("scan", "by rows"), "sd", "median", "uniform"),
+        rows,
+        view,
+        align=["left", "right", "left", "right", "right", "right", "right"],
+        title=say(view, "metrics of {head}", head=f"L{head.layer} H{head.head}"),
+        note=say(view, "mean over texts, and over query rows"),
+    )
+
+
+def strongest_examples(head: ScanHead, name: str, view: View) -> Lines:
+    """The texts in which a metric is largest."""
+    examples = [example for example in head.top if example.metric == name][
+        : None if view.full else EXAMPLES if view.few else view.top
+    ]
+    write = number if name in head.metrics else turn
+    rows = [
+        [write(example.value, view), f"{example.file}:{example.line + 1}", label(example.text, ascii=view.ascii)]
+        for example in examples
+    ]
+    return table(
+        [say(view, "value"), "", say(view, "text")],
+        rows,
+        view,
+        align=["right", "left", "left"],
+        title=say(view, "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name),
+        note=say(view, "the texts in which it is largest, and the head's strongest link there"),
+        faint=(1,),
+    )
+
+
+def frequent_links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
+    """Which tokens the head's strongest links go between, beside what chance would make."""
+    links = list(head.links or ())[: None if view.full else PAIRS]
+    arrow = spell(" → ", ascii=view.ascii)
+    rows = [
+        [
+            f"{short(link.query.text, NAME, view)}{arrow}{short(link.key.text, NAME, view)}",
+            f"{link.links:,}"
+            if link.most == link.links
+            else f"{link.links:,}{spell('–', ascii=view.ascii)}{link.most:,}",
+            f"{link.chance:,.1f}",
+            _lift(link, view),
+            share_text(link.texts / max(document.done.texts, 1), link.share_ci95, view),
+        ]
+        for link in links
+    ]
+    columns = say_each(view, message("query and key"), message("links"), message("by chance"), message("lift"))
+    note = plural(
+        "strongest links of {count:,} query row; lift: how many times what chance makes; texts: share with one",
+        "strongest links of {count:,} query rows; lift: how many times what chance makes; texts: share with one",
+        count=document.link_rows or 0,
+    )
+    return table(
+        [*columns, say(view, "texts")],
+        rows,
+        view,
+        align=["left", "right", "right", "right", "left"],
+        title=say(view, "which tokens {head} links most", head=f"L{head.layer} H{head.head}"),
+        note=say(view, note),
+    )
+
+
+def _lift(link: FrequentLink, view: View) -> str:
+    """A pair's lift, with its interval where there is room for one."""
+    if link.lift is None:
+        return "-"
+    if link.lift_ci95 is None or view.width < ROOMY:
+        return f"{link.lift:,.1f}"
+    low, high = link.lift_ci95
+    return f"{link.lift:,.1f} ({low:,.1f}{spell('–', ascii=view.ascii)}{high:,.1f})"
+
+
+def texts_of_deciles(head: ScanHead, document: ScanDocument, name: str, view: View) -> Lines:
+    """Texts of each tenth of a metric's values, then any texts: drawn by a hash, all as likely."""
+    write = number if name in head.metrics else turn
+    texts = document.texts or []
+    rows, before = [], 0
+    for example in (example for example in head.sample or () if example.metric == name):
+        decile = 0 if example.decile is None else example.decile
+        if decile == before and not view.full and decile:
+            continue
+        text = texts[example.text]
+        rows.append(
+            [
+                say(view, "any") if not decile else f"{decile}",
+                write(example.value, view),
+                f"{text.file}:{text.line + 1}",
+                label(text.text, ascii=view.ascii),
+            ]
+        )
+        before = decile
+    return table(
+        [*say_each(view, message("tenth"), message("value")), "", say(view, "text")],
+        rows,
+        view,
+        align=["right", "right", "left", "left"],
+        title=say(
+            view, "texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name
+        ),
+        note=say(view, "drawn by a hash of each text; tenth 10: the largest values; any: of all texts"),
+        faint=(2,),
+    )
+
+
+def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
+    """Which of the head's most frequent links chance makes least: the one of the largest lift."""
+    above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
+    if not above:
+        return []
+    link = max(above, key=lambda link: link.lift or 0.0)
+    return [
+        say(
+            view,
+            "Of its {most} commonest links {query} → {key} is furthest above chance: {links}, {lift} times as many.",
+            most=min(PAIRS, len(head.links or ())),
+            query=quote_text(link.query.text.strip() or link.query.text, view),
+            key=quote_text(link.key.text.strip() or link.key.text, view),
+            links=say(view, plural("{count:,} link", "{count:,} links", count=link.links)),
+            lift=f"{link.lift:,.1f}",
+        )
+    ]
