@@ -212,7 +212,7 @@ class PageHeads:
 
 MODULES = (
     "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
-    "derivation", "search", "difference", "rollout", "effects", "why", "rows", "keyboard", "main",
+    "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 
@@ -307,11 +307,14 @@ SKELETON = """\
 <button class="link" type="button" id="help-open"></button></header>
 <main>
 <section class="reading">
-<p class="words" id="asking" hidden></p>
-<p class="words" id="sentence" role="listbox" tabindex="0"{long}></p>
+<div id="words"{long}>
+<p class="words" id="asking" role="listbox" tabindex="0" hidden></p>
+<p class="words" id="sentence" role="listbox" tabindex="0"></p>
+<svg id="arcs" aria-hidden="true"></svg>
+</div>
 <div id="answer" hidden></div>
 <ul id="notes" class="warnings"></ul>
-<p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
+<p class="under"><b id="whose"></b><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span><button class="link" type="button" id="whole"></button></p>
 </section>
 <section class="all">
 <div class="bar-line"><h2><button type="button" class="means" id="heads-title" aria-expanded="false"></button></h2><span id="order"></span></div>
@@ -322,6 +325,7 @@ SKELETON = """\
 <div class="bar-line"><div id="tabs" role="tablist"></div><span id="scale"></span></div>
 <p class="about"><button type="button" class="means" id="chosen" aria-expanded="false"></button><span id="labels"></span><span id="exact"></span></p>
 <div id="view" role="tabpanel"></div>
+<p class="share" id="share"></p>
 <p class="sr" id="said" aria-live="polite"></p>
 </section>
 </main>

@@ -92,9 +92,14 @@ export function colour(name) {
 /** Forget the colours of a theme that is no longer in force. */
 export const unthemed = () => colours.clear();
 
+/** Dots of a canvas along a pixel of the page, where a picture asks for more than the screen; 0 for the screen's. */
+let density = 0;
+/** Draw canvases with this many dots along a pixel from now on; 0 for the screen's. @param {number} dots */
+export const sharpen = (dots) => void (density = dots);
+
 /** A pen for a canvas of a size in CSS pixels, sharp on its screen. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 export function sized(canvas, width, height) {
-  const ratio = min(devicePixelRatio || 1, 3);
+  const ratio = density || min(devicePixelRatio || 1, 3);
   set(canvas, { width: round(width * ratio), height: round(height * ratio) });
   canvas.style.width = `${width}px`;
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -55,7 +55,7 @@ async function drawTiles() {
     const one = heads[place];
     if (!sorted && one.l !== layer) tiles.push(side((layer = one.l)));
     const map = picture(small.subarray(place * tall * wide, (place + 1) * tall * wide), tall, wide, "linear", 1);
-    tiles.push(button(() => choose({ head: place }), { class: "tile", id: `h${place}` }, map, make("span.name"), make("span.over")));
+    tiles.push(button(() => choose({ head: place }), { class: "tile", id: `h${place}` }, map, make("span.name", { "aria-hidden": true }), make("span.over")));
   }
   grid.replaceChildren(...tiles);
   label();
@@ -77,7 +77,7 @@ export function label() {
     const number = value === null ? (hidden[place] ? say("weight.hidden") : "") : value.toFixed(2).replace("-0.00", "0.00");
     const [map, name, over] = tile.children;
     if (mapless) paint(/** @type {HTMLCanvasElement} */ (map), value === null ? null : (signed ? signedShade : shade)(value / high));
-    name.textContent = metric < 0 ? String(one.h) : `${one.l}.${one.h}`;
+    set(name, { "data-name": metric < 0 ? one.h : `${one.l}.${one.h}` });
     over.textContent = number;
     tile.classList.toggle("faint", !mapless && laid !== null && abs(value ?? 0) < high / 4);
     tile.tabIndex = place === state.head ? 0 : -1;

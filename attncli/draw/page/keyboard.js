@@ -9,6 +9,11 @@ import { choose, hold, state } from "./state.js";
 /** @type {Record<string, [number, number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
+/** To the first or the last, and by how many words a page is moved. @type {Record<string, number>} */
+const FAR = { Home: -1e6, End: 1e6 };
+/** @type {Record<string, number>} */
+const PAGES = { PageUp: -10, PageDown: 10 };
+
 /** What every key does. @param {KeyboardEvent} event @param {string[]} views */
 export function pressed(event, views) {
   const target = /** @type {HTMLElement} */ (event.target);
@@ -21,6 +26,7 @@ export function pressed(event, views) {
   const to = (/** @type {string} */ view) => views.includes(view) && choose({ view });
   const next = (/** @type {string[]} */ list, /** @type {string} */ now, by = 1) => list[(list.indexOf(now) + by + list.length) % list.length];
   const [dx, dy] = ARROWS[event.key] ?? [0, 0];
+  const [far, page] = [FAR[event.key] ?? 0, PAGES[event.key] ?? 0];
   /** @type {Record<string, () => unknown>} */
   const acts = {
     "[": () => layer(-1), "]": () => layer(1), ",": () => step(-1, 0), ".": () => step(1, 0),
@@ -33,13 +39,13 @@ export function pressed(event, views) {
     "?": () => help(), Escape: () => { help(false); hold(false); },
   };
   const places = {
-    "#grid": () => { step(dx, dy); at(`h${state.head}`).focus(); },
-    "#sentence, #asking": () => move(dx, dy),
-    ".links": () => move(0, dx + dy),
-    ".matrix": () => choose({ key: state.key + dx, query: state.query + dy }),
-    "#tabs": () => { choose({ view: next(views, state.view, dx + dy) }); at(`tab-${state.view}`).focus(); },
+    "#grid": () => { step(dx + far, dy + page * 0.4); at(`h${state.head}`).focus(); },
+    "#sentence, #asking": () => move(dx, dy + far + page),
+    ".links": () => move(0, dx + dy + far + page),
+    ".matrix": () => choose({ key: state.key + dx + far, query: state.query + dy + page }),
+    "#tabs": () => { choose({ view: far ? views[far < 0 ? 0 : views.length - 1] : next(views, state.view, dx + dy) }); at(`tab-${state.view}`).focus(); },
   };
-  const act = dx || dy ? Object.entries(places).find(([selector]) => inside(selector))?.[1] : acts[event.key];
+  const act = dx || dy || far || page ? Object.entries(places).find(([selector]) => inside(selector))?.[1] : acts[event.key];
   const view = views[Number(event.key) - 1];
   if (view) choose({ view });
   else if (act) act();

@@ -13,7 +13,8 @@ import { showRows } from "./rows.js";
 import { searchPanel } from "./search.js";
 import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
-import { any, bare, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
+import { showSharing } from "./share.js";
+import { any, bare, choose, embedded, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { showLens, showWhy } from "./why.js";
 import { headName, labelName, labelOf, named, nextLanguage, say } from "./words.js";
@@ -49,10 +50,12 @@ function frame() {
     const [key, does] = line.split("\t");
     return [make("dt", ...key.split(" ").map((one) => make("kbd", one))), make("dd", does)];
   }));
-  for (const id of ["turn", "pin", "help-open", "help-close"]) fill(id, say(id));
+  for (const id of ["turn", "pin", "help-open", "help-close", "whole"]) fill(id, say(id));
+  showSharing(() => refresh(new Set(["theme"])));
   fill("language", meta.words[nextLanguage()].language);
   for (const id of ["turn", "scale"]) at(id).hidden = bare;
   for (const id of ["sentence", "grid", "rows", "tabs"]) set(at(id), { "aria-label": say(`${id}.label`) });
+  set(at("asking"), { "aria-label": say("sentence.label") });
 }
 
 /** Say below its line what a word of the page means; again, or of another one, and it goes. @param {Event} event */
@@ -98,6 +101,7 @@ async function refresh(changed) {
   if (!one) return;
   if (any(changed, "head run lang")) document.querySelectorAll(".about + .meaning").forEach((note) => note.remove());
   fill("chosen", headName(one));
+  fill("whose", headName(one));
   fill("labels", ...one.t.map((name) => make("button", { type: "button", onclick: explain, class: "label means", "aria-expanded": false, "data-means": labelOf(name) }, labelName(name))));
   fill("exact", one.r === "none" || one.r === "absent" ? "" : say(`kept.${one.r}`, { error: one.e < 1e-6 ? "0" : one.e.toExponential(0) }));
   const weights = await weightsOf(side, place);
@@ -193,7 +197,14 @@ const redraw = () => {
   void refresh(new Set(["theme"]));
 };
 
+/** Out of its frame, the whole page. */
+function whole() {
+  location.hash = location.hash.replace(/&?embed[^&]*/, "");
+  location.reload();
+}
+
 themed();
+document.documentElement.classList.toggle("embed", embedded);
 begin();
 follow(location.hash, VIEWS, SCALES);
 frame();
@@ -206,6 +217,7 @@ set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });
 // what is pressed beside the list of keys is its ground
 set(at("help"), { onclick: (/** @type {Event} */ event) => event.target === at("help") && help(false) });
+set(at("whole"), { onclick: whole });
 set(at("language"), { onclick: () => choose({ lang: nextLanguage() }) });
 document.addEventListener("keydown", (event) => pressed(event, VIEWS));
 set(/** @type {any} */ (window), { onhashchange: (/** @type {HashChangeEvent} */ told) => follow(new URL(told.newURL).hash, VIEWS, SCALES), onresize: redraw });

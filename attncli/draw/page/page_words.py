@@ -15,7 +15,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     "help-open": message("keys ?"),
     "help-close": message("close ✕"),
     "help.keys": message(
-        "← → ↑ ↓	move: heads, words, cells\n[ ]	layer before, after\n, .	head before, after\n1 "
+        "← → ↑ ↓	move: heads, words, cells\nHome End	first, last\nPgUp PgDn	ten words, four layers\n[ ]	layer before, after\n, .	head before, after\n1 "
         "… 9	views\n+ - 0	nearer, further, all\ns	next colour scale\nr	turn the "
         "direction\nclick	choose a word or a cell and hold it; again: let "
         "go\n/	search\nd	difference\ne	effects\na	other run\nEsc	close"
@@ -27,6 +27,14 @@ PAGE_WORDS: Mapping[str, Message] = {
     "looked": message("who looks at {key}"),
     "turn": message("turn the direction"),
     "pin": message("held · click to let go"),
+    "whole": message("the whole page"),
+    "share": message("take along"),
+    "share.link": message("copy the link"),
+    "share.embed": message("copy a frame"),
+    "share.svg": message("drawing (.svg)"),
+    "share.png": message("picture (.png)"),
+    "share.csv": message("table (.csv)"),
+    "share.copied": message("copied"),
     "sort": message("order"),
     "scale": message("shades"),
     "scale.linear": message("0 to 1"),

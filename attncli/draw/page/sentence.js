@@ -1,6 +1,6 @@
 import { meta } from "./data.js";
 import { at, direction, fill, make, set } from "./dom.js";
-import { clamp, max, min } from "./numbers.js";
+import { abs, clamp, largest, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
 import { choose, hold, keys, known, leave, peek, pick, queries, run, state } from "./state.js";
 import { nameOf, say, told } from "./words.js";
@@ -10,6 +10,9 @@ const WRITTEN = 1500;
 
 /** The words that are shaded, and the first of them. @type {{first: number, spans: HTMLElement[]}} */
 let written = { first: 0, spans: [] };
+
+/** The next drawing of the curves. */
+let drawing = 0;
 
 /** The word that is chosen, among those that look or those that are looked at. */
 const chosen = () => (state.out ? state.query : state.key);
@@ -52,20 +55,50 @@ export function shadeWords(weights) {
   const link = weights ? null : known();
   const [to, weight_] = link ? [link[state.out ? 1 : 0], link[2]] : [-1, 0];
   const high = most(weights ?? [weight_], 1e9, rest);
-  written.spans.forEach((span, step) => {
+  const shares = written.spans.map((span, step) => {
     const here = written.first + step;
     const weight = weights ? weights[here] : here === to ? weight_ : 0;
     const share = rest && here === 0 ? 0 : place(weight, state.scale, high);
     span.style.setProperty("--a", (share * 0.88).toFixed(2));
     span.classList.toggle("hidden", weight < 0);
+    return share;
   });
   document.querySelectorAll(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
   const own = weights || link || meta.start.query ? at(`${two ? "u" : "w"}${chosen()}`) : null;
   if (own) set(own, { "aria-selected": true }).classList.add("chosen");
-  at("sentence").classList.toggle("in", !state.out);
+  at("words").classList.toggle("in", !state.out);
+  cancelAnimationFrame(drawing);
+  drawing = requestAnimationFrame(() => drawArcs(own, shares));
   set(at(two ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
   if (weights) fill("direction", say(state.out ? "looks" : "looked", { query: nameOf(chosen(), chooses()), key: nameOf(chosen(), chooses()) }));
   else fill("direction", link ? say(link[2] < 0 ? "pair.hidden" : "pair", { query: nameOf(link[0], queries()), key: nameOf(link[1], keys()), weight: told(link[2]) }) : "");
+}
+
+/** Words that a curve leads to, at most, and the least share that one is drawn for. */
+const ARCS = 12;
+const LEAST = 0.06;
+
+/** Curves over the words, from the chosen one to those it looks at most, or from those that look at it; thicker for more
+ * weight. @param {HTMLElement|null} own @param {number[]} shares of the words that are written */
+function drawArcs(own, shares) {
+  const arcs = at("arcs");
+  const box = at("words");
+  const { left, top } = box.getBoundingClientRect();
+  const spans = own ? largest(shares, ARCS).filter((step) => shares[step] > LEAST && written.spans[step] !== own) : [];
+  const middle = (/** @type {HTMLElement} */ word) => {
+    const [{ x, y, width }] = word.getClientRects();
+    return [x + width / 2 - left, y - top + box.scrollTop + 2];
+  };
+  const words = at("sentence");
+  set(arcs, { width: box.clientWidth, height: words.offsetTop + words.offsetHeight });
+  arcs.replaceChildren(...spans.map((step) => {
+    const [[x0, y0], [x1, y1]] = [middle(/** @type {HTMLElement} */ (own)), middle(written.spans[step])];
+    const lift = y0 === y1 ? min(8 + abs(x1 - x0) * 0.08, 22) : 16;
+    const share = shares[step];
+    return set(document.createElementNS(arcs.namespaceURI, "path"), {
+      d: `M${x0} ${y0}C${x0} ${y0 - lift} ${x1} ${y1 - lift} ${x1} ${y1}`, "stroke-width": (1 + 3 * share).toFixed(1), "stroke-opacity": (0.3 + 0.6 * share).toFixed(2),
+    });
+  }));
 }
 
 /** The word under the pointer as a choice; null where there is none. @param {Event} event */

@@ -83,10 +83,10 @@ export const shade = (share) => level(ramps.one, share);
 /** The colour of a signed number from −1 to 1, RGBA. @param {number} share */
 export const signedShade = (share) => level(ramps.two, 0.5 + share / 2);
 
-/** The ink that reads on a colour. @param {number} share */
+/** The ink that reads on a colour: whichever has more contrast, 4.5 : 1 at least. @param {number} share */
 export function inkOn(share) {
-  const [r, g, b] = shade(share);
-  return 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#111" : "#fff";
+  const [r, g, b] = [...shade(share)].map((level) => (level / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#111" : "#fff";
 }
 
 /** A scale of colours between its ends. @param {string} low @param {string} high @param {boolean} two whether it is signed */

@@ -97,12 +97,16 @@ function keep() {
   }
 }
 
+/** Whether only the sentence is shown, in a small frame of another page. */
+export const embedded = /\bembed\b/.test(location.hash);
+
 /** What is chosen, as the part of an address after #. */
-function address() {
+export function address() {
   const chosen = head();
   const { query, key, out } = { ...state, ...settled };
   const parts = { h: chosen ? `${chosen.l}.${chosen.h}` : "", q: query, k: key, v: state.view, s: state.scale, o: Number(out), r: state.run, m: state.sort };
-  return `#${Object.entries(parts).map((part) => part.join("=")).join("&")}`;
+  const more = (state.lang === meta.lang ? "" : `&l=${state.lang}`) + (embedded ? "&embed=1" : "");
+  return `#${Object.entries(parts).map((part) => part.join("=")).join("&")}${more}`;
 }
 
 /** Choose what an address says; what is unknown there is ignored. @param {string} hash @param {string[]} views @param {string[]} scales */
@@ -119,6 +123,6 @@ export function follow(hash, views, scales) {
     run: which, head: head < 0 ? state.head : head,
     query: number("q", there.q.length, state.query), key: number("k", (there.k ?? there.q).length, state.key),
     view: one("v", views, state.view), scale: one("s", scales, state.scale), sort: one("m", ["layer", ...there.metrics], state.sort),
-    out: text("o") ? text("o") !== "0" : state.out,
+    out: text("o") ? text("o") !== "0" : state.out, lang: one("l", Object.keys(meta.words), state.lang),
   });
 }

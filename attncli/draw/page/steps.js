@@ -51,7 +51,7 @@ function grid() {
   at("grid").style.setProperty("--across", String(across));
   fill("grid", ...meta.heads.map(([layer, head], /** @type {number} */ place) => {
     const scores = meta.scores.map(([name, rows]) => make("small", `${name[chosen.lang]} ${number(rows[place][chosen.step])}`));
-    return button(() => choose({ head: place }), { class: "head", "aria-pressed": place === chosen.head, "data-head": place, "aria-label": say("head", layer, head) }, dots(make("canvas"), place), make("small", make("b", `L${layer} H${head}`)), ...scores);
+    return button(() => choose({ head: place }), { class: "head", "aria-pressed": place === chosen.head, "data-head": place, title: say("head", layer, head) }, dots(make("canvas"), place), make("small", make("b", `L${layer} H${head}`)), ...scores);
   }));
   fill("heads-title", say("heads"));
 }

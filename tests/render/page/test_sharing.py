@@ -1,0 +1,216 @@
+"""What a reader takes along of a page: a link, a drawing, a picture, a table, a small frame; and nothing of a page
+keeps anyone out."""
+
+from __future__ import annotations
+
+import csv
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from browsing import Opened, axe_core, opened
+from firefox import firefox
+from pictures import png
+from small_gpt2 import small_gpt2
+
+TEXT = "The animal didn't cross the street because it was too tired"
+OTHER = "The animal didn't cross the street because it was too wide"
+FULL = ("--model", "minilm")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("sharing") / "page.html"
+    assert ask("run", TEXT, "--query", "it", *FULL, "--html", str(made)).code == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Any, file: Path) -> Iterator[Opened]:
+    found = opened(chromium, file, "#h=5.11&q=10&k=2&v=matrix")
+    yield found
+    found.page.context.close()
+
+
+def taken(window: Opened, way: str, folder: Path) -> Path:
+    """The file that a button gives."""
+    with window.page.expect_download() as waiting:
+        window.page.click(f"#share-{way}")
+    target: Path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(target)
+    return target
+
+
+def test_a_drawing_of_the_view_is_its_words_and_maps(window: Opened, tmp_path: Path) -> None:
+    for view, maps in (("matrix", 2), ("links", 1), ("derivation", 0), ("search", 0)):
+        window.value("(view) => attn.choose({view})", view)
+        window.until("() => document.querySelector('#view').textContent || document.querySelector('#view canvas')")
+        window.until("() => document.querySelector('#view canvas.waiting') === null")
+        svg = taken(window, "svg", tmp_path)
+        assert svg.name == f"attn-{view}.svg"
+        root = ET.fromstring(svg.read_text("utf-8"))
+        names = [element.tag.split("}")[1] for element in root.iter()]
+        assert names.count("image") == maps
+        words = [element.text or "" for element in root.iter() if element.tag.endswith("}text")]
+        assert {"animal", "tired", "layer 5 head 11", "where it looks"} <= {*words}
+        assert names.count("path") > 0  # the curves over the sentence
+        assert "script" not in names
+    window.clean()
+
+
+def test_a_picture_of_the_view_has_its_colours(window: Opened, tmp_path: Path) -> None:
+    window.value("() => attn.choose({view: 'matrix'})")
+    window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
+    pixels = png(taken(window, "png", tmp_path).read_bytes())
+    assert pixels.shape[1] > 1500  # three dots a pixel
+    assert len(np.unique(pixels[::7, ::7, :3].reshape(-1, 3), axis=0)) > 60
+    window.clean()
+
+
+def test_a_table_of_the_view_holds_its_numbers(window: Opened, tmp_path: Path) -> None:
+    window.value("() => attn.choose({view: 'matrix'})")
+    window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
+    names, *rows = csv.reader(StringIO(taken(window, "csv", tmp_path).read_text("utf-8")))
+    weights = ask("run", TEXT, *FULL, "--layer", "5", "--head", "11", "--json").json["layers"][0]["heads"][0]["weights"]
+    assert names[3] == rows[2][0] == "animal"
+    assert np.array([row[1:] for row in rows], float) == pytest.approx(np.array(weights), abs=2e-6)
+    window.value("() => attn.choose({view: 'search'})")
+    window.until("() => document.querySelectorAll('#view .found li').length")
+    first = next(csv.reader(StringIO(taken(window, "csv", tmp_path).read_text("utf-8"))))
+    assert first[:2] == ["layer 5 head 11", "0.647"]
+    window.clean()
+
+
+def test_the_address_holds_the_view(window: Opened, chromium: Any) -> None:
+    window.value("() => attn.choose({view: 'links', lang: 'zh', out: true, scale: 'row', sort: 'sink'})")
+    window.page.click("#share-link")
+    address = window.until("() => document.querySelector('#shared input')?.value")  # the clipboard is shut here
+    other = opened(chromium, Path(window.page.url[len("file://") :].split("#")[0]), "#" + address.split("#")[1])
+    state = "() => JSON.stringify(attn.state)"
+    assert other.value(state) == window.value(state)
+    other.page.context.close()
+    window.value("() => attn.choose({lang: 'en', scale: 'linear', sort: 'layer'})")
+    window.clean()
+
+
+def test_a_small_frame_holds_the_sentence_and_its_curves(window: Opened, chromium: Any) -> None:
+    window.page.click("#share-embed")
+    code = window.until(
+        "() => (([, code]) => code)(/^(<iframe.*)$/.exec(document.querySelector('#shared input')?.value) ?? [])"
+    )
+    address = re.search(r'src="[^"#]*(#[^"]*)".*height="300"', code)
+    assert address
+    small = opened(chromium, Path(window.page.url[len("file://") :].split("#")[0]), address[1])
+    small.page.set_viewport_size({"width": 640, "height": 300})
+    assert small.until("() => document.querySelectorAll('#arcs path').length") >= 1
+    assert small.value("() => document.documentElement.scrollHeight") <= 300
+    shown = small.value("() => document.body.innerText")
+    assert "layer 5 head 11" in shown
+    assert "72 heads" not in shown
+    small.page.click("#whole")
+    small.until("() => document.body.innerText.includes('72 heads')")
+    small.page.context.close()
+
+
+ENDS = """() => {
+  const middle = (id) => {
+    const {left, right} = document.querySelector(id).getBoundingClientRect();
+    return (left + right) / 2;
+  };
+  const {left} = document.querySelector('#words').getBoundingClientRect();
+  const first = document.querySelector('#arcs path')?.getAttribute('d').match(/-?[\\d.]+/g).map(Number);
+  return first && [first[0] + left, middle('#w10'), first[6] + left, middle('#w2')];
+}"""
+"""Where the first curve begins and ends, and where the two words are."""
+
+
+def test_curves_lead_from_the_chosen_word(window: Opened) -> None:
+    window.value("() => document.activeElement.blur()")
+    window.value("() => attn.choose({head: 71, query: 10, key: 2, out: true, view: 'matrix'})")
+    ends = window.until(ENDS)
+    assert ends[0] == pytest.approx(ends[1], abs=1.5)
+    assert ends[2] == pytest.approx(ends[3], abs=1.5)
+    window.page.keyboard.press("r")
+    window.until("() => document.querySelector('#words').classList.contains('in')")
+    window.page.keyboard.press("r")
+
+
+def test_keys_go_to_the_ends_and_by_pages(window: Opened) -> None:
+    press, state = (
+        window.page.keyboard.press,
+        "() => [attn.state.head, attn.state.query, attn.state.key, attn.state.view]",
+    )
+    window.value("() => attn.choose({head: 13, query: 3, key: 3, out: true, view: 'matrix'})")
+    for place, steps in {
+        "#h13": (("End", 0, 71), ("Home", 0, 0), ("PageDown", 0, 48), ("PageUp", 0, 0)),
+        "#sentence": (("End", 1, 14), ("Home", 1, 0), ("PageDown", 1, 10), ("PageUp", 1, 0)),
+        "#tab-matrix": (("End", 3, "rollout"), ("Home", 3, "matrix")),
+    }.items():
+        window.value("(place) => document.querySelector(place).focus()", place)
+        for key, which, value in steps:
+            press(key)
+            assert window.value(state)[which] == value, (place, key)
+    window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
+    window.page.focus("#view canvas.matrix")
+    press("End")
+    press("PageDown")
+    assert window.value(state)[1:3] == [10, 14]
+    window.clean()
+
+
+def test_firefox_takes_along(file: Path, tmp_path: Path) -> None:
+    with firefox(tmp_path) as browser:
+        browser.go(file.as_uri() + "#h=5.11&q=10&k=2&v=matrix&embed=1")
+        browser.later("const end = arguments[arguments.length - 1]; setTimeout(end, 500)")
+        assert browser.value("return document.querySelectorAll('#arcs path').length") >= 1
+        assert browser.value("return getComputedStyle(document.querySelector('.detail')).display") == "none"
+
+
+PAGES = {
+    "run": ("run", TEXT, "--mask", "causal", *FULL),
+    "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
+    "ablate": ("ablate", TEXT, "--query", "it", "--layer", "5", "--baseline", "none", *FULL),
+    "compare": ("compare", TEXT, OTHER, "--layer", "3-5", *FULL),
+    "cross": ("cross", "the cat sat", "on a mat"),
+    "why": ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL),
+    "lens": ("logits", "the cat sat on", "--model", "{t}/gpt2", "--lens"),
+    "mask": ("mask", "causal", "window:3"),
+    "explain": ("explain", TEXT),
+    "learn": ("learn", "order", "--steps", "3"),
+}
+AXE = """async () => {
+  const {passes, violations} = await axe.run({rules: {'target-size': {enabled: true}}});
+  return [passes.length, violations.map(({id, nodes}) => [id, nodes[0].html, nodes[0].failureSummary])];
+}"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_keeps_anyone_out(chromium: Any, tmp_path: Path, name: str) -> None:
+    source = axe_core()
+    if name == "lens":
+        small_gpt2(tmp_path / "gpt2")
+    saved, page = tmp_path / "saved.json", tmp_path / "page.html"
+    command = [part.replace("{t}", str(tmp_path)) for part in PAGES[name]]
+    assert ask(*command, "--json", "-o", str(saved)).code == 0
+    assert ask("view", str(saved), "--html", str(page)).code == 0
+    for scheme in ("light", "dark"):
+        window = chromium.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 860})
+        shown = window.new_page()
+        shown.goto(page.as_uri())
+        shown.wait_for_timeout(300)
+        shown.evaluate(source)
+        views = shown.evaluate("() => [...document.querySelectorAll('#tabs button')].map((tab) => tab.id)")
+        for tab in views or [""]:
+            if tab:
+                shown.click(f"#{tab}")
+                shown.wait_for_timeout(150)
+            passes, violations = shown.evaluate(AXE)
+            assert violations == [], (scheme, tab)
+            assert passes > 15
+        window.close()
