@@ -30,11 +30,11 @@ SMALL = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
 DRIVER = """
 import sys
 from pathlib import Path
-from attncli.scan import plan
+from attncli.scan.plan import read_plan
 from attncli.scan.engines import RayCluster
 from attncli.scan.engines import run
 folder = Path(sys.argv[1])
-outcome = run(plan.read(folder), folder, sys.argv[2], RayCluster(sys.argv[3], 0))
+outcome = run(read_plan(folder), folder, sys.argv[2], RayCluster(sys.argv[3], 0))
 print(outcome.failed_shards, flush=True)
 sys.exit(0 if outcome.totals is not None and not outcome.failed_shards else 1)
 """
