@@ -53,18 +53,19 @@ def rows(document: Document) -> list[dict[str, Any]]:
 
 def write_figure(document: Document, path: str | Path, style: str, lang: str) -> None:
     """Draw a document to a file; one whose shape is its text is drawn as its screen. Raises as `Document.figure`."""
-    from attncli.draw.figures import figure
+    from attncli.draw.figures import figure, title_and_description
     from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
 
     file = Path(path)
     if file.suffix.lower() not in FIGURES:
         raise UsageError("a figure is a file ending in .svg, .png or .pdf, not {path}", path=repr(str(file)))
     words = style_of(style)
-    drawing = figure(document, theme=words.theme, lang=lang)
+    drawing = figure(document, theme=words.theme, lang=lang, room=words.room)
     if drawing is None:
-        view = View(color=True, light=words.theme is LIGHT, lang=lang, width=SCREEN_WIDTH)
+        view = View(color=True, light=words.theme is LIGHT, lang=lang, width=words.cells(SCREEN_WIDTH))
         drawing = draw_screen(_screen(document, view), words.theme)
-    data = figure_bytes(drawing.svg(mm=words.mm, title=str(getattr(document, "text", ""))), file.suffix, words)
+    title, description = title_and_description(document, lang)
+    data = figure_bytes(drawing.svg(mm=words.mm, title=title, description=description), file.suffix, words)
     with atomic_writer(file) as stream:
         stream.write(data)
 

@@ -292,15 +292,17 @@ def _plain(
 
 def write_figure(document: Document, options: OutputOptions) -> None:
     """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
-    from attncli.draw.figures import figure
+    from attncli.draw.figures import figure, title_and_description
     from attncli.draw.figures.drawing import figure_bytes, style_of
     from attncli.inputs.files import atomic_writer
 
     assert options.svg is not None
     style = style_of(options.figure_style)
-    drawing = figure(document, scale=options.scale_colors, theme=style.theme, lang=options.lang)
+    drawing = figure(document, scale=options.scale_colors, theme=style.theme, lang=options.lang, room=style.room)
     assert drawing is not None  # the commands that call this have a shape
-    data = figure_bytes(drawing.svg(mm=style.mm, title=str(getattr(document, "text", ""))), options.svg.suffix, style)
+    title, description = title_and_description(document, options.lang)
+    svg = drawing.svg(mm=style.mm, title=title, description=description)
+    data = figure_bytes(svg, options.svg.suffix, style)
     with atomic_writer(options.svg) as file:
         file.write(data)
 
@@ -329,7 +331,7 @@ def write_with_figure(
     `delivery.write_documents` does."""
     if options.svg is not None:
         documents = all_documents = list(documents)
-        from attncli.draw.figures import figure
+        from attncli.draw.figures import figure, title_and_description
         from attncli.draw.figures.drawing import LIGHT, draw_screen, figure_bytes, style_of
         from attncli.draw.lines import stack_spaced
         from attncli.draw.screen_header import screen_of
@@ -337,18 +339,19 @@ def write_with_figure(
 
         style = style_of(options.figure_style)
         drawing = (
-            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=view.lang)
+            figure(all_documents[0], scale=options.scale_colors, theme=style.theme, lang=view.lang, room=style.room)
             if len(all_documents) == 1
             else None
         )
         if drawing is None:  # what is told in words and tables is drawn as it is told
-            figure_view = replace(view, color=True, light=style.theme is LIGHT)
+            figure_view = replace(view, color=True, light=style.theme is LIGHT, width=style.cells(view.width))
             drawing = draw_screen(
                 stack_spaced(screen_of(document.schema).screen(document, figure_view) for document in all_documents),
                 style.theme,
             )
-        title = str(getattr(all_documents[0], "text", "")) if len(all_documents) == 1 else ""
-        data = figure_bytes(drawing.svg(mm=style.mm, title=title), options.svg.suffix, style)
+        title, description = title_and_description(all_documents[0], view.lang)
+        svg = drawing.svg(mm=style.mm, title=title, description=description)
+        data = figure_bytes(svg, options.svg.suffix, style)
         with atomic_writer(options.svg) as file:
             file.write(data)
     write_documents(documents, options, environment, view, several=several)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import xml.etree.ElementTree as ET
 from functools import cache
 from itertools import combinations
@@ -31,6 +32,8 @@ ASKED: dict[str, tuple[str, ...]] = {
     "run": ("run", TEXT),
     "run of eight heads": ("run", TEXT, "--num-heads", "8"),
     "run of a query": ("run", TEXT, "--query", "cat"),
+    "run of a query of eight heads": ("run", TEXT, "--query", "cat", "--num-heads", "8"),
+    "all heads": ("heads", "--model", "minilm", TEXT),
     "heads": ("heads", TEXT),
     "metrics": ("heads", TEXT, "--show", "metrics"),
     "metrics of layers": ("heads", "--model", "minilm", TEXT, "--show", "metrics", "--metric", "entropy,sink"),
@@ -72,7 +75,7 @@ def test_drawn_and_apart(name: str, theme: Any) -> None:
     svg = drawing.svg()
     root = ET.fromstring(svg)
     assert {one.tag for one in root.iter()} <= {
-        NS + tag for tag in ("svg", "rect", "text", "tspan", "title", "image", "path")
+        NS + tag for tag in ("svg", "rect", "text", "tspan", "title", "desc", "image", "path")
     }
     assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
     assert svg == figure(document(name), theme=theme).svg()  # type: ignore[union-attr]
@@ -81,6 +84,59 @@ def test_drawn_and_apart(name: str, theme: Any) -> None:
         assert not overlap(a, b), (a, b)
     assert min(box.left for box in drawing.boxes) > -10
     assert max(box.right for box in drawing.boxes) < drawing.corner[0] + 10
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", ASKED)
+def test_a_narrow_figure_is_laid_out_and_not_shrunk(name: str, lang: str) -> None:
+    style = style_of("85mm,300dpi")
+    drawing = figure(document(name), lang=lang, room=style.room)
+    assert drawing is not None
+    root = ET.fromstring(drawing.svg(mm=style.mm))
+    wide = float(root.attrib["viewBox"].split()[2])
+    shrunk = min(1.0, 85 * 72 / 25.4 / wide)
+    sizes = [float(text.attrib["font-size"]) * shrunk for text in root.iter(f"{NS}text")]
+    assert min(sizes) >= 6
+    assert root.attrib["width"] == "85.00mm"
+    for a, b in combinations(drawing.boxes, 2):
+        assert not overlap(a, b), (a, b)
+
+
+def test_a_narrow_screen_has_fewer_cells_and_no_smaller_type(tmp_path: Path) -> None:
+    for millimetres in (85, 120, 170):
+        assert ask("explain", TEXT, "--figure", str(tmp_path / "f.svg"), "--figure-style", f"{millimetres}mm").code == 0
+        root = ET.fromstring((tmp_path / "f.svg").read_text("utf-8"))
+        wide = float(root.attrib["viewBox"].split()[2])
+        assert (
+            min(float(text.attrib["font-size"]) for text in root.iter(f"{NS}text")) * millimetres * 72 / 25.4 / wide
+            >= 6
+        )
+
+
+def test_a_figure_says_what_it_is_about_and_what_it_says(tmp_path: Path) -> None:
+    for name, title in (("compare", f"{TEXT} → the dog sat on the mat"), ("run", TEXT), ("tensors", "captured.npz")):
+        assert ask(*ASKED[name], "--figure", str(tmp_path / "f.svg")).code == 0
+        root = ET.fromstring((tmp_path / "f.svg").read_text("utf-8"))
+        assert title in root.findtext(f"{NS}title", "")
+        said = " ".join(ask(*ASKED[name], "--brief", width=200).out.split())
+        assert said[-24:] in root.findtext(f"{NS}desc", "")
+
+
+def test_a_picture_says_how_large_it_is_on_paper(tmp_path: Path) -> None:
+    assert ask("run", TEXT, "--figure", str(tmp_path / "f.png"), "--figure-style", "85mm,300dpi").code == 0
+    raw = (tmp_path / "f.png").read_bytes()
+    place = raw.index(b"pHYs") + 4
+    across, along, unit = struct.unpack(">IIB", raw[place : place + 9])
+    assert (across, along, unit) == (11811, 11811, 1)
+    assert struct.unpack(">I", raw[16:20])[0] == pytest.approx(85 / 25.4 * 300, abs=1)
+
+
+def test_heads_of_one_query_are_rows_under_its_words() -> None:
+    drawing = figure(document("run of a query of eight heads"))
+    assert drawing is not None
+    words = re.findall(r">([^<>]+)</text>", drawing.svg())
+    assert words.count("cat") == 2  # in the sentence, and above the columns
+    assert [f"0.{head}" for head in range(8)] == [word for word in words if re.fullmatch(r"0\.\d", word)][:8]
 
 
 BOXES = """() => [...document.querySelectorAll('text:not([transform])')].map((text) => {
@@ -281,7 +337,7 @@ def test_what_is_told_in_words_is_drawn_as_it_is_told(tmp_path: Path) -> None:
     assert ask("explain", TEXT, "--figure", str(file), "--figure-style", "dark,85mm").code == 0
     dark = ET.fromstring(file.read_text("utf-8"))
     assert dark.get("width") == "85.00mm"
-    assert dark[1].get("fill") == DARK.paper
+    assert dark.find(f"{NS}rect").get("fill") == DARK.paper  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
@@ -9,7 +10,7 @@ from typing import Any, Literal, assert_never
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Document, Numbers
+from attncli.documents import Document, Numbers, name_of
 from attncli.draw.figures.charts import (
     RANKED,
     Bar,
@@ -69,6 +70,7 @@ class HeadWeights:
 
     name: str
     layer: int | None
+    head: int
     weights: Numbers
     scores: Numbers | UnsetType = UNSET
     pool: int = 1
@@ -119,6 +121,7 @@ def _draw_maps(
             visible(head.weights, head.scores),
             rows,
             keys,
+            short=("" if head.layer is None else str(head.layer), str(head.head)),
         )
         for head in head_weights
     ]
@@ -131,6 +134,11 @@ def _draw_maps(
         shares = [float(weight) / high for weight in mean]
         follows_directly = _follows_directly(document, len(keys))
         top = draw_sentence(drawing, keys, follows_directly, shares, document.queries[0], top) + 14
+    if len(rows) == 1 and len(maps) > 1:  # one query: its heads are the rows of one map, under the words
+        names = [".".join(filter(None, figure_map.short)) or figure_map.caption for figure_map in maps]
+        caption = say(view, "where {query} looks, by layer and head", query=quoted_word(rows[0], view))
+        maps = [FigureMap(caption, np.concatenate([figure_map.values for figure_map in maps]), names, keys)]
+        return draw_maps(drawing, maps, top, view, scale=scale)
     layers = [head.layer for head in head_weights if head.layer is not None]
     across = max(map(layers.count, layers), default=3) if len(maps) > 3 else 3
     top = draw_maps(drawing, maps, top, view, scale=scale, across=across if 4 <= across <= 16 else 8)
@@ -159,11 +167,12 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                 for head in layer.heads:
                     if head.weights is not UNSET:
                         name = say(view, "layer {layer} head {head}", layer=layer.layer, head=head.head)
-                        yield HeadWeights(name, layer.layer, head.weights, head.scores)
+                        yield HeadWeights(name, layer.layer, head.head, head.weights, head.scores)
             for pooled_map in document.maps or () if not any(layer.heads for layer in document.layers) else ():
                 yield HeadWeights(
                     say(view, "layer {layer} head {head}", layer=pooled_map.layer, head=pooled_map.head),
                     pooled_map.layer,
+                    pooled_map.head,
                     pooled_map.weights,
                     pool=pooled_map.pool,
                 )
@@ -173,6 +182,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                     yield HeadWeights(
                         say(view, "layer {layer} head {head}", layer=part.layer, head=cross_head.head),
                         part.layer,
+                        cross_head.head,
                         cross_head.weights,
                         cross_head.scores,
                     )
@@ -180,7 +190,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
             for row in document.heads:
                 if row.weights is not UNSET:
                     name = say(view, "layer {layer} head {head}", layer=row.layer, head=row.head)
-                    yield HeadWeights(name, row.layer, row.weights, pool=row.pool or 1)
+                    yield HeadWeights(name, row.layer, row.head, row.weights, pool=row.pool or 1)
         case TensorsDocument():
             for entry in document.batch:
                 batch_index = ".".join(map(str, entry.index))
@@ -192,7 +202,7 @@ def _head_weights(document: AboutHeads, view: View) -> Iterator[HeadWeights]:
                             if several
                             else say(view, "head {head}", head=captured_head.head)
                         )
-                        yield HeadWeights(name, None, captured_head.weights, captured_head.scores)
+                        yield HeadWeights(name, None, captured_head.head, captured_head.weights, captured_head.scores)
         case _:
             assert_never(document)
 
@@ -417,10 +427,12 @@ def _grid(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> floa
     return draw_maps(drawing, [figure_map], top, view, scale="linear")
 
 
-def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en") -> Drawing | None:
+def figure(
+    document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en", room: float = math.inf
+) -> Drawing | None:
     """What a document shows, drawn; None for one whose shape is its text. Raises InputError where it holds nothing to
-    draw. scale: as for maps on a screen."""
-    drawing, view, document = Drawing(theme), View(lang=lang), mark_unknown_words(document)
+    draw. scale: as for maps on a screen. room: points from left to right that it may take (see `Style.room`)."""
+    drawing, view, document = Drawing(theme, room=room), View(lang=lang), mark_unknown_words(document)
     match document:
         case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
             draw_heads(drawing, document, scale, view)
@@ -449,6 +461,29 @@ def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, l
     return drawing
 
 
+TITLES = (("text",), ("query_text", "key_text"), ("clean", "corrupt"), ("a.text", "b.text"), ("file",), ("task",))
+"""Members of documents that they are about."""
+
+
+def title_and_description(document: Document, lang: str) -> tuple[str, str]:
+    """What a document is about, and what it says, for those who do not see its figure."""
+    from attncli.draw.screen_header import screen_of
+
+    def member(path: str) -> str:
+        value: Any = document
+        for name in path.split("."):
+            value = getattr(value, name, "")
+        return value if isinstance(value, str) else ""
+
+    names = [[text for path in paths if (text := member(path))] for paths in TITLES]
+    title = next((" → ".join(dict.fromkeys(texts)) for texts in names if texts), f"attn {name_of(document.schema)}")
+    screen = screen_of(document.schema)
+    if screen.sentences is not None:
+        return title, " ".join(text for text in screen.sentences(document, View(lang=lang)) if text)
+    answer = screen.screen(document, View(lang=lang, width=4000, brief=True, color=True))
+    return title, " ".join(answer.plain.split())
+
+
 def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View) -> None:
     """The head that differs most: either side and their signed difference; then the largest difference of each head."""
 
@@ -463,10 +498,11 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
         "{head}, which differs most",
         head=say(view, "layer {layer} head {head}", layer=most_changed.a.layer, head=most_changed.a.head),
     )
-    top = draw_title(drawing, f"{document.a.name}  →  {document.b.name}", subtitle)
+    texts = [side.text if "text" in document.differs else side.name for side in (document.a, document.b)]
+    top = draw_title(drawing, "  →  ".join(texts), f"{subtitle}; {model_note(document.a, view)}")
     maps = [
-        FigureMap(name, as_matrix(weights), words, words)
-        for name, weights in (("A", most_changed.weights_a), ("B", most_changed.weights_b))
+        FigureMap(f"{name}: {text}", as_matrix(weights), words, words)
+        for name, text, weights in zip("AB", texts, (most_changed.weights_a, most_changed.weights_b), strict=True)
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from attncli.documents import SOURCE_NAMES, Header, TokenRow
-from attncli.draw.figures.drawing import Drawing, from_right, shorten_to_fit, width
+from attncli.draw.figures.drawing import Drawing, broken_to_fit, from_right, shorten_to_fit, width
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import LEVELS, Palette, head_grid, normalise
 from attncli.draw.view import View
+from attncli.features.compare.document import CompareSide
 from attncli.features.cross.document import CrossDocument
 from attncli.features.tensors.document import TensorsDocument
 from attncli.language import say
@@ -38,17 +39,20 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float, *, most: float 
     most: the number of a bar of full length; the largest of them where it is None.
     """
     largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
-    edge = min(max((width(bar.name, 9) for bar in bars), default=0), 180) + 10
+    edge = min(max((width(bar.name, 9) for bar in bars), default=0), 180, 0.42 * drawing.room) + 10
+    labels = max((width(bar.label, 9) for bar in bars), default=0.0)
+    long = max(min(180.0, drawing.room - edge - labels - 8), min(180.0, 0.2 * drawing.room))
     for index, bar in enumerate(bars):
         y = top + index * LINE
-        drawing.text(edge - 8, y + 9, shorten_to_fit(bar.name, 9, 176), anchor="end")
-        drawing.rectangle(edge, y + 2, 180, 8, drawing.theme.ground)
+        drawing.text(edge - 8, y + 9, shorten_to_fit(bar.name, 9, edge - 10), anchor="end")
+        drawing.rectangle(edge, y + 2, long, 8, drawing.theme.ground)
         drawing.rectangle(
-            edge, y + 2, 180 * abs(bar.value) / largest, 8, drawing.theme.series[0 if bar.value >= 0 else 1]
+            edge, y + 2, long * abs(bar.value) / largest, 8, drawing.theme.series[0 if bar.value >= 0 else 1]
         )
         if bar.mark is not None:
-            drawing.rectangle(edge + 180 * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
-        drawing.text(edge + 188, y + 9, bar.label, quiet=True)
+            drawing.rectangle(edge + long * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
+        room = drawing.room - edge - long - 7
+        drawing.text(edge + long + 8, y + 9, shorten_to_fit(bar.label, 9, room), quiet=True)
     return top + len(bars) * LINE
 
 
@@ -68,7 +72,8 @@ def draw_curves(
     (x0, x1), (y0, y1) = (
         (math.log10(min(p[axis] for p in points)), math.log10(max(p[axis] for p in points))) for axis in (0, 1)
     )
-    wide, tall, left, begin = 260.0, 190.0, 44.0, top + 18
+    tall, left, begin = 190.0, 44.0, top + 18
+    wide = max(min(260.0, drawing.room - left - 18 - max(width(name, 9) for name, _ in series)), 90.0)
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
         x, y = (math.log10(number) for number in point)
@@ -115,11 +120,12 @@ def draw_links(
         queries, keys: the words by position.
         top: where the columns begin, in points from the upper edge.
     """
-    left = min(max((width(word, 9) for word in queries), default=0), 120)
-    right = left + 130
+    most = min(120.0, 0.36 * drawing.room)
+    left = min(max((width(word, 9) for word in queries), default=0), most)
+    right = left + min(130.0, 0.28 * drawing.room)
     for words, x, anchor in ((queries, left, "end"), (keys, right, "start")):
         for index, word in enumerate(words):
-            drawing.text(x, top + index * LINE + 9, shorten_to_fit(word, 9, 120), anchor=anchor)
+            drawing.text(x, top + index * LINE + 9, shorten_to_fit(word, 9, most), anchor=anchor)
     for query, key, weight in links:
         ends = [(left + 5, top + query * LINE + 6), (right - 5, top + key * LINE + 6)]
         drawing.path(ends, drawing.theme.series[0], thick=0.5 + 4 * weight, curved=True, faint=0.25 + 0.75 * weight)
@@ -141,7 +147,7 @@ def draw_sentence(
     for index, word in enumerate(words):
         wide = width(word, 12)
         x -= 5 * (follows_directly[index] and x > 0)
-        if x and x + wide > 420:
+        if x and x + wide > min(420.0, drawing.room):
             x, y = 0.0, y + 21
         places.append((x, y, wide))
         x += wide + 8
@@ -163,13 +169,22 @@ def draw_sentence(
 
 RANKED = 20
 """Rows of a ranking, at most."""
+TITLE_LINES = 4
+"""Lines of a title, at most."""
 
 
 def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
     """Write the title and what is to be known of it. Returns where the figure begins."""
-    drawing.text(0, 10, shorten_to_fit(title, 12, 400), size=12, bold=True)
-    drawing.text(0, 25, shorten_to_fit(subtitle, 9, 460), quiet=True)
-    return 44
+    title_lines = broken_to_fit(title, 12, min(400.0, drawing.room / 1.08))
+    if len(title_lines) > TITLE_LINES:
+        title_lines = [*title_lines[: TITLE_LINES - 1], f"{title_lines[TITLE_LINES - 1][:-1].rstrip()}…"]
+    for index, line in enumerate(title_lines):
+        drawing.text(0, 10 + index * 15, line, size=12, bold=True)
+    below = 10 + 15 * len(title_lines)
+    lines = broken_to_fit(subtitle, 9, min(460.0, drawing.room))
+    for index, line in enumerate(lines):
+        drawing.text(0, below + index * 12, line, quiet=True)
+    return below + 7 + 12 * len(lines)
 
 
 def names_of(tokens: Sequence[TokenRow]) -> list[str]:
@@ -177,7 +192,7 @@ def names_of(tokens: Sequence[TokenRow]) -> list[str]:
     return [label(token.text) for token in tokens]
 
 
-def model_note(document: Header | CrossDocument | TensorsDocument, view: View) -> str:
+def model_note(document: Header | CrossDocument | TensorsDocument | CompareSide, view: View) -> str:
     """Which weights ran, and under which conventions; and which side of a map is which."""
     model, attention = document.model, document.attention
     parts = [model.name or say(view, SOURCE_NAMES[model.source])]
@@ -194,9 +209,14 @@ def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None 
     return Bar(name, value, f"{text}  {more}".rstrip(), mark)
 
 
-MOST_LABELS = 40
-"""Words along an edge that are still written."""
-CELL, SMALL, SIZE = 13.0, 58.0, 8.5
+MOST_LABELS, MOST_NAMES = 40, 160
+"""Words along the upper edge that are still written, and names along the left one."""
+CELL, LOW, SMALL, SIZE = 13.0, 8.5, 58.0, 8.5
+"""Points along a cell, one of many rows, and a map among many; and the size of their type."""
+LEAST, GAP, SLIM = 12.0, 7.0, 3.0
+"""Points along the smallest map among many, and between two; between two of the smallest."""
+NARROW_MAP = 30.0
+"""Points along a map from which on its layer and its head stand above it; below, the head alone."""
 ROOTS = "root"
 """The scale of square roots, from 0 to the greatest number."""
 LARGE = 300.0
@@ -205,13 +225,15 @@ LARGE = 300.0
 
 @dataclass(frozen=True, eq=False)
 class FigureMap:
-    """A matrix [query, key], NaN where hidden, with the words of its edges. signed: whether 0 is its middle."""
+    """A matrix [query, key], NaN where hidden, with the words of its edges. signed: whether 0 is its middle. short: what
+    it is called among many, in two parts: its layer and its head."""
 
     caption: str
     values: np.ndarray[Any, Any]
     rows: Sequence[str]
     columns: Sequence[str]
     signed: bool = False
+    short: tuple[str, str] = ("", "")
 
 
 def draw_maps(
@@ -224,16 +246,30 @@ def draw_maps(
     if not maps:
         return top
     are_few = len(maps) <= 3
-    pool = max(_block(figure_map.values.shape, _cell(figure_map, with_words=are_few)) for figure_map in maps)
+    is_narrow = not are_few and drawing.room < across * (NARROW_MAP + GAP)
+    edge, gap = (14.0, SLIM) if is_narrow else (0.0, GAP)
+    across = 3 if are_few else max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
+    small = min(SMALL, (drawing.room - edge + gap) / across - gap)
+    pool = max(_pool(drawing, figure_map, None if are_few else small) for figure_map in maps)
     scale = ROOTS if pool > 1 and scale == "linear" else scale
     high = {kind: _largest([figure_map for figure_map in maps if figure_map.signed == kind]) for kind in (False, True)}
-    left, begin = 0.0, top
-    bottom = top
+    left, begin, bottom = edge, top, top
+    layer, in_row = "", 0
     for index, figure_map in enumerate(maps):
-        if index and index % (3 if are_few else across) == 0:
-            left, begin = 0.0, bottom + (14 if are_few else 5)
-        right, end = _draw(drawing, figure_map, left, begin, scale, high[figure_map.signed], with_words=are_few)
-        left, bottom = right + (16 if are_few else 7), max(bottom, end)
+        is_wide = are_few and left + _extent(drawing, figure_map) > drawing.room
+        is_new = is_narrow and figure_map.short[0] != layer
+        if index and (is_wide or is_new or in_row == across):
+            in_row = 0
+            left, begin = edge, bottom + (14 if are_few else 5)
+        if is_new:
+            layer = figure_map.short[0]
+            if layer:
+                drawing.text(0, begin + 14 + small / 2, layer, size=SIZE - 1, quiet=True)
+        right, end = _draw(
+            drawing, figure_map, left, begin, scale, high[figure_map.signed], small=None if are_few else small
+        )
+        in_row += 1
+        left, bottom = right + (16 if are_few else gap), max(bottom, end)
     kinds = [kind for kind in (False, True) if any(figure_map.signed == kind for figure_map in maps)]
     for kind in kinds:
         bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, view)
@@ -244,8 +280,10 @@ def draw_maps(
                 *([say(view, "colours by square roots")] if scale == ROOTS else []),
             )
         )
-        drawing.text(0, bottom + 12, remark, size=SIZE, quiet=True)
-        bottom += 14
+        for line in broken_to_fit(remark, SIZE, drawing.room):
+            drawing.text(0, bottom + 12, line, size=SIZE, quiet=True)
+            bottom += 12
+        bottom += 2
     return bottom
 
 
@@ -257,19 +295,27 @@ def _largest(maps: Sequence[FigureMap]) -> float:
 
 
 def _draw(
-    drawing: Drawing, figure_map: FigureMap, left: float, top: float, scale: str, high: float, *, with_words: bool
+    drawing: Drawing, figure_map: FigureMap, left: float, top: float, scale: str, high: float, *, small: float | None
 ) -> tuple[float, float]:
+    """One map; returns its right and lower edge. small: points along it among many; None for one that has room."""
     rows, columns = figure_map.values.shape
-    words, cell = _shows_words(figure_map, with_words=with_words), _cell(figure_map, with_words=with_words)
-    edge = min(max((width(word, SIZE) for word in figure_map.rows), default=0), 90) + 6 if words else 0
+    with_words = small is None
+    words, cell = with_words and _shows_words(drawing, figure_map), _cell(drawing, figure_map, small)
+    edge = _edge(figure_map) if words else 0
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     level = widest <= CELL
     room = 12 if words and level else min(widest, 90) * 0.76 + 8 if words else 4
-    size = 9.0 if with_words else 7.5
+    size = 9.0 if with_words else 7.5 if small is None or small >= NARROW_MAP else 6.5
+    name = figure_map.caption
+    if not with_words and any(figure_map.short):
+        name = ".".join(figure_map.short) if small is None or small >= NARROW_MAP else figure_map.short[1]
     caption = shorten_to_fit(
-        figure_map.caption if with_words else figure_map.caption.replace("layer ", "").replace(" head ", "."),
+        name,
         size,
-        max(columns * cell + edge, 90 if with_words else 0),
+        max(
+            columns * cell + edge,
+            min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08) if with_words else 0,
+        ),
     )
     drawing.text(left, top + 9, caption, size=size, bold=with_words, quiet=not with_words)
     x, y = left + edge, top + 14 + room
@@ -281,7 +327,7 @@ def _draw(
         columns * cell,
         rows * cell,
         colour_cells(
-            pool_cells(figure_map.values, _block(figure_map.values.shape, cell)),
+            pool_cells(figure_map.values, _pool(drawing, figure_map, small)),
             palette,
             "signed" if figure_map.signed else scale,
             high,
@@ -291,7 +337,12 @@ def _draw(
     if words:
         for index, word in enumerate(figure_map.rows):
             drawing.text(
-                x - 4, y + (index + 0.5) * cell + 3, shorten_to_fit(word, SIZE, 86), size=SIZE, anchor="end", quiet=True
+                x - 4,
+                y + (index + 0.5) * cell + 3,
+                shorten_to_fit(word, SIZE, 86),
+                size=min(SIZE, cell - 0.5),
+                anchor="end",
+                quiet=True,
             )
         for index, word in enumerate(figure_map.columns):
             if level:
@@ -304,16 +355,48 @@ def _draw(
     return x + max(columns * cell + slant, width(caption, size) * 1.08 - edge), y + rows * cell
 
 
-def _shows_words(figure_map: FigureMap, *, with_words: bool) -> bool:
-    """Whether a map's words are written at its edges."""
-    return with_words and max(figure_map.values.shape) <= MOST_LABELS
+def _shows_words(drawing: Drawing, figure_map: FigureMap) -> bool:
+    """Whether a map's words are written at its edges: not of many, nor where their cells are too small for them."""
+    rows, columns = figure_map.values.shape
+    return rows <= MOST_NAMES and columns <= MOST_LABELS and _worded_cell(drawing, figure_map) >= LOW - 0.5
 
 
-def _cell(figure_map: FigureMap, *, with_words: bool) -> float:
-    """Points along a cell of a map."""
-    if _shows_words(figure_map, with_words=with_words):
-        return CELL
-    return max(LARGE / max(figure_map.values.shape), 0.3) if with_words else SMALL / max(figure_map.values.shape)
+def _edge(figure_map: FigureMap) -> float:
+    """Points of the words at a map's left edge."""
+    return min(max((width(word, SIZE) for word in figure_map.rows), default=0.0), 90.0) + 6
+
+
+def _slant(figure_map: FigureMap) -> float:
+    """Points by which the words above a map may lean over its right edge."""
+    return min(max((width(word, SIZE) for word in figure_map.columns), default=0.0), 90.0) * 0.65
+
+
+def _worded_cell(drawing: Drawing, figure_map: FigureMap) -> float:
+    rows, columns = figure_map.values.shape
+    natural = CELL if rows <= MOST_LABELS else LOW
+    return min(natural, (drawing.room - _edge(figure_map) - _slant(figure_map)) / columns)
+
+
+def _cell(drawing: Drawing, figure_map: FigureMap, small: float | None) -> float:
+    """Points along a cell of a map. small: those along one among many."""
+    largest = max(figure_map.values.shape)
+    if small is not None:
+        return small / largest
+    if _shows_words(drawing, figure_map):
+        return _worded_cell(drawing, figure_map)
+    return max(min(LARGE, drawing.room) / largest, 0.3 if math.isinf(drawing.room) else 0.0)
+
+
+def _extent(drawing: Drawing, figure_map: FigureMap) -> float:
+    """Points from left to right that a map by itself takes."""
+    cells = figure_map.values.shape[1] * _cell(drawing, figure_map, None)
+    return cells + (_edge(figure_map) + _slant(figure_map) if _shows_words(drawing, figure_map) else 0.0)
+
+
+def _pool(drawing: Drawing, figure_map: FigureMap, small: float | None) -> int:
+    """How many cells a side of a map are drawn as one; a narrow figure, which is for paper, has two dots in a point."""
+    cell = _cell(drawing, figure_map, small)
+    return _block(figure_map.values.shape, cell if math.isinf(drawing.room) else 2 * cell)
 
 
 def _block(shape: Sequence[int], cell: float) -> int:
@@ -405,10 +488,22 @@ def draw_metrics(
 
 
 def _rows(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float) -> float:
-    edge = min(max(width(head.name, 9) for head in heads), 180) + 12
+    edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
+    beside = max(int(min(len(titles), (drawing.room - edge) / COLUMN)), 1)
+    metrics = [*titles.items()]
+    bands = [metrics[start : start + beside] for start in range(0, len(metrics), beside)]
+    for band in bands:
+        top = _band(drawing, heads, band, edge, top) + 12
+    return top - 12
+
+
+def _band(
+    drawing: Drawing, heads: Sequence[FigureHead], titles: Sequence[tuple[str, str]], edge: float, top: float
+) -> float:
+    """As many metrics as stand side by side, of all heads. Returns where they end."""
     for index, head in enumerate(heads):
-        drawing.text(edge - 10, top + 14 + index * LINE + 9, shorten_to_fit(head.name, 9, 176), anchor="end")
-    for place, (metric, title) in enumerate(titles.items()):
+        drawing.text(edge - 10, top + 14 + index * LINE + 9, shorten_to_fit(head.name, 9, edge - 12), anchor="end")
+    for place, (metric, title) in enumerate(titles):
         x = edge + place * COLUMN
         drawing.text(x, top + 6, shorten_to_fit(title, SIZE, COLUMN - 6), size=SIZE, bold=True)
         sizes = [abs(value) for head in heads if (value := head.values.get(metric)) is not None]
@@ -434,10 +529,11 @@ def _grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, s
         sorted({figure_head.head for figure_head in heads}),
     )
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
-    cell = min(CELL, 200 / len(numbers))
+    cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers))
     wide, tall = edge + len(numbers) * cell + 22, len(layers) * cell + 40
+    across = max(int(min(ACROSS, (drawing.room + 22) / wide)), 1)
     for place, (metric, title) in enumerate(titles.items()):
-        x, y = place % ACROSS * wide, top + place // ACROSS * tall
+        x, y = place % across * wide, top + place // across * tall
         grid = head_grid(
             (figure_head.layer, figure_head.head, figure_head.values.get(metric)) for figure_head in heads
         ).values
@@ -455,7 +551,7 @@ def _grids(drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, s
         shares = colour_cells(grid - low, drawing.theme.weights, "linear", high - low or 1.0)
         drawing.rectangle(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, "none", stroke=drawing.theme.line)
         drawing.cells(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, shares)
-    return top + -(-len(titles) // ACROSS) * tall
+    return top + -(-len(titles) // across) * tall
 
 
 def _value_text(value: float) -> str:

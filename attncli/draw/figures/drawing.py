@@ -6,6 +6,7 @@ Cells of a map are one embedded image.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 import unicodedata
@@ -78,6 +79,8 @@ MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK S
 """Families of one width, for screens."""
 MM = 72 / 25.4
 """Points in a millimetre."""
+MARGIN = 10.0
+"""Points around a drawing."""
 WIDER = 1.08
 """How much wider than Helvetica the families are that stand in for it."""
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
@@ -122,11 +125,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one width. boxes: where its
-    level texts lie."""
+    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one width. room: points from
+    left to right that it may take; what is drawn is laid out to that, so that its type keeps its size. boxes: where
+    its level texts lie."""
 
     theme: Theme = LIGHT
     mono: bool = False
+    room: float = math.inf
     pieces: list[str] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     corner: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -201,17 +206,20 @@ class Drawing:
         """Make the drawing at least as large as this point."""
         self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
 
-    def svg(self, *, mm: float | None = None, title: str = "") -> str:
-        """The drawing as SVG text. mm: its width on paper, None for a point a point."""
-        margin = 10.0
+    def svg(self, *, mm: float | None = None, title: str = "", description: str = "") -> str:
+        """The drawing as SVG text. mm: its width on paper, None for a point a point; nothing is drawn larger than it
+        is. title, description: what it is called, and what it says, for those who do not see it."""
+        margin = MARGIN
         wide, tall = self.corner[0] + 2 * margin, self.corner[1] + 2 * margin
+        wide = wide if mm is None else max(wide, mm * MM)
         across = wide / MM if mm is None else mm
         size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
         box = f'viewBox="{-margin:g} {-margin:g} {wide:.2f} {tall:.2f}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{MONO if self.mono else SANS}" role="img" xml:space="preserve">\n'
             f"<title>{safe_html(title)}</title>\n"
-            f'<rect x="{-margin:g}" y="{-margin:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
+            + (f"<desc>{safe_html(description)}</desc>\n" if description else "")
+            + f'<rect x="{-margin:g}" y="{-margin:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
             + "\n".join(self.pieces)
             + "\n</svg>\n"
         )
@@ -239,18 +247,48 @@ def shorten_to_fit(text: str, size: float, room: float) -> str:
     return text + "…"
 
 
+def broken_to_fit(text: str, size: float, room: float) -> list[str]:
+    """The text in lines that fit, broken at blanks, and between letters where there are none."""
+    lines = [""]
+    for word in re.findall(r"[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|[\u2e80-\u9fff\uff00-\uffef]\s*", text):
+        if lines[-1] and width((lines[-1] + word).rstrip(), size) > room:
+            lines.append("")
+        lines[-1] += word
+    return [shorten_to_fit(line.rstrip(), size, room) for line in lines]
+
+
 def _png(colours: np.ndarray) -> bytes:
     """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
     tall, wide, _ = colours.shape
     lines = np.concatenate([np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1).tobytes()
 
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", head),
+            _chunk(b"IDAT", zlib.compress(lines, 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
 
 
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+HEADED = 33
+"""Bytes of a PNG file up to the end of its header."""
+
+
+def _with_dpi(picture: bytes, dpi: int) -> bytes:
+    """A PNG file that says how large it is on paper."""
+    dots = round(dpi / 0.0254)  # along a metre
+    return picture[:HEADED] + _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1)) + picture[HEADED:]
+
+
+SMALLEST = 6.0
+"""Points of the smallest type that papers take."""
 SUFFIXES = (".svg", ".png", ".pdf")
 DPI = 192
 
@@ -262,6 +300,17 @@ class Style:
     theme: Theme = LIGHT
     mm: float | None = None
     dpi: int = DPI
+
+    @property
+    def room(self) -> float:
+        """Points from left to right that a drawing may take: without end where no width is named."""
+        return math.inf if self.mm is None else self.mm * MM - 2 * MARGIN
+
+    def cells(self, most: int) -> int:
+        """Cells of a screen, `most` at most, whose type is not below 6 points on paper of this width."""
+        if self.mm is None:
+            return most
+        return min(most, max(int((self.mm * MM * SIZE / SMALLEST - 2 * MARGIN) / LETTER_WIDTH), 40))
 
 
 def style_of(text: str) -> Style:
@@ -310,7 +359,7 @@ def _png_of_svg(svg: str, style: Style) -> bytes:
     size = re.search(r'width="([\d.]+)mm"', svg)
     across = round(float(size[1]) * MM / 72 * style.dpi) if size else None
     try:
-        return bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
+        return _with_dpi(bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96)), style.dpi)
     except BaseException as error:  # its panics are no Exception
         raise _drawing_error(error, ".png", "resvg-py") from error
 
