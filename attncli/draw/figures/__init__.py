@@ -420,6 +420,8 @@ def _draw_ranking(drawing: Drawing, rows: Sequence[Row], top: float, view: View)
 
 def _grid(drawing: Drawing, rows: Sequence[Row], top: float, view: View) -> float:
     grid = head_grid(row[:3] for row in rows)
+    if not grid.values.size:  # it tells of heads together, or of those that look at another text
+        return top
     is_signed = bool((np.nan_to_num(grid.values) < 0).any())
     figure_map = FigureMap(
         say(view, "layers × heads"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=is_signed
