@@ -378,6 +378,10 @@ class ModelPart(Part, frozen=True, kw_only=True):
     d_k: Annotated[Size, describe("Width of a query and a key.")]
     d_v: Annotated[Size, describe("Width of a value.")]
     digest: Annotated[str | None, describe("sha256 of the weights; null where it was not computed.")]
+    quantization: (
+        Annotated[str, describe("The kinds of numbers that the weights are computed from; absent for plain floats.")]
+        | UnsetType
+    ) = UNSET
 
 
 class AttentionPart(Part, frozen=True, kw_only=True):

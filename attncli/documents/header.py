@@ -150,6 +150,7 @@ def model_part(model: Model) -> ModelPart:
         d_k=first.head_dim,
         d_v=first.v_dim,
         digest=identity.digest,
+        quantization=identity.quantization or UNSET,
     )
 
 

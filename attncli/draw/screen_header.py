@@ -132,7 +132,8 @@ def _weights(model: ModelPart, view: View) -> list[str]:
         case "random":
             return [message("drawn at random, seed {seed}", seed=model.seed), message("not learned")]
         case "checkpoint":
-            return [name or "checkpoint", family, contextual("weights", "learned")]
+            kinds = [] if model.quantization is UNSET else [safe(model.quantization, ascii=view.ascii)]
+            return [name or "checkpoint", family, *kinds, contextual("weights", "learned")]
         case "file":
             rest = [message("what it does not hold: seed {seed}", seed=model.seed)] if model.seed is not None else []
             return [message("from file {name}", name=name) if name else message("from file"), family, *rest]

@@ -14,7 +14,6 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cached_property
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -62,13 +61,17 @@ QUANTISED = {
 
 
 class TensorInfo(Struct, frozen=True):
-    """Where a tensor lies. dtype: NumPy's word ("bfloat16"). start, stop: bytes from the beginning of `file`."""
+    """Where a tensor lies. dtype: NumPy's word ("bfloat16"). start, stop: bytes from the beginning of `file`.
+
+    scheme: the kind of numbers that lie there, where they are computed from as they are read ("Q4_K"); else "".
+    """
 
     dtype: str
     shape: tuple[int, ...]
     file: Path
     start: int
     stop: int
+    scheme: str = ""
 
     @property
     def bytes(self) -> int:
@@ -340,8 +343,10 @@ class Checkpoint:
     """A model's files: `config`, the tensors by name, and the tokenizer's. Made by `open`; opening reads no weights.
 
     folder: with all links followed. config: `config.json` as it stands. bytes_read: bytes of tensor data read so far.
-    notes: what a user must know of how the files are read.
+    notes: what a user must know of how the files are read. format: how the files are laid out.
     """
+
+    format = "safetensors"
 
     def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]) -> None:
         self.folder = folder
@@ -461,7 +466,12 @@ class Checkpoint:
             raise self._not_finite(name, info, dtype_of_name(backend.dtype))
         return product
 
-    @cached_property
+    @property
+    def quantization(self) -> str | None:
+        """The kinds of numbers from which weights are computed, as people name them; None for plain floats."""
+        return None
+
+    @property
     def tokenizer_path(self) -> Path | None:
         """`tokenizer.json`, None if the folder has none."""
         path = guarded_path(self.folder, "tokenizer.json")

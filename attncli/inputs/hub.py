@@ -38,7 +38,7 @@ from attncli.inputs.checkpoint import (
 )
 from attncli.inputs.files import atomic_writer, open_regular, read_object
 from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, read_header
-from attncli.language import message, term
+from attncli.language import listing, message, term
 
 MEMORY = "verified.json"
 MOST_REMEMBERED = 200
@@ -285,6 +285,84 @@ def _weights(folder: Path) -> list[str]:
     return [SINGLE]
 
 
+# GGUF files: one of them is a model, in a folder or by itself.
+
+SUFFIX = ".gguf"
+LATER_PART = re.compile(r".+-(\d{5})-of-\d{5}\.gguf", re.DOTALL)
+QUANTIZATION = re.compile(r"([^:]+):([A-Za-z0-9_.-]{1,40})")
+"""A hub id and which of its files: `owner/name:Q4_K_M`."""
+MOST_NAMES = 6
+"""File names that are listed where one is to be chosen."""
+
+
+def gguf_file(place: Path) -> Path | None:
+    """The GGUF file that a place stands for: itself, or the one of a folder that holds no other weights.
+
+    Raises InputError for a folder with several models.
+    """
+    if place.is_file():
+        return place
+    if any((place / name).exists() for name in (SINGLE, INDEX, PICKLED_SINGLE, PICKLED_INDEX)):
+        return None
+    return chosen_file(place)
+
+
+def chosen_file(folder: Path, quantization: str = "") -> Path | None:
+    """The one model among a folder's GGUF files, of a split one the first; None without any.
+
+    quantization: part of its name, such as "Q4_K_M", in any case. Raises InputError where several remain, or none
+    has that in its name.
+    """
+    names = sorted(path.name for path in folder.glob(f"*{SUFFIX}") if not path.name.lower().startswith("mmproj"))
+    firsts = [name for name in names if (match := LATER_PART.fullmatch(name)) is None or int(match[1]) == 1]
+    fitting = [name for name in firsts if quantization.lower() in name.lower()]
+    if len(fitting) == 1 or (quantization and (fitting := _by_word(fitting, quantization)) and len(fitting) == 1):
+        return folder / fitting[0]
+    if not firsts and not quantization:
+        return None
+    raise InputError(
+        "this folder holds {count} .gguf files whose name has {quantization}" if quantization
+        else "this folder holds {count} .gguf files",
+        where=str(folder),
+        expected="one of them: {names}",
+        count=len(fitting),
+        quantization=repr(quantization),
+        names=listing(map(repr, (fitting or firsts)[:MOST_NAMES])) or "…",
+    )  # fmt: skip
+
+
+def _by_word(names: list[str], quantization: str) -> list[str]:
+    """Those whose name has it as a word: "Q4_K_M" but not "Q4_K_M_L"."""
+    word = re.compile(rf"(?<![A-Z0-9_]){re.escape(quantization)}(?![A-Z0-9_])", re.IGNORECASE)
+    return [name for name in names if word.search(name)]
+
+
+def _cached_file(name: str, variables: Mapping[str, str]) -> ModelLocation | None:
+    """The GGUF file of a hub id with a quantization, in the hub's local cache; None for a name of another form.
+
+    Raises InputError where the cache has none of that name: such files are not fetched.
+    """
+    match = QUANTIZATION.fullmatch(name)
+    hub_id = None if match is None else HubId.parse(match[1])
+    if match is None or hub_id is None:
+        return None
+    cache = cache_folder(variables)
+    snapshot = find_snapshot(cache, hub_id)
+    if snapshot is None:
+        raise InputError(
+            "the local cache does not hold {hub_id}, and .gguf files are not fetched",
+            where=str(cache),
+            expected="files that are there",
+            hint=message(
+                "hf download {name} --include '*{quantization}*.gguf' fetches it",
+                name=hub_id.name,
+                quantization=match[2],
+            ),
+            hub_id=hub_id,
+        )
+    return ModelLocation(chosen_file(snapshot.folder, match[2]) or snapshot.folder, name, snapshot.commit, "cache")
+
+
 class ModelLocation(Struct, frozen=True):
     """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found.
 
@@ -301,22 +379,26 @@ class ModelLocation(Struct, frozen=True):
 def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fetch = WHOLE) -> ModelLocation:
     """The folder of a model.
 
-    name: a folder, or a hub id `owner/name[@revision]`. A folder of that name comes first. A model that is in the
+    name: a folder or a GGUF file, a hub id `owner/name[@revision]`, or one with the quantization of a GGUF file in the
+    local cache, `owner/name:Q4_K_M`. A folder of that name comes first. A model that is in the
     local cache is taken from there without asking the hub; else it is downloaded, unless HF_HUB_OFFLINE is set.
     Raises InputError, UnsupportedError as `download.download`.
     """
     variables = os.environ if variables is None else variables
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
-    if exists and folder.is_dir():
+    if exists and (folder.is_dir() or (folder.suffix.lower() == ".gguf" and folder.is_file())):
         return ModelLocation(folder, name, None, "folder")
+    cached_file = None if exists else _cached_file(name, variables)
+    if cached_file is not None:
+        return cached_file
     hub_id = HubId.parse(name)
     if hub_id is None or exists:
         what = message("this is a file, not a folder" if exists else "there is no such folder")
         raise InputError(
             what,
             where=name,
-            expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]",
+            expected="a folder with config.json and model.safetensors, a .gguf file, or a hub id owner/name[@revision]",
         )
     cache = cache_folder(variables)
     snapshot = find_snapshot(cache, hub_id)

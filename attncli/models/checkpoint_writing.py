@@ -17,7 +17,7 @@ from attncli.inputs.files import atomic_writer, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
-from attncli.models.family import Concat, Grouped, Source
+from attncli.models.family import Concat, Grouped, Source, Stacked
 
 Floats = np.ndarray[Any, Any]
 RoleArrays = Mapping[str, Floats]
@@ -152,6 +152,10 @@ def _stored(
                     # as many groups as heads: each head has a key of its own in what is trained here
                     apart = [array.reshape((heads, -1, *array.shape[1:])) for array in arrays]
                     whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
+                case Stacked(name):
+                    items = {f"{before}{name.format(item=item)}{suffix}": part for item, part in enumerate(arrays[0])}
+                    tensors |= {stored: np.ascontiguousarray(part, np.float32) for stored, part in items.items()}
+                    continue
                 case str():
                     name, whole = source.partition("|")[0], arrays[0]
                 case _:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, assert_never
 
 import numpy as np
 from msgspec import Struct, field
@@ -30,6 +30,9 @@ from attncli.mechanism.spec import (
     Spec,
 )
 from attncli.models.config import Config, FixedValue
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 
 class Concat(Struct, frozen=True):
@@ -135,6 +138,8 @@ class Family(Struct, frozen=True):
     `model_type`.
 
     decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
+    gguf: what keys of its config GGUF files leave out; None for nothing. permuted: whether in those files the rows of
+    queries and keys stand as rotation of neighbouring entries wants them.
     config: the config.json of a small model of these sizes, without its `model_type`, and the class that transformers
     opens it with; None for a family that nothing is trained as.
     """
@@ -144,6 +149,8 @@ class Family(Struct, frozen=True):
     decoder: Names | None = None
     fixed: Mapping[str, FixedValue] = field(default_factory=dict)
     config: Callable[[TrainedSizes], tuple[dict[str, object], str]] | None = None
+    gguf: Callable[[Metadata], Mapping[str, object]] | None = None
+    permuted: bool = False
 
 
 # Which tensors a Spec needs, by role, and their shapes. Linear weights are [out, in].

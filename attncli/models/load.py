@@ -14,9 +14,9 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.checkpoint import Checkpoint, guarded_path
+from attncli.inputs.checkpoint import Checkpoint, TensorInfo, guarded_path
 from attncli.inputs.files import is_there, read_object
-from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch
+from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
@@ -335,7 +335,7 @@ def load(
         variables=variables,
         fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch),
     )
-    whole = Checkpoint.open(location.folder)
+    whole = open_checkpoint(location.folder)
     checkpoint = text_model(whole)
     foreign_kind = foreign_family(checkpoint)
     if foreign_kind is not None:
@@ -348,7 +348,9 @@ def load(
                 foreign_kind=repr(foreign_kind),
                 what=what,
             )
-        return load_foreign(checkpoint, foreign_kind, location.name, _tokenizer(checkpoint), device=device, dtype=dtype)
+        return load_foreign(
+            checkpoint, foreign_kind, location.name, tokenizer_of(checkpoint), device=device, dtype=dtype
+        )
     spec, kind, warnings = read_spec(checkpoint, ignore)
     binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
@@ -364,9 +366,9 @@ def load(
     return Model(
         spec,
         store_of(spec, binding),
-        _tokenizer(checkpoint),
+        tokenizer_of(checkpoint),
         operations,
-        Identity("checkpoint", name=location.name, family=spec.family),
+        Identity("checkpoint", name=location.name, family=spec.family, quantization=checkpoint.quantization),
         warnings=(*checkpoint.notes, *warnings),
         decoder_store=None
         if spec.decoder is None or decoder_binding is None
@@ -385,13 +387,33 @@ def load_tokenizer(
     """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as
     `load`."""
     location = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch))
-    return _tokenizer(Checkpoint(location.folder.resolve(), {}, {}))
+    if gguf_file(location.folder) is not None:
+        return tokenizer_of(open_checkpoint(location.folder))
+    return tokenizer_of(Checkpoint(location.folder.resolve(), {}, {}))
+
+
+def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:
+    """The checkpoint at a place: a folder in Hugging Face layout, or a GGUF file, in a folder or by itself.
+
+    tensors: where they would lie, of weights that are not there. Raises as `Checkpoint.open` and `open_gguf`.
+    """
+    file = gguf_file(place)
+    if file is None:
+        return Checkpoint.open(place, tensors)
+    from attncli.models.gguf import open_gguf
+
+    return open_gguf(file)
+
+
+def describe_checkpoint(place: Path) -> Checkpoint:
+    """What a checkpoint says of itself: of a folder its config alone. Raises as `open_checkpoint`."""
+    return Checkpoint.describe(place) if gguf_file(place) is None else open_checkpoint(place)
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
     """Raise for a model that its config.json alone shows to be of no use, before its weights are fetched. Raises as
     `load`."""
-    checkpoint = Checkpoint.describe(folder)
+    checkpoint = describe_checkpoint(folder)
     if foreign_family(checkpoint) is None:
         read_spec(checkpoint, ignore)
 
@@ -401,6 +423,11 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
 
     Raises UnsupportedError for a family or a setting that is not implemented, InputError for values that make no sense.
     """
+    if checkpoint.format == "gguf":
+        from attncli.models.gguf import GgufCheckpoint
+
+        assert isinstance(checkpoint, GgufCheckpoint)
+        return checkpoint.spec(ignore)
     where = str(checkpoint.folder / "config.json")
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str):
@@ -446,7 +473,13 @@ def _foreign(kind: str, where: str) -> UnsupportedError:
     )
 
 
-def _tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
+    """The tokenizer that a checkpoint brings; one that takes ids alone where it brings none."""
+    if checkpoint.format == "gguf":
+        from attncli.models.gguf import GgufCheckpoint
+
+        assert isinstance(checkpoint, GgufCheckpoint)
+        return checkpoint.tokenizer()
     if checkpoint.tokenizer_path is None:
         return IdsOnly(str(checkpoint.folder))
     return tokenizer_named(str(checkpoint.tokenizer_path))

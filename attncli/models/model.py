@@ -32,7 +32,8 @@ class Identity(Struct, frozen=True):
 
     source: "seeded", "random", "file", "checkpoint" or "tensors". digest: sha256 of the
     weights; None where computing it would mean reading weights the run does not need.
-    layout: how a weight file spells its tensors, in words; None for the others.
+    layout: how a weight file spells its tensors, in words; None for the others. quantization: the kinds of numbers
+    that weights are computed from as they are read, such as "Q4_K, Q6_K"; None for plain floats.
     """
 
     source: Source
@@ -41,6 +42,7 @@ class Identity(Struct, frozen=True):
     seed: int | None = None
     digest: str | None = None
     layout: str | None = None
+    quantization: str | None = None
 
 
 AT_ONCE = 2048

@@ -29,6 +29,7 @@ from attncli.arrays.numpy_backend import normal
 from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
 from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors
 from attncli.inputs.files import LARGEST_FILE, read_regular
+from attncli.inputs.hub import gguf_file
 from attncli.inputs.token import Token
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import transformers_model as library
@@ -76,14 +77,14 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
     torch, transformers = library.import_torch(), library.import_transformers()
     wide = dtype == "float64"
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config, state = _config_and_tensors(folder)
         # of an encoder-decoder's family, what a file with the encoder alone needs; for others the same class
         encoder = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING if encoder else transformers.MODEL_MAPPING
         model = kinds[type(config)].from_pretrained(
             None,
             config=config,
-            state_dict=_read_tensors(folder),
+            state_dict=state,
             attn_implementation="eager",
             experts_implementation="eager",
             dtype=getattr(torch, dtype),
@@ -151,6 +152,21 @@ def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) 
         by_key(window_weights, everywhere or (), global_weights)
         for window_weights, global_weights in zip(near, apart, strict=True)
     )
+
+
+def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """transformers' config of a checkpoint and every tensor; of a GGUF file as its family's own files have them."""
+    torch, transformers = library.import_torch(), library.import_transformers()
+    file = gguf_file(folder)
+    if file is None:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return config, _read_tensors(folder)
+    from attncli.models.gguf import open_gguf
+
+    values, arrays = open_gguf(file).for_family()
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))  # by silence some lie beyond the vocabulary
+    config = transformers.AutoConfig.for_model(values.pop("model_type"), **(values | ids))
+    return config, {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 
 def _read_tensors(folder: Path) -> dict[str, Any]:

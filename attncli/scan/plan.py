@@ -616,7 +616,8 @@ def digest_of(model: Model) -> str:
     """sha256 over the digests of the model's config and weights."""
     assert isinstance(model.store, CheckpointStore)
     checkpoint = model.store.checkpoint
-    total = hashlib.sha256(digest(checkpoint.folder / "config.json").encode())
+    described = checkpoint.format != "gguf"  # a GGUF file holds what config.json says
+    total = hashlib.sha256(digest(checkpoint.folder / "config.json").encode() if described else b"")
     for path in sorted({info.file for info in checkpoint.names().values()}):
         total.update(digest(path).encode())
     return total.hexdigest()

@@ -66,9 +66,8 @@ def show(
     view = validate_options(output, environment)
     from attncli.errors import UsageError
     from attncli.features.models.compute import model_document
-    from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.family import bind
-    from attncli.models.load import read_spec, text_model
+    from attncli.models.load import open_checkpoint, read_spec, text_model
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError(
@@ -76,7 +75,7 @@ def show(
         )
     text = None if estimate is None else _text_of(environment, estimate)
     resolved = _locate(environment, model, ignore_config, weights=False)
-    with Checkpoint.open(resolved.folder, resolved.tensors) as checkpoint:
+    with open_checkpoint(resolved.folder, resolved.tensors) as checkpoint:
         checkpoint = text_model(checkpoint)
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
         binding, _ = bind(spec, family, checkpoint.names(), str(resolved.folder))
@@ -126,16 +125,15 @@ def verify(
     if text == target == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
     from attncli.features.models.compute import verify_document
-    from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.token import SAMPLE
-    from attncli.models.load import read_spec
+    from attncli.models.load import describe_checkpoint, read_spec
     from attncli.models.verify import LIMIT, RATIO
     from attncli.models.verify import verify as verify_model
 
     text_of_model = SAMPLE if text is None else _text_of(environment, text)
     target_text = None if target is None else _text_of(environment, target)
     resolved = _locate(environment, model, ignore_config, weights=True)
-    read_spec(Checkpoint.describe(resolved.folder), tuple(ignore_config or ()))
+    read_spec(describe_checkpoint(resolved.folder), tuple(ignore_config or ()))
     text_or_ids = text_of_model if ids is None else request.whole_numbers(ids, "--ids")
     result = verify_model(
         resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=tuple(ignore_config or ())
@@ -161,16 +159,15 @@ def _text_of(environment: Environment, text: str) -> str:
 
 def _locate(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> ModelLocation:
     from attncli.cli.progress import downloads
-    from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.hub import Fetch, Parts
     from attncli.models.aliases import locate
-    from attncli.models.load import read_spec
+    from attncli.models.load import describe_checkpoint, read_spec
 
     parts = Parts.WHOLE if weights else Parts.HEADERS
     ignored_keys = tuple(ignore or ())
     with downloads(environment) as on_progress:
         fetch = Fetch(
-            environment.notes, lambda folder: read_spec(Checkpoint.describe(folder), ignored_keys), parts, on_progress
+            environment.notes, lambda folder: read_spec(describe_checkpoint(folder), ignored_keys), parts, on_progress
         )
         return locate(name, variables=environment.variables, fetch=fetch)
 
@@ -186,13 +183,13 @@ def _estimate(
 ) -> CostEstimate:
     from attncli.errors import InputError
     from attncli.features.run.compute import RunRequest, cost_of
-    from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
+    from attncli.models.load import tokenizer_of
     from attncli.models.run import LONG, check_length, rows_for
 
     if checkpoint.tokenizer_path is None:
         raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(resolved.folder))
-    count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
+    count = len(tokenizer_of(checkpoint).encode(text))
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
     rows = rows_for(spec, count) if count > LONG else None

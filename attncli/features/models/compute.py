@@ -461,7 +461,8 @@ def model_document(
     """
     bytes_by_dtype: dict[str, int] = {}
     for info in checkpoint.names().values():
-        bytes_by_dtype[info.dtype] = bytes_by_dtype.get(info.dtype, 0) + info.bytes
+        kind = info.scheme or info.dtype
+        bytes_by_dtype[kind] = bytes_by_dtype.get(kind, 0) + info.bytes
     return ModelDocument(
         version=__version__,
         name=location.name,

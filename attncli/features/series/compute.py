@@ -24,14 +24,13 @@ from attncli.documents.header import token_rows, tokens_of
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.features.series.document import LabelChange, SeriesCheckpoint, SeriesDocument, SeriesHead
-from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.hub import Fetch, own_cache_folder
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import message
 from attncli.measure.labels import repeat_scores
 from attncli.models.aliases import locate
-from attncli.models.load import load
+from attncli.models.load import load, open_checkpoint
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, Any]
@@ -221,7 +220,7 @@ def _fetch_ahead(name: str, variables: Mapping[str, str]) -> Thread:
 
 def tensor_digest(folder: Path) -> str:
     """sha256 of a checkpoint's tensors: of each in the order of the names its name, type, shape and bytes."""
-    checkpoint = Checkpoint.open(folder)
+    checkpoint = open_checkpoint(folder)
     hasher = sha256()
     for name, info in sorted(checkpoint.names().items()):
         hasher.update(f"{name}\0{info.dtype}\0{list(info.shape)}\0".encode("utf-8", "surrogatepass"))

@@ -14,6 +14,31 @@ MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in it
 """Every `model_type` with a file here of that name."""
 
 
+ARCHITECTURES = {
+    "bert": "bert",
+    "command-r": "cohere",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3_text",
+    "gpt2": "gpt2",
+    "gptneox": "gpt_neox",
+    "granite": "granite",
+    "llama": "llama",
+    "nomic-bert": "nomic_bert",
+    "olmo2": "olmo2",
+    "phi2": "phi",
+    "phi3": "phi3",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3moe": "qwen3_moe",
+    "smollm3": "smollm3",
+    "stablelm": "stablelm",
+    "starcoder2": "starcoder2",
+}
+"""The family of each architecture that GGUF files are read of, by the name that it has there."""
+WITH_EXPERTS = {"llama": "mixtral"}
+"""The family of an architecture whose layers have experts, where that is another."""
+
 TRAINED = {"table": "gpt2", "window": "gpt_neo", "rope": "gpt_neox", "alibi": "bloom", "both ways": "bert"}
 """What a small model that is trained here is saved as, by how positions enter it and what its queries see: a table of
 positions, the same with a window, rotations, biases by distance; queries that see the tokens after them, too."""

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attncli.mechanism.spec import Mlp, Norm, Place, Spec
 from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import gemma, llama
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
+
+LARGEST_DEPTH = 46
+"""Layers of the model of 27 billion weights, whose scores are scaled by the width shared out among the heads."""
 
 PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
 
@@ -62,4 +70,11 @@ def sandwich(norm: Norm) -> dict[Place, Norm]:
     return dict.fromkeys(PLACES, norm)
 
 
-FAMILY = Family(spec, NAMES, fixed=gemma.FIXED)
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: the scale of the scores, of the head's width but in the largest model."""
+    width, heads = metadata.own("embedding_length"), metadata.own("attention.head_count")
+    largest = metadata.own("block_count") == LARGEST_DEPTH and isinstance(width, int) and isinstance(heads, int)
+    return {"query_pre_attn_scalar": width // heads if largest else metadata.own("attention.key_length")}
+
+
+FAMILY = Family(spec, NAMES, fixed=gemma.FIXED, gguf=gguf_keys)

@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attncli.mechanism.mask import Everywhere, Mask, Window
 from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import LOCAL, Config, FixedValue, causal, layer_types, rope
 from attncli.models.families import gemma, gemma2, llama
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
+
+LARGEST_DEPTH = 62
+"""Layers of the model of 27 billion weights, whose scores are scaled by the width shared out among the heads."""
 
 NAMES = gemma2.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
 
@@ -51,4 +59,11 @@ def _mask(window: int | None, both_ways: bool) -> Mask:
     return Everywhere() if window is None else Window(window // 2, window // 2)
 
 
-FAMILY = Family(spec, NAMES, fixed=FIXED)
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: the scale of the scores, of the head's width but in the largest model."""
+    width, heads = metadata.own("embedding_length"), metadata.own("attention.head_count")
+    largest = metadata.own("block_count") == LARGEST_DEPTH and isinstance(width, int) and isinstance(heads, int)
+    return {"query_pre_attn_scalar": width // heads if largest else metadata.own("attention.key_length")}
+
+
+FAMILY = Family(spec, NAMES, fixed=FIXED, gguf=gguf_keys)

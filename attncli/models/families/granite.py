@@ -33,4 +33,4 @@ def with_multipliers(config: Config, family: str, *, mlp: Experts | None = None)
     )
 
 
-FAMILY = Family(spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES, permuted=True)

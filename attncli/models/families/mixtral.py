@@ -40,4 +40,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "mixtral", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILY = Family(spec, NAMES, permuted=True)

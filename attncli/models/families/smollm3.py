@@ -27,4 +27,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "smollm3", blocks, tied=True)
 
 
-FAMILY = Family(spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES, permuted=True)

@@ -1,0 +1,147 @@
+"""`DerivedCheckpoint`: tensors that are computed as they are read, some rows at a time, from what a file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from attncli.arrays import backend as arrays
+from attncli.arrays import numpy_backend
+from attncli.errors import InputError
+from attncli.inputs.checkpoint import WORTH_HELP, Array, Checkpoint, TensorInfo
+from attncli.inputs.safetensors_file import convert, dtype_of_name
+from attncli.language import listing
+
+AT_ONCE = 2**17
+"""Numbers computed at a time: few enough that what is in between stays in the processor's cache."""
+MOST_KINDS = 3
+"""Kinds of numbers that are named, the rarer ones counted."""
+
+
+class Recipe(Protocol):
+    """How a tensor comes about. unit: rows of its first axis that come together; 0 for a tensor that comes whole."""
+
+    unit: int
+
+    def rows(self, start: int, stop: int) -> Array:
+        """The rows from `start` to before `stop`, whole units; floats that the caller may not change."""
+
+
+class DerivedCheckpoint(Checkpoint):
+    """A `Checkpoint` some of whose tensors are computed from what lies in the files; the others are read as they are.
+
+    recipes: by tensor, those that are computed. schemes: how many tensors lie there in each kind of numbers, the
+    most frequent first.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        tensors: dict[str, TensorInfo],
+        recipes: Mapping[str, Recipe],
+        schemes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(folder, config, tensors)
+        self.recipes = recipes
+        self.schemes = tuple(schemes)
+
+    @property
+    def quantization(self) -> str | None:
+        """In which kinds of numbers its matrices lie, as people name them: "Q4_K, Q6_K"."""
+        return listing(self.schemes[:MOST_KINDS], ", ") if self.schemes else None
+
+    def read(self, name: str, dtype: str | None = None) -> Array:
+        """As `Checkpoint.read`."""
+        recipe = self.recipes.get(name)
+        if recipe is None:
+            return super().read(name, dtype)
+        info = self.info(name)
+        target = self._pool.array(info.shape, dtype_of_name(info.dtype if dtype is None else dtype))
+        count, whole = info.shape[0], not recipe.unit
+        step = count if whole else max(1, AT_ONCE * count // (target.size * recipe.unit)) * recipe.unit
+        places = iter(range(0, count, step))
+        finite: list[bool] = []
+
+        def work() -> None:
+            for start in places:  # a thread that finds none left ends
+                stop = min(start + step, count)
+                finite.append(self._convert(recipe.rows(start, stop), target[start:stop]))
+
+        numpy_backend.at_once([work] if target.nbytes < WORTH_HELP or whole else [work, work])
+        if not all(finite):
+            raise self._first_fault(name, info, target)
+        self.bytes_read += info.bytes
+        return target
+
+    def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
+        """As `Checkpoint.read_rows`."""
+        recipe = self.recipes.get(name)
+        if recipe is None:
+            return super().read_rows(name, rows, dtype)
+        info = self.info(name)
+        different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        for row in different[[0, -1]] if different.size else ():
+            self._check_rows(name, info, int(row), int(row) + 1)
+        target = np.empty((different.size, *info.shape[1:]), dtype_of_name(info.dtype if dtype is None else dtype))
+        if different.size and recipe.unit != 1:
+            target[:] = self.read(name, dtype)[different]
+        for place, row in enumerate(different.tolist() if recipe.unit == 1 else ()):
+            if not self._convert(recipe.rows(row, row + 1), target[place : place + 1]):
+                raise self._first_fault(name, info, target[place : place + 1], row)
+        self.bytes_read += different.size * info.bytes // max(info.shape[0], 1)
+        return target[places]
+
+    def product(
+        self,
+        name: str,
+        x: arrays.Array,
+        backend: arrays.Backend,
+        bias: arrays.Array | None = None,
+        *,
+        in_out: bool = False,
+    ) -> arrays.Array | None:
+        """As `Checkpoint.product`; None for a tensor that is computed."""
+        return None if name in self.recipes else super().product(name, x, backend, bias, in_out=in_out)
+
+    def ahead(self, names: Sequence[str]) -> None:
+        """As `Checkpoint.ahead`, of the tensors that are read as they are."""
+        super().ahead([name for name in names if name not in self.recipes])
+
+    def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
+        """As `Checkpoint.part`."""
+        recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
+        tensors = {new: self.info(old) for new, old in names.items()}
+        part = DerivedCheckpoint(self.folder, config, tensors, recipes, self.schemes)
+        part.notes = self.notes
+        return part
+
+    @staticmethod
+    def _convert(source: Array, target: Array) -> bool:
+        """Copy numbers into a part of the result that lies in one piece, and say whether all are finite."""
+        return convert(np.ascontiguousarray(source).reshape(-1), target.reshape(-1))
+
+    def _first_fault(self, name: str, info: TensorInfo, target: Array, first: int = 0) -> InputError:
+        """The error about a tensor with numbers that are not finite, with the place and the value of the first."""
+        with np.errstate(all="ignore"):
+            bad = np.argwhere(~np.isfinite(target.astype(np.float64)))
+        if not bad.size:
+            return self._not_finite(name, info, target.dtype)
+        place = bad[0].tolist()
+        return InputError(
+            "tensor {name} holds {value} at [{place}]",
+            where=str(info.file),
+            expected="finite weights in {dtype}",
+            name=repr(name),
+            value=float(target[tuple(place)]),
+            place=", ".join(map(str, [place[0] + first, *place[1:]])),
+            dtype=target.dtype.name,
+        )
+
+
+def kinds_by_size(kinds: Mapping[str, int]) -> list[str]:
+    """Kinds of numbers, those with the most bytes first."""
+    return sorted(kinds, key=lambda kind: (-kinds[kind], kind))

@@ -1,0 +1,292 @@
+"""The GGUF format: a file's metadata and where its tensors lie, all checked before anything is believed.
+
+Every count and length is held against the bytes that are there before room is made for it, so that a file that lies
+costs no more memory than it has bytes of header.
+
+Source: the format's description, ggml's docs/gguf.md (2023-2025), versions 2 and 3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.files import LARGEST_FILE, open_regular
+from attncli.inputs.ggml_blocks import BLOCKS, BlockKind
+from attncli.language import message
+
+EXPECTED = message("a .gguf file")
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+HEADER_LIMIT = 512 * 2**20
+"""Bytes of metadata that are believed: the largest vocabularies take some 20 MB."""
+MOST_AXES = 4
+NAME_LIMIT = 65_535
+"""Bytes of a metadata key; names of tensors have at most 64."""
+ALIGNMENT = "general.alignment"
+STEP = 2**20
+"""Bytes of header read at a time."""
+
+STRING, ARRAY = 8, 9
+NUMBERS = {
+    0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
+}  # fmt: skip
+"""Types of values that have a fixed size, by their number; 7 is a truth value."""
+BOOL = 7
+
+
+class GgufTensor(Struct, frozen=True):
+    """Where a tensor lies. shape: the first axis varies slowest, as NumPy has it. start, stop: bytes from the
+    beginning of the file."""
+
+    name: str
+    block: BlockKind
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+class GgufHeader(Struct, frozen=True):
+    """What a file holds: metadata by key (arrays of numbers as NumPy arrays, of texts as lists), tensors in file
+    order."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, GgufTensor]
+
+
+def read_gguf(path: Path) -> GgufHeader:
+    """The header of a file. Raises InputError, with the place and both values, for anything the format does not allow,
+    UnsupportedError for a version or a type of tensors that is not implemented."""
+    stream, size = open_regular(path, what="a .gguf file", limit=LARGEST_FILE)
+    with stream:
+        return _Header(stream, size, str(path)).read()
+
+
+class _Header:
+    """Reads a header from its beginning; `at` is the place that the next value has."""
+
+    def __init__(self, stream: BinaryIO, size: int, where: str) -> None:
+        self.stream, self.size, self.where = stream, size, where
+        self.buffer, self.at = b"", 0
+
+    def read(self) -> GgufHeader:
+        if self.take(4) != MAGIC:
+            raise InputError(
+                "this file begins with {start}", where=self.where, expected=EXPECTED, start=repr(self.buffer[:4])
+            )
+        version = self.number("<I")
+        if version not in VERSIONS:
+            raise UnsupportedError(
+                "this is version {version} of GGUF",
+                where=self.where,
+                expected="2 or 3, little-endian",
+                version=version,
+            )
+        # a tensor has a length, a name, axes, a type and an offset; an entry a length, a name, a type and a value
+        tensor_count, entry_count = self.count(message("tensors"), 24), self.count(message("entries of metadata"), 13)
+        metadata: dict[str, Any] = {}
+        for _ in range(entry_count):
+            key = self.text(NAME_LIMIT)
+            if key in metadata:
+                self.fail(message("the metadata have two entries {key}", key=repr(key)), message("each key once"))
+            metadata[key] = self.value(key, self.number("<I"))
+        infos = [self.tensor_info() for _ in range(tensor_count)]
+        alignment = metadata.get(ALIGNMENT, 32)
+        if not isinstance(alignment, int) or not 8 <= alignment <= 2**20 or alignment % 8:
+            self.fail(
+                message("{key} is {value}", key=ALIGNMENT, value=repr(alignment)), message("a multiple of 8, up to 2²⁰")
+            )
+        return GgufHeader(metadata, self.layout(infos, self.at + -self.at % alignment, alignment))
+
+    def layout(
+        self, infos: list[tuple[str, tuple[int, ...], BlockKind, int]], origin: int, alignment: int
+    ) -> dict[str, GgufTensor]:
+        """The tensors in file order, none of them over another or beyond the end."""
+        tensors: dict[str, GgufTensor] = {}
+        place = origin
+        for name, shape, block, offset in sorted(infos, key=lambda info: info[3]):
+            count = 1
+            for length in shape:
+                count *= length
+            start, size = origin + offset, count // block.weights * block.bytes
+            if name in tensors:
+                self.fail(message("tensor {name} is there twice", name=repr(name)), message("each tensor once"))
+            if offset % alignment or start != place:
+                self.fail(
+                    message(
+                        "tensor {name} begins at byte {start:,}, the one before leaves off at {place:,}",
+                        name=repr(name), start=start, place=place,
+                    ),
+                    message("tensors side by side, each at a multiple of {alignment}", alignment=alignment),
+                )  # fmt: skip
+            if start + size > self.size:
+                self.fail(
+                    message(
+                        "tensor {name} of shape {shape} ends at byte {stop:,}, the file at {size:,}",
+                        name=repr(name), shape=list(shape), stop=start + size, size=self.size,
+                    ),
+                    message("a whole file"),
+                )  # fmt: skip
+            tensors[name] = GgufTensor(name, block, shape, start, start + size)
+            place = start + size + -size % alignment
+        return tensors
+
+    def tensor_info(self) -> tuple[str, tuple[int, ...], BlockKind, int]:
+        name, axes = self.text(NAME_LIMIT), self.number("<I")
+        if not 1 <= axes <= MOST_AXES:
+            self.fail(
+                message("tensor {name} has {axes} axes", name=repr(name), axes=axes),
+                message("1 to {most}", most=MOST_AXES),
+            )
+        shape = tuple(self.number("<Q") for _ in range(axes))[::-1]
+        kind, offset = self.number("<I"), self.number("<Q")
+        block = BLOCKS.get(kind)
+        if block is None:
+            raise UnsupportedError(
+                "tensor {name} is of the type {kind}",
+                where=self.where,
+                expected=", ".join(known.name for known in BLOCKS.values()),
+                name=repr(name),
+                kind=kind,
+            )
+        count = 1
+        for length in shape:
+            count *= length
+        if not 0 < count < 2**62 or count // block.weights * block.bytes > self.size or offset > self.size:
+            self.fail(
+                message(
+                    "tensor {name} of shape {shape} at {offset:,} does not fit in {size:,} bytes",
+                    name=repr(name), shape=list(shape), offset=offset, size=self.size,
+                ),
+                message("tensors that lie in the file"),
+            )  # fmt: skip
+        if shape[-1] % block.weights:
+            self.fail(
+                message("tensor {name} has rows of {length}", name=repr(name), length=shape[-1]),
+                message("a multiple of {weights}, the block of {kind}", weights=block.weights, kind=block.name),
+            )
+        return name, shape, block, offset
+
+    def value(self, key: str, kind: int) -> Any:
+        """A value of this type. Arrays within arrays are refused: no file in use has them."""
+        if kind == STRING:
+            return self.text(self.size)
+        if kind != ARRAY:
+            return self.numbers(key, kind, 1)[0].item()
+        inner = self.number("<I")
+        if inner == ARRAY:
+            self.fail(message("{key} is an array of arrays", key=repr(key)), message("arrays of numbers or texts"))
+        if inner == STRING:
+            return [self.text(self.size) for _ in range(self.count(message("items of {key}", key=repr(key)), 8))]
+        return self.numbers(key, inner, None)
+
+    def numbers(self, key: str, kind: int, count: int | None) -> np.ndarray[Any, Any]:
+        """Numbers of this type; as many as the file says where `count` is None."""
+        if kind not in NUMBERS:
+            self.fail(message("{key} is of the type {kind}", key=repr(key), kind=kind), message("a type from 0 to 12"))
+        dtype = np.dtype(NUMBERS[kind])
+        count = self.count(message("items of {key}", key=repr(key)), dtype.itemsize) if count is None else count
+        values = np.frombuffer(self.take(count * dtype.itemsize), dtype)
+        return values.astype(np.bool_) if kind == BOOL else values
+
+    def count(self, what: str, least: int) -> int:
+        """A number of things that take at least so many bytes each."""
+        count = self.number("<Q")
+        if count * least > min(self.size, HEADER_LIMIT) - self.at:
+            self.fail(
+                message(
+                    "the header claims {count:,} {what} at byte {at:,}, and {rest:,} bytes follow",
+                    count=count, what=what, at=self.at - 8, rest=self.size - self.at,
+                ),
+                message("as many as fit, in a header of at most {limit:,} bytes", limit=HEADER_LIMIT),
+            )  # fmt: skip
+        return count
+
+    def text(self, most: int) -> str:
+        length = self.number("<Q")
+        if length > most or length > self.size - self.at:
+            self.fail(
+                message(
+                    "a text at byte {at:,} claims {length:,} bytes, and {rest:,} follow",
+                    at=self.at - 8, length=length, rest=self.size - self.at,
+                ),
+                message("a text that lies in the file"),
+            )  # fmt: skip
+        return self.take(length).decode("utf-8", "replace")
+
+    def number(self, code: str) -> int:
+        number: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
+        return number
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        stop = self.at + count
+        if stop > min(self.size, HEADER_LIMIT):
+            self.fail(
+                message("the header goes on at byte {stop:,}, the file has {size:,}", stop=stop, size=self.size),
+                message("a whole file, its header at most {limit:,} bytes", limit=HEADER_LIMIT),
+            )
+        while len(self.buffer) < stop:
+            piece = self.stream.read(max(STEP, stop - len(self.buffer), len(self.buffer) // 2))
+            if not piece:
+                self.fail(message("the file became shorter while it was read"), message("a file nobody writes to"))
+            self.buffer += piece
+        raw, self.at = self.buffer[self.at : stop], stop
+        return raw
+
+    def fail(self, what: str, expected: str) -> NoReturn:
+        raise InputError(what, where=self.where, expected=expected)
+
+
+class Metadata:
+    """The metadata of a model, read by kind; notes which keys were read.
+
+    architecture: what stands before the keys of the model itself.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values, self.where = values, where
+        self.read_keys: set[str] = set()
+        self.architecture = self.text("general.architecture")
+
+    def own(self, key: str) -> Any:
+        """The value of a key of the model itself; None where there is none."""
+        return self.get(f"{self.architecture}.{key}")
+
+    def get(self, key: str) -> Any:
+        """The value of a key, None where there is none."""
+        self.read_keys.add(key)
+        return self.values.get(key)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text. Raises InputError where there is none and no default."""
+        return self._of_kind(key, str, message("a text"), default)
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts, empty where there is none."""
+        return self._of_kind(key, list, message("a list of texts"), [])
+
+    def flag(self, key: str) -> bool | None:
+        """True or false, None where the file does not say."""
+        value = self.get(key)
+        return value if isinstance(value, bool) else None
+
+    def numbers(self, key: str) -> list[float]:
+        """A list of numbers, empty where there is none."""
+        value = self.get(key)
+        return value.tolist() if isinstance(value, np.ndarray) else []
+
+    def _of_kind(self, key: str, kind: Callable[..., Any], what: str, default: Any) -> Any:
+        value = self.get(key)
+        value = default if value is None else value
+        if not isinstance(value, kind):  # type: ignore[arg-type]
+            raise InputError(
+                "the metadata set {key} to {value}", where=self.where, expected=what, key=key, value=repr(value)[:80]
+            )
+        return value

@@ -1,0 +1,246 @@
+"""Tokenizers built from the vocabulary that a GGUF file brings: byte-pair merges, SentencePiece scores, word pieces.
+
+How a text is cut before the merges stands in no file, only a name of it; the patterns are those that the tokenizers of
+these names have.
+
+Source: GGUF's `tokenizer.ggml.*` keys; the patterns of GPT-2, Llama 3, Qwen 2, StarCoder, Tekken and o200k as their own
+tokenizer.json files have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.gguf_file import Metadata
+from attncli.inputs.vocabulary_tokenizer import PieceTokenizer, from_tokenizers
+from attncli.language import message
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+"""Types of tokens, `tokenizer.ggml.token_type`."""
+SPACE = "▁"
+
+_END = r"\p{N}{digits}| ?[^\s\p{L}\p{N}]+[\r\n{slash}]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_ELISION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE = r"[^\r\n\p{L}\p{N}]?"
+
+
+def _words(digits: str, slash: str = "") -> str:
+    return _END.replace("{digits}", digits).replace("{slash}", slash)
+
+
+GPT2: tuple[str, ...] = ()
+LLAMA3 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _words("{1,3}"),)
+QWEN2 = (rf"{_ELISION}|{_BEFORE}\p{{L}}+|" + _words(""),)
+STARCODER = (r"\p{N}",)
+TEKKEN = (rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|" + _words("", "/"),)
+_CASED = rf"{_BEFORE}{_UPPER}*{_LOWER}+{_ELISION}?|{_BEFORE}{_UPPER}+{_LOWER}*{_ELISION}?|"
+O200K = (_CASED + _words("{1,3}", "/"),)
+BLOOM = (r" ?[^(\s|.,!?…。，、।۔،)]+",)
+
+PATTERNS = {
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "roberta-bpe", "jina-v2-code"), GPT2),
+    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"), LLAMA3),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"), QWEN2),
+    **dict.fromkeys(("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"), STARCODER),
+    "tekken": TEKKEN,
+    **dict.fromkeys(("gpt-4o", "llama4"), O200K),
+    "bloom": BLOOM,
+}  # fmt: skip
+"""What a text is cut by before the merges, by `tokenizer.ggml.pre`. Those of GPT-2 and StarCoder are followed by the
+pattern of GPT-2."""
+WHOLE_WORDS = (LLAMA3, TEKKEN, O200K)
+"""Those whose vocabularies take a word that they hold as it is, whatever the merges would make of it."""
+BEGIN_BY_SILENCE = ("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken")
+"""Those whose texts begin with the first token where the file does not say."""
+
+
+def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
+    """The tokenizer of a file; None for one without a vocabulary.
+
+    Raises UnsupportedError for a kind that is not implemented, InputError for a vocabulary that contradicts itself.
+    """
+    kind = metadata.text("tokenizer.ggml.model", "none")
+    tokens = metadata.texts("tokenizer.ggml.tokens")
+    if kind in ("none", "no_vocab") or not tokens:
+        return None
+    if not all(isinstance(token, str) for token in tokens) or len(set(tokens)) != len(tokens):
+        raise InputError(
+            "the vocabulary of {tokens:,} tokens holds {different:,} different ones",
+            where=name,
+            expected="each token once",
+            tokens=len(tokens),
+            different=len(set(tokens)),
+        )
+    types = [int(number) for number in metadata.numbers("tokenizer.ggml.token_type")] or [NORMAL] * len(tokens)
+    if len(types) != len(tokens):
+        raise InputError(
+            "the vocabulary has {tokens:,} tokens and {types:,} types",
+            where=name,
+            expected="as many of either",
+            tokens=len(tokens),
+            types=len(types),
+        )
+    builders = {"gpt2": _byte_pairs, "llama": _scored_pieces, "bert": _word_pieces}
+    if kind not in builders:
+        raise UnsupportedError(
+            "the vocabulary is of the kind {kind}",
+            where=name,
+            expected=", ".join(builders),
+            hint=message("--ids runs a model without its vocabulary"),
+            kind=repr(kind),
+        )
+    hf = builders[kind](metadata, tokens, types, name)
+    _add_special(hf, tokens, types)
+    _add_ends(hf, metadata, tokens, kind, name)
+    return from_tokenizers(hf, name)
+
+
+def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
+    """GPT-2's scheme: bytes in an alphabet of printable characters, joined in the order of the merges."""
+    pattern_name = metadata.text("tokenizer.ggml.pre", "gpt-2")
+    if pattern_name not in PATTERNS:
+        raise UnsupportedError(
+            "its texts are cut by the pattern {pattern}",
+            where=name,
+            expected=", ".join(PATTERNS),
+            hint=message("--ids runs a model without its vocabulary"),
+            pattern=repr(pattern_name),
+        )
+    patterns = PATTERNS[pattern_name]
+    ids = {token: place for place, token in enumerate(tokens)}
+    merges = []
+    for merge in metadata.texts("tokenizer.ggml.merges"):
+        left, _, right = merge.partition(" ")
+        if left not in ids or right not in ids or left + right not in ids:
+            raise InputError(
+                "the merge {merge} joins what the vocabulary does not hold",
+                where=name,
+                expected="two tokens that make a third",
+                merge=repr(merge[:80]),
+            )
+        merges.append((left, right))
+    hf = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=patterns in WHOLE_WORDS))
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    by_gpt2 = patterns in (GPT2, STARCODER)
+    hf.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=by_gpt2)]
+    )
+    hf.decoder = decoders.ByteLevel()
+    return hf
+
+
+def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
+    """SentencePiece's byte-pair scheme: of all pairs that make a piece, the one with the highest score is first."""
+    scores = metadata.numbers("tokenizer.ggml.scores")
+    if len(scores) != len(tokens):
+        raise InputError(
+            "the vocabulary has {tokens:,} tokens and {scores:,} scores",
+            where=name,
+            expected="as many of either",
+            tokens=len(tokens),
+            scores=len(scores),
+        )
+    ids = {token: place for place, token in enumerate(tokens)}
+    pieces = {token for token, kind in zip(tokens, types, strict=True) if kind in (NORMAL, USER_DEFINED, UNUSED)}
+    ranked = sorted(_pairs(pieces), key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]))
+    unknown = next((token for token, kind in zip(tokens, types, strict=True) if kind == UNKNOWN), None)
+    hf = tokenizers.Tokenizer(
+        models.BPE(vocab=ids, merges=ranked, unk_token=unknown, fuse_unk=True, byte_fallback=BYTE in types)
+    )
+    begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
+    spaces = normalizers.Replace(" ", SPACE)
+    hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if begins else spaces
+    strip = [decoders.Strip(" ", 1, 0)] if begins else []
+    hf.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    return hf
+
+
+LONGEST_PIECE = 256
+"""Characters of a piece that are split in all ways; no vocabulary in use has a longer one that is made of others."""
+
+
+def _pairs(pieces: set[str]) -> Iterator[tuple[str, str]]:
+    """Every way to put a piece together out of two others."""
+    for piece in pieces:
+        if len(piece) <= LONGEST_PIECE:
+            for place in range(1, len(piece)):
+                if piece[:place] in pieces and piece[place:] in pieces:
+                    yield piece[:place], piece[place:]
+
+
+def _word_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
+    """BERT's scheme. The file marks the beginnings of words where BERT's vocabulary marks what goes on."""
+    vocabulary = {_bert_spelling(token): place for place, token in enumerate(tokens)}
+    unknown = metadata.get("tokenizer.ggml.unknown_token_id")
+    unknown_token = tokens[unknown] if isinstance(unknown, int) and 0 <= unknown < len(tokens) else "[UNK]"
+    hf = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown_token))
+    # the file does not say; a vocabulary without capitals can only be of a model that reads none
+    lower = not any(token[:1] != "[" and token != token.lower() for token in vocabulary)
+    hf.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    hf.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    hf.decoder = decoders.WordPiece()
+    return hf
+
+
+def _bert_spelling(token: str) -> str:
+    if token.startswith(SPACE):
+        return token[1:]
+    return token if token.startswith("[") and token.endswith("]") else f"##{token}"
+
+
+def _add_special(hf: tokenizers.Tokenizer, tokens: Sequence[str], types: Sequence[int]) -> None:
+    """Tell the tokens that are taken out of a text before anything else: control tokens, and those of the user."""
+    added = [
+        AddedToken(token, special=kind == CONTROL, normalized=False)
+        for token, kind in zip(tokens, types, strict=True)
+        if kind in (CONTROL, USER_DEFINED) and token
+    ]
+    if added:
+        hf.add_tokens(added)
+
+
+def _add_ends(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str], kind: str, name: str) -> None:
+    """Put the tokens at a text's beginning and end that the file asks for."""
+    begin, end = metadata.flag("tokenizer.ggml.add_bos_token"), metadata.flag("tokenizer.ggml.add_eos_token")
+    if begin is None:
+        begin = kind != "gpt2" or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
+    end = kind == "bert" if end is None else end
+    names = ("cls_token_id", "bos_token_id"), ("seperator_token_id", "separator_token_id", "eos_token_id")
+    specials: dict[str, int] = {}
+
+    def token_of(keys: tuple[str, ...]) -> str | None:
+        for key in keys if kind == "bert" else keys[-1:]:
+            number: Any = metadata.get(f"tokenizer.ggml.{key}")
+            if number is None:
+                continue
+            if not isinstance(number, int) or not 0 <= number < len(tokens):
+                raise InputError(
+                    "the metadata set {key} to {value}",
+                    where=name,
+                    expected="an id from 0 to {last}",
+                    key=f"tokenizer.ggml.{key}",
+                    value=repr(number)[:80],
+                    last=len(tokens) - 1,
+                )
+            token = hf.id_to_token(number) or tokens[number]
+            specials[token] = number
+            return token
+        return None
+
+    first = token_of(names[0]) if begin else None
+    last = token_of(names[1]) if end else None
+    if first is None and last is None:
+        return
+    single = [*([first] if first else []), "$A", *([last] if last else [])]
+    pair = [*single, *(["$B:1", f"{last}:1"] if last else ["$B:1"])]
+    hf.post_processor = processors.TemplateProcessing(
+        single=single,
+        pair=pair,
+        special_tokens=list(specials.items()),
+    )

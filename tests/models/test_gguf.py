@@ -1,0 +1,430 @@
+"""GGUF files: the same attention as their folder; every kind of blocks as the `gguf` package has it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import gguf
+import gguf_files
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers
+from gguf_files import Kind
+from msgspec.structs import replace
+from safetensors.numpy import load_file, save_file
+from tiny_checkpoints import CASES, make
+from tiny_sizes import Case, rope
+
+import attncli
+from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.inputs.ggml_blocks import BLOCKS
+from attncli.inputs.gguf_file import Metadata
+from attncli.inputs.gguf_tokenizer import gguf_tokenizer
+from attncli.models import gguf as gguf_module
+from attncli.models.verify import verify
+
+IDS = [7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17]
+PARITY = 1e-6
+
+FILES = {
+    "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma": "gemma", "gemma2": "gemma2",
+    "gemma3_text": "gemma3", "phi": "phi2", "phi3": "phi3", "gpt2": "gpt2", "bert": "bert", "gpt_neox": "gptneox",
+    "granite": "granite", "olmo2": "olmo2", "starcoder2": "starcoder2", "smollm3": "smollm3", "cohere": "command-r",
+    "stablelm": "stablelm", "mixtral": "llama", "qwen3_moe": "qwen3moe", "phi3 long": "phi3", "llama 3.1": "llama",
+    "nomic_bert": "nomic-bert",
+}  # fmt: skip
+"""A case of tests/tiny_checkpoints.py, and the architecture that GGUF files of it name."""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """The folder of a case, and the file made of it."""
+
+    @cache
+    def both(name: str) -> tuple[Path, Path]:
+        folder = make(fitting(name), tmp_path_factory.mktemp("checkpoint"))
+        round_norms(folder)
+        return folder, gguf_files.write(folder, folder / f"{name}.gguf", FILES[name])
+
+    return both
+
+
+def fitting(name: str) -> Case:
+    """The case with what llama.cpp takes for granted of such a model."""
+    case = CASES[name]
+    usual = {
+        "gemma2": {"query_pre_attn_scalar": 10, "final_logit_softcapping": 3.0},
+        "gemma3_text": {"query_pre_attn_scalar": 10, "num_hidden_layers": 6, "layer_types": None},
+        "gpt2": {"scale_attn_by_inverse_layer_idx": False},
+        "smollm3": {"no_rope_layers": None},
+        "phi": {"qk_layernorm": False},
+        "stablelm": {"qk_layernorm": False},
+        "mixtral": {"sliding_window": None},
+        "gpt_neox": rope("default", partial_rotary_factor=0.5),
+        "qwen2": {"use_sliding_window": False},
+        "qwen3": {"use_sliding_window": False},
+    }
+    return replace(case, config={**case.config, **usual.get(name, {})})
+
+
+def round_norms(folder: Path) -> None:
+    """Norms of few bits: the sum of 1 and one of them is a float32, too."""
+    arrays = load_file(folder / "model.safetensors")
+    rounded = {name: np.round(array * 1024) / 1024 if "norm" in name else array for name, array in arrays.items()}
+    save_file({name: array.astype(np.float32) for name, array in rounded.items()}, folder / "model.safetensors")
+
+
+def ids_of(model: attncli.Model) -> list[attncli.Token]:
+    return model.tokenizer.ids_to_tokens(IDS)
+
+
+def weights(path: Path, **how: object) -> np.ndarray:
+    model = attncli.load(path, note=None, dtype="float64", **how)
+    return np.stack([trace.stages["weights"] for trace in model.trace(ids_of(model))])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_shows_what_its_folder_shows(name: str, pair: Callable[[str], tuple[Path, Path]]):
+    folder, file = pair(name)
+    difference = np.abs(weights(folder) - weights(file)).max()
+    assert difference < PARITY, difference
+
+
+def test_without_undoing_the_permutation_it_would_be_another_model(
+    pair: Callable[[str], tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
+):
+    folder, file = pair("llama")
+    monkeypatch.setattr("attncli.models.gguf.REORDERED", gguf_module.re.compile("nothing"))
+    assert np.abs(weights(folder) - weights(file)).max() > 0.1
+
+
+def test_queries_and_keys_have_the_folders_order(pair: Callable[[str], tuple[Path, Path]]):
+    stages = []
+    for path in pair("llama"):
+        model = attncli.load(path, note=None)
+        stages.append([trace.stages[name] for trace in model.trace(ids_of(model)) for name in ("q", "k")])
+    for a, b in zip(*stages, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", BLOCKS)
+def test_every_kind_of_blocks_is_what_the_package_makes_of_it(number: int):
+    block, rng = BLOCKS[number], np.random.default_rng(number)
+    raw = rng.integers(0, 256, (96, block.bytes), dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        expected = gguf.quants.dequantize(raw.copy(), Kind(number)).reshape(-1)
+    assert np.array_equal(block.numbers(raw.reshape(-1)), expected, equal_nan=True)
+    assert block.name == Kind(number).name
+    assert (block.weights, block.bytes) == gguf.GGML_QUANT_SIZES[Kind(number)]
+    spoilt = raw.copy()
+    spoilt[0, -1] ^= 0b01010101
+    assert not np.array_equal(block.numbers(spoilt.reshape(-1)), expected, equal_nan=True)
+
+
+WIDE = Case("qwen2", {**CASES["qwen2"].config, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 256,
+                      "num_hidden_layers": 2, "use_sliding_window": False, "initializer_range": 0.02})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(WIDE, tmp_path_factory.mktemp("wide"))
+
+
+@pytest.mark.parametrize("kind", [block.name for block in BLOCKS.values() if block.name != "F32"])
+def test_a_quantised_file_runs_as_the_folder_of_its_numbers(kind: str, wide: Path, tmp_path: Path):
+    file = gguf_files.write(wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind[kind])
+    model = attncli.load(file, note=None)
+    assert model.identity.quantization == kind
+    plain, config = tmp_path / "plain", (wide / "config.json").read_text()
+    plain.mkdir()
+    (plain / "config.json").write_text(config)
+    save_file(dequantised(wide, Kind[kind]), plain / "model.safetensors")
+    rows = [0, 7, 3, 7]
+    other = attncli.load(plain, note=None)
+    table = other.store.checkpoint.read_rows("embed_tokens.weight", rows)
+    assert np.array_equal(model.store.checkpoint.read_rows("token_embd.weight", rows), table)
+    assert np.abs(weights(file) - weights(plain)).max() < PARITY
+
+
+def dequantised(folder: Path, kind: Kind) -> dict[str, np.ndarray]:
+    """The folder's tensors after the way there and back, by the package itself."""
+    arrays = load_file(folder / "model.safetensors")
+    return {
+        name: gguf.quants.dequantize(gguf_files.pack(array, kind), kind).reshape(array.shape).astype(np.float32)
+        if array.ndim == 2
+        else array
+        for name, array in arrays.items()
+    }
+
+
+def test_only_the_layers_that_are_shown_are_read(wide: Path, tmp_path: Path):
+    file = gguf_files.write(wide, tmp_path / "packed.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0)
+    model = attncli.load(file, note=None)
+    list(model.trace(ids_of(model), layers=[0]))
+    first = model.store.bytes_read()
+    list(model.trace(ids_of(model)))
+    assert 0 < first < (model.store.bytes_read() - first) * 0.7
+
+
+def test_several_files_are_one_model(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
+    folder, file = pair("qwen2")
+    reader = gguf.GGUFReader(file)
+    for part in (1, 2):
+        target = tmp_path / f"m-{part:05}-of-00002.gguf"
+        writer = gguf.GGUFWriter(target, "qwen2")
+        if part == 1:
+            for field in reader.fields.values():
+                if field.name.startswith("qwen2."):
+                    writer.add_key_value(field.name, field.contents(), field.types[0])
+        for place, tensor in enumerate(reader.tensors):
+            if place % 2 == part - 1:
+                writer.add_tensor(tensor.name, tensor.data)
+        for step in ("header", "kv_data", "tensors"):
+            getattr(writer, f"write_{step}_to_file")()
+        writer.close()
+    for place in (tmp_path / "m-00001-of-00002.gguf", tmp_path / "m-00002-of-00002.gguf", tmp_path):
+        if place.suffix and "00002-of" in place.name:
+            continue
+        assert np.abs(weights(folder) - weights(place)).max() < PARITY
+    (tmp_path / "m-00002-of-00002.gguf").unlink()
+    with pytest.raises(InputError, match="part 2 of 2 is missing"):
+        attncli.load(tmp_path, note=None)
+
+
+def test_a_folder_with_several_models_says_which(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
+    for name in ("a-Q4_K_M.gguf", "a-Q4_K_M_L.gguf"):
+        (tmp_path / name).write_bytes(pair("llama")[1].read_bytes())
+    with pytest.raises(InputError, match=r"2 \.gguf files"):
+        attncli.load(tmp_path, note=None)
+
+
+def test_a_hub_id_with_a_quantization(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
+    snapshot = tmp_path / "models--some--thing" / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    (tmp_path / "models--some--thing" / "refs").mkdir()
+    (tmp_path / "models--some--thing" / "refs" / "main").write_text("a" * 40)
+    for name in ("a-Q4_K_M.gguf", "a-Q4_K_M_L.gguf", "a-Q8_0.gguf"):
+        (snapshot / name).write_bytes(pair("llama")[1].read_bytes())
+    variables = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    assert attncli.load("some/thing:q4_k_m", note=None, variables=variables).spec.family == "llama"
+    with pytest.raises(InputError, match="whose name has 'Q5_K'"):
+        attncli.load("some/thing:Q5_K", note=None, variables=variables)
+    with pytest.raises(InputError, match="does not hold other/thing"):
+        attncli.load("other/thing:Q5_K", note=None, variables=variables)
+
+
+# Files that lie.
+
+
+def header(*parts: bytes, tensors: int = 0, entries: int = 1, version: int = 3) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, entries) + b"".join(parts)
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+ARCHITECTURE = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+LARGE = 10**9
+
+
+def tensor(name: str, shape: tuple[int, ...], kind: int, offset: int) -> bytes:
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+HOSTILE = {
+    "no magic": (b"GGML" + bytes(60), "begins with b'GGML'"),
+    "cut off": (b"GGUF\x03\0\0", "goes on at byte 8, the file has 7"),
+    "entries": (header(ARCHITECTURE, entries=LARGE), "claims 1,000,000,000 entries"),
+    "tensors": (header(ARCHITECTURE, tensors=LARGE), "claims 1,000,000,000 tensors"),
+    "long key": (header(struct.pack("<Q", LARGE), bytes(99)), "a text at byte 24 claims 1,000,000,000"),
+    "long text": (header(text("a"), struct.pack("<IQ", 8, 2**63)), "claims 9,223,372,036,854,775,808 bytes"),
+    "long array": (header(text("a"), struct.pack("<IIQ", 9, 4, LARGE)), "claims 1,000,000,000 items of 'a'"),
+    "nested": (header(text("a"), struct.pack("<IIQ", 9, 9, 1), bytes(40)), "an array of arrays"),
+    "type of value": (header(text("a"), struct.pack("<I", 99), bytes(9)), "is of the type 99"),
+    "twice": (header(ARCHITECTURE, ARCHITECTURE, entries=2), "two entries 'general.architecture'"),
+    "version": (header(ARCHITECTURE, version=9), "version 9"),
+    "type of tensor": (header(ARCHITECTURE, tensor("a", (32,), 77, 0), bytes(99), tensors=1), "of the type 77"),
+    "axes": (header(ARCHITECTURE, tensor("a", (1,) * 9, 0, 0), bytes(99), tensors=1), "has 9 axes"),
+    "shape": (header(ARCHITECTURE, tensor("a", (2**40, 2**40), 0, 0), bytes(99), tensors=1), "does not fit in"),
+    "beyond": (header(ARCHITECTURE, tensor("a", (64,), 0, 0), bytes(99), tensors=1), "does not fit|ends at byte"),
+    "partial block": (header(ARCHITECTURE, tensor("a", (33,), 8, 0), bytes(99), tensors=1), "rows of 33"),
+    "overlap": (
+        header(ARCHITECTURE, tensor("a", (16,), 0, 0), tensor("b", (16,), 0, 32), bytes(999), tensors=2),
+        "'b' begins at byte",
+    ),
+    "gap": (
+        header(ARCHITECTURE, tensor("a", (8,), 0, 0), tensor("b", (8,), 0, 320), bytes(999), tensors=2),
+        "'b' begins at byte",
+    ),
+    "same name": (
+        header(ARCHITECTURE, tensor("a", (8,), 0, 0), tensor("a", (8,), 0, 32), bytes(999), tensors=2),
+        "'a' is there twice",
+    ),
+    "architecture": (header(text("general.architecture"), struct.pack("<I", 8), text("mamba")), "architecture 'mamba'"),
+    "no architecture": (header(text("a"), struct.pack("<II", 4, 1)), "general.architecture to None"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_files_that_lie_are_refused_with_what_they_say(name: str, tmp_path: Path):
+    raw, message = HOSTILE[name]
+    path = tmp_path / "x.gguf"
+    path.write_bytes(raw)
+    with pytest.raises((InputError, UnsupportedError), match=message) as error:
+        attncli.load(path, note=None)
+    assert str(path) in str(error.value.where)
+
+
+def test_any_bytes_changed_end_in_an_error_of_ours_or_a_model(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
+    raw, rng, path = pair("llama")[1].read_bytes(), np.random.default_rng(4), tmp_path / "x.gguf"
+    for _ in range(150):
+        changed = bytearray(raw[: rng.integers(1, 2500)] if rng.random() < 0.2 else raw)
+        for place in rng.integers(0, min(2500, len(changed)), 3):
+            changed[place] = rng.integers(0, 256)
+        path.write_bytes(changed)
+        try:
+            attncli.load(path, note=None)
+        except AttnError:
+            continue
+
+
+def test_a_scale_that_is_no_number_is_told_with_its_place(wide: Path, tmp_path: Path):
+    file = gguf_files.write(wide, tmp_path / "x.gguf", "qwen2", quantise=lambda name, array: Kind.Q8_0)
+    place = next(tensor for tensor in gguf.GGUFReader(file).tensors if tensor.name == "blk.1.attn_q.weight").data_offset
+    raw = bytearray(file.read_bytes())
+    row = 256 // 32 * 34
+    raw[place + 3 * row + 34 : place + 3 * row + 36] = np.float16("nan").tobytes()
+    file.write_bytes(raw)
+    model = attncli.load(file, note=None)
+    with pytest.raises(InputError, match=r"'blk.1.attn_q.weight' holds nan at \[3, 32\]"):
+        list(model.trace(ids_of(model)))
+
+
+# Vocabularies.
+
+SAMPLES = (
+    "The animal didn't cross the street, because it was 12345 metres wide!",
+    "  two  blanks\n\nand\tlines ", "naïve café, 你好世界 😀", "x=f(y)+3.14; we'LL", "",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[str]:
+    return (Path(__file__).parents[2] / "README.md").read_text().splitlines()
+
+
+def loaded(tmp_path: Path, wide: Path, vocabulary: Callable[[gguf.GGUFWriter], None]) -> object:
+    return attncli.load(
+        gguf_files.write(wide, tmp_path / "v.gguf", "qwen2", vocabulary=vocabulary), note=None
+    ).tokenizer
+
+
+def test_a_vocabulary_of_merges(wide: Path, tmp_path: Path, corpus: list[str]):
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    own = tokenizers.Tokenizer(tokenizers.models.BPE())
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    own.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level])
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=600, special_tokens=["<|end|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    own.train_from_iterator(corpus, trainer)
+    model = json.loads(own.to_str())["model"]
+
+    def vocabulary(writer: gguf.GGUFWriter) -> None:
+        tokens = sorted(model["vocab"], key=model["vocab"].get)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("qwen2")
+        writer.add_token_list(tokens)
+        writer.add_token_types([3 if token == "<|end|>" else 1 for token in tokens])
+        writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
+        writer.add_bos_token_id(0)
+        writer.add_add_bos_token(False)
+
+    ours = loaded(tmp_path, wide, vocabulary)
+    for sample in (*SAMPLES[:-1], "a<|end|>b"):
+        assert [token.id for token in ours.encode(sample)] == own.encode(sample).ids, sample
+
+
+def test_a_vocabulary_of_sentencepiece(wide: Path, tmp_path: Path, corpus: list[str]):
+    text_file = tmp_path / "corpus.txt"
+    text_file.write_text("\n".join(corpus))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text_file), model_prefix=str(tmp_path / "m"), vocab_size=700, model_type="bpe", byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=9,
+    )  # fmt: skip
+    own = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+
+    def vocabulary(writer: gguf.GGUFWriter) -> None:
+        ids = range(own.vocab_size())
+        kinds = [2 if own.is_unknown(i) else 3 if own.is_control(i) else 6 if own.is_byte(i) else 1 for i in ids]
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list([own.id_to_piece(i) for i in ids])
+        writer.add_token_scores([own.get_score(i) for i in ids])
+        writer.add_token_types(kinds)
+        writer.add_bos_token_id(1)
+
+    ours = loaded(tmp_path, wide, vocabulary)
+    for sample in SAMPLES[:-1]:
+        assert [token.id for token in ours.encode(sample)] == [1, *own.encode(sample)], sample
+
+
+def test_a_vocabulary_of_word_pieces(wide: Path, tmp_path: Path, corpus: list[str]):
+    own = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    own.train_from_iterator(corpus, vocab_size=500, show_progress=False)
+    own = tokenizers.BertWordPieceTokenizer(own.get_vocab(), lowercase=True)
+
+    def vocabulary(writer: gguf.GGUFWriter) -> None:
+        tokens = sorted(own.get_vocab(), key=own.get_vocab().get)
+        bare = [
+            token if token[0] == "[" and token[-1] == "]" else token[2:] if token[:2] == "##" else f"▁{token}"
+            for token in tokens
+        ]
+        writer.add_tokenizer_model("bert")
+        writer.add_token_list(bare)
+        writer.add_token_types([3 if token[0] == "[" and len(token) > 2 else 1 for token in tokens])
+        writer.add_unk_token_id(tokens.index("[UNK]"))
+        writer.add_bos_token_id(tokens.index("[CLS]"))
+        writer.add_sep_token_id(tokens.index("[SEP]"))
+
+    ours = loaded(tmp_path, wide, vocabulary)
+    for sample in SAMPLES[:-1]:
+        assert [token.id for token in ours.encode(sample)] == own.encode(sample).ids, sample
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokenizer.ggml.model": "rwkv"}, "of the kind 'rwkv'"),
+        ({"tokenizer.ggml.pre": "klingon"}, "pattern 'klingon'"),
+        ({"tokenizer.ggml.merges": ["a z"]}, "joins what the vocabulary does not hold"),
+        ({"tokenizer.ggml.tokens": ["a", "a"]}, "2 tokens holds 1"),
+        ({"tokenizer.ggml.token_type": np.array([1])}, "2 tokens and 1 types"),
+        ({"tokenizer.ggml.bos_token_id": 99, "tokenizer.ggml.add_bos_token": True}, "bos_token_id to 99"),
+    ],
+)
+def test_a_vocabulary_that_contradicts_itself(change: dict[str, object], message: str):
+    values = {
+        "general.architecture": "llama",
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": ["a", "b"],
+        **change,
+    }
+    with pytest.raises((InputError, UnsupportedError), match=message):
+        gguf_tokenizer(Metadata(values, "file"), "file")
+
+
+@pytest.mark.parametrize("name", ["llama 3.1", "gemma2", "gpt_neox", "phi3", "gpt2", "bert", "qwen3_moe"])
+def test_a_file_is_verified_against_transformers(name: str, pair: Callable[[str], tuple[Path, Path]]):
+    result = verify(pair(name)[1], IDS)
+    assert result.is_within_limits, (result.worst, result.ratio)
