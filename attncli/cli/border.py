@@ -159,6 +159,10 @@ def misuse(error: TyperException) -> UsageError:
     return no_option(context, name)
 
 
+RENAMED = {"--bias": "--score-bias", "--rows": "--block-rows", "--target": "--decoder-text", "-t": "--temperature"}
+"""What is meant by a spelling that a command had until it meant something else in another."""
+
+
 def no_option(context: Any, name: str) -> UsageError:
     """The UsageError for an option that the command of this context does not have."""
     path = context.command_path.rstrip()
@@ -168,7 +172,7 @@ def no_option(context: Any, name: str) -> UsageError:
         for spelling in parameter.opts
         if spelling.startswith("--")
     ]
-    close = get_close_matches(name, option_names, 1, 0.75)
+    close = [RENAMED[name]] if RENAMED.get(name) in option_names else get_close_matches(name, option_names, 1, 0.75)
     hint = message("did you mean {close}?", close=close[0]) if close else f"{path} --help"
     if context.parent is None and not close:
         return UsageError(

@@ -208,7 +208,7 @@ class LengthTally:
     Metrics that need no tokens are prepared once for all such texts. Raises UsageError for an unknown metric.
     """
 
-    def __init__(self, names: Sequence[str], mask: Mask, count: int) -> None:
+    def __init__(self, names: Sequence[str | Metric], mask: Mask, count: int) -> None:
         self.names, self.count = tuple(names), count
         self.i = np.arange(count)
         self.sight = sight_of(mask, count)
@@ -252,7 +252,7 @@ class LengthTally:
             self.rows[index] = used_rows.sum()
 
     @staticmethod
-    def fits(names: Sequence[str], count: int) -> bool:
+    def fits(names: Sequence[str | Metric], count: int) -> bool:
         """Whether texts of this length are measured by coefficients."""
         return count * count * (len(names) + 1) <= LARGEST
 

@@ -296,6 +296,15 @@ AT_ONCE = 2**18
 """Weights of whole matrices that are looked at together, so that float64 copies of them stay small."""
 
 
+def token_facts(tokens: Sequence[Token]) -> TokenFacts:
+    """What the metrics may know of a text's tokens."""
+    return TokenFacts(
+        TokenPairs([token.text if token.id is None else token.id for token in tokens]),
+        np.array([token.special for token in tokens]),
+        np.array([is_punctuation(token) for token in tokens]),
+    )
+
+
 def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
     """Slices of heads and of rows that cover [head, row, key] with at most `AT_ONCE` weights each, or one row."""
     many = max(AT_ONCE // max(rows * keys, 1), 1)

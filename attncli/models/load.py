@@ -290,6 +290,8 @@ class CachedStore:
 
 TYPICAL_TOKENS = 16
 """Tokens of the short sentence for which "auto" weighs the backends: the text is not known yet."""
+MANY_TEXTS = 100
+"""Texts that weights are held for, as far as "auto" is concerned: torch repays its import."""
 
 
 def load(
@@ -315,7 +317,7 @@ def load(
     with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
     hold: whether a checkpoint's weights stay in memory once they are read, for many texts one after the other
-    (`Model.traces`); else each is let go when it has been used.
+    (`Model.traces`), which "auto" takes torch for where it is installed; else each is let go when it has been used.
     ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
     too. watch: told each file that is fetched and the share of it that is there, in place of progress bars.
     variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up; None for the process's.
@@ -354,7 +356,8 @@ def load(
     spec, kind, warnings = read_spec(checkpoint, ignore)
     binding, decoder_binding = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
-    operations = choose(backend, device=device, dtype=dtype, work=parameters * TYPICAL_TOKENS)
+    work = parameters * TYPICAL_TOKENS * (MANY_TEXTS if hold else 1)
+    operations = choose(backend, device=device, dtype=dtype, work=work)
 
     def store_of(side: Spec, bindings: Binding) -> Store:
         store = CheckpointStore(side, checkpoint, bindings)

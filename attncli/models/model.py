@@ -47,13 +47,17 @@ class Identity(Struct, frozen=True):
 
 AT_ONCE = 2048
 """Tokens of texts whose traces are in memory together."""
+BATCH = 640
+"""Tokens of a batch, about: products of more rows are no faster, and what lies between them leaves the caches."""
+WASTE = 0.25
+"""How much longer than its shortest text a batch may be."""
 
 
-class LengthBatch(Struct, frozen=True, eq=False):
-    """Texts of one length that run together.
+class PaddedTexts(Struct, frozen=True, eq=False):
+    """Texts of about one length that run together, shortest first.
 
     places: the place of each among those that were waiting. texts: the tokens of each. layers: runs them; every array
-    with a leading batch axis.
+    has a leading batch axis, and rows past a text's end mean nothing.
     """
 
     places: tuple[int, ...]
@@ -247,10 +251,22 @@ class Model(Struct, frozen=True, eq=False):
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
         tokens = [self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
-        layer_numbers = self.spec.attending(layers)
+        yield from self._run_batch(tokens, backend, layers, heads, keep, interventions)
+
+    def _run_batch(
+        self,
+        texts: Sequence[Sequence[Token]],
+        backend: Backend,
+        layers: Selection,
+        heads: Selection,
+        keep: Collection[str],
+        interventions: Interventions = NOTHING,
+    ) -> Iterator[LayerTrace]:
         yield from map(
             partial(self._finish_trace, backend, heads, ()),
-            run_batch(self.spec, self.store, backend, tokens, layer_numbers, frozenset(keep), interventions),
+            run_batch(
+                self.spec, self.store, backend, texts, self.spec.attending(layers), frozenset(keep), interventions
+            ),
         )
 
     def traces(
@@ -261,10 +277,12 @@ class Model(Struct, frozen=True, eq=False):
         heads: Selection = EVERY,
         keep: Collection[str] = ("weights",),
     ) -> Iterator[TextTrace]:
-        """Run many texts, those of one length together, and yield what each gave, in their order.
+        """Run many texts, those of about one length together, and yield what each gave, in their order.
 
         Some thousand tokens are in memory at a time. A model of `attncli.load(…, hold=True)` keeps its weights from one
-        to the next. Each text gets the numbers that it gets alone.
+        to the next. Each text gets the numbers that it gets alone, but that many texts of a float32 checkpoint are
+        computed in float32, where few would be in float64: they differ by some 1e-6. `attncli.metrics.measure_texts`
+        measures texts without holding what it is done with.
 
         Args:
             texts: Texts, or their tokens.
@@ -276,7 +294,7 @@ class Model(Struct, frozen=True, eq=False):
             InputError: For a text without tokens, or with more than the model has positions for.
         """
         heads_of_layers = self._heads_of(layers, heads)
-        for group in self.by_length(texts, layers=layers, heads=heads, keep=keep):
+        for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
             for batch in group:
                 batch_layers = list(batch.layers)
@@ -292,43 +310,44 @@ class Model(Struct, frozen=True, eq=False):
             for place in range(len(results)):
                 yield results.pop(place)
 
-    def by_length(
+    def batches(
         self,
         texts: Iterable[str | Sequence[Token]],
         *,
         layers: Selection = EVERY,
         heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
-    ) -> Iterator[Iterator[LengthBatch]]:
-        """Some thousand tokens of texts at a time, and of these the ones of one length together; each runs when its
-        layers are iterated over. Arguments, errors: as of `traces`."""
+        at_once: int = AT_ONCE,
+    ) -> Iterator[Iterator[PaddedTexts]]:
+        """About `at_once` tokens of texts at a time, in batches of about one length, shortest first; each runs when its
+        layers are iterated over. Other arguments, errors: as of `traces`."""
         waiting: list[list[Token]] = []
         for text in texts:
             waiting.append(self.encode(text) if isinstance(text, str) else self.check_tokens(list(text)))
-            if sum(map(len, waiting)) > AT_ONCE:
-                yield self._batches(waiting, layers, heads, keep)
+            if sum(map(len, waiting)) > at_once:
+                yield self._batches_of(waiting, layers, heads, keep)
                 waiting = []
         if waiting:
-            yield self._batches(waiting, layers, heads, keep)
+            yield self._batches_of(waiting, layers, heads, keep)
 
-    def _batches(
+    def _batches_of(
         self, texts: Sequence[list[Token]], layers: Selection, heads: Selection, keep: Collection[str]
-    ) -> Iterator[LengthBatch]:
-        by_length: dict[int, list[int]] = {}
-        for place, tokens in enumerate(texts):
-            by_length.setdefault(len(tokens), []).append(place)
-        together = self.memory is None and self.own_layers
-        together = together and not any(
-            mask.depends_on() == "vectors" for block in self.spec.blocks for mask in block.attention.mask.parts_of()
-        )
-        for places in by_length.values():
-            for part in [places] if together else [[place] for place in places]:
-                own = tuple(texts[place] for place in part)
-                if len(part) > 1:
-                    run_layers_of = self.trace_batch(own, layers=layers, heads=heads, keep=keep)
-                else:
-                    run_layers_of = map(_with_batch_axis, self.trace(own[0], layers=layers, heads=heads, keep=keep))
-                yield LengthBatch(tuple(part), own, run_layers_of)
+    ) -> Iterator[PaddedTexts]:
+        self._check_memory()
+        backend = self.computing(sum(map(len, texts)))
+        kinds = {mask.depends_on() for block in self.spec.blocks for mask in block.attention.mask.parts_of()}
+        hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
+        together = self.memory is None and self.own_layers and "vectors" not in kinds and not hashes
+        waste = WASTE if "length" not in kinds else 0.0
+        for places in (
+            _alike([len(tokens) for tokens in texts], waste) if together else [[n] for n in range(len(texts))]
+        ):
+            tokens = tuple(texts[place] for place in places)
+            if together:
+                batch_layers = self._run_batch(tokens, backend, layers, heads, keep)
+            else:
+                batch_layers = map(_with_batch_axis, self.trace(tokens[0], layers=layers, heads=heads, keep=keep))
+            yield PaddedTexts(tuple(places), tokens, batch_layers)
 
     def _check_memory(self) -> None:
         """Raise UsageError for a decoder that has nothing to read."""
@@ -485,6 +504,22 @@ def take_text(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
         before=trace.before[entry][:length],
         leaving=Later(lambda: leaving()[entry][:length]),
     )
+
+
+def _alike(lengths: Sequence[int], waste: float) -> Iterator[list[int]]:
+    """The places of texts in batches of about one length, shortest first, each of `BATCH` tokens or one text.
+
+    waste: how much longer the longest may be than the shortest.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        count = lengths[place]
+        if batch and ((len(batch) + 1) * count > BATCH or count > lengths[batch[0]] * (1 + waste)):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
 
 
 def _layers_of_text(

@@ -27,7 +27,7 @@ from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.measure.labels import LEAST_ROWS
 from attncli.measure.metric import OFFSETS, Tally
 from attncli.measure.metric_file import require
-from attncli.measure.row_facts import Floats, Ints, TokenFacts, TokenPairs, is_punctuation
+from attncli.measure.row_facts import Floats, Ints, TokenFacts, token_facts
 from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
@@ -121,15 +121,6 @@ OnWeights = Callable[[int, Array, int, int], None]
 """Told each layer's number and a block of its weights [text, head, row, key], with its first row and first head."""
 
 
-def about(tokens: Sequence[Token]) -> TokenFacts:
-    """What the metrics may know of a text's tokens."""
-    return TokenFacts(
-        TokenPairs([token.text if token.id is None else token.id for token in tokens]),
-        np.array([token.special for token in tokens]),
-        np.array([is_punctuation(token) for token in tokens]),
-    )
-
-
 class Layers:
     """Runs batches. store: the weights, held. metrics: names. words: whether pieces are merged to words. all_vectors:
     whether what leaves the last layer is asked for.
@@ -182,7 +173,7 @@ class Layers:
 
     def _together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
         count = len(batch[0].tokens)
-        abouts = [about(text.tokens) for text in batch]
+        abouts = [token_facts(text.tokens) for text in batch]
         texts: dict[str, TextBatch] = {}
         for trace in self._through([text.tokens for text in batch], None, None):
             mask = self.spec.blocks[trace.layer].attention.mask
@@ -200,7 +191,7 @@ class Layers:
     def _words(self, text: TokenizedText, on_layer: OnLayer) -> None:
         """A text whose pieces are merged to words: as `attn heads` does it."""
         count, word_merge = len(text.tokens), merged_words(text.tokens, text.record.text or "")
-        text_facts = about(word_merge.words)
+        text_facts = token_facts(word_merge.words)
         for trace in self._through([text.tokens], None, None):
             visible = sight_of(self.spec.blocks[trace.layer].attention.mask, count).visibility_matrix(count)[0]
             weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[..., :count]
@@ -210,7 +201,7 @@ class Layers:
 
     def _by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
         """A long text, by blocks of query rows: nothing is n × n."""
-        count, text_facts = len(text.tokens), about(text.tokens)
+        count, text_facts = len(text.tokens), token_facts(text.tokens)
         watches: dict[int, tuple[Tally, RowFeeder]] = {}
 
         def block(layer: int, kind: str, rows: RowBlock) -> None:

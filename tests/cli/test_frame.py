@@ -18,6 +18,10 @@ from attncli.cli.environment import Environment
 MISREAD = [
     (("run", "a", "b", "c"), ["2 arguments too many after the text 'a': b c", "attn run 'a b c'"]),
     (("schema", "attn.run/1", "x"), ["one argument too many: x", "attn schema --help"]),
+    (("mask", "causal", "--bias", "alibi"), ["attn mask has no option --bias", "did you mean --score-bias?"]),
+    (("cost", "-n", "50", "--rows", "4"), ["attn cost has no option --rows", "did you mean --block-rows?"]),
+    (("models", "verify", "x", "y", "--target", "z"), ["no option --target", "did you mean --decoder-text?"]),
+    (("run", "x", "-t", "1"), ["attn run has no option -t", "did you mean --temperature?"]),
     (("run", "x", "--layr", "0"), ["attn run has no option --layr", "did you mean --layer?"]),
     (("run", "x", "--nope"), ["attn run has no option --nope", "attn run --help"]),
     (("--json", "run", "x"), ["attn itself has no option --json", "attn run TEXT --json"]),

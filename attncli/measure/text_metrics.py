@@ -1,0 +1,166 @@
+"""Metrics of many texts in one model: texts of about one length run together, and are measured together.
+
+A scan does the same over a corpus, with intervals and examples; this is for a list of texts in a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from attncli.arrays.backend import EVERY, Array, Selection, backend_of, numbers_of
+from attncli.errors import UnsupportedError
+from attncli.inputs.token import Token
+from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
+from attncli.measure.metric import DEFAULT, Measured, Metric, Tally, metrics_of
+from attncli.measure.row_facts import Bools, TokenFacts, token_facts
+from attncli.measure.row_stream import RowFeeder
+from attncli.mechanism.mask import Mask
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.model import Model, PaddedTexts
+
+AT_ONCE = 16_384
+"""Tokens of texts that are sorted by length together."""
+
+
+def measure_texts(
+    model: Model,
+    texts: Iterable[str | Sequence[Token]],
+    *,
+    metrics: Sequence[str | Metric] = DEFAULT,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
+) -> Iterator[dict[str, Measured]]:
+    """Metrics of every head for many texts, in the order of the texts: those that `attn heads` has for each alone.
+
+    Texts of about one length run together. With `attncli.load(…, hold=True)` the weights are read once. Many texts of a
+    float32 checkpoint are computed in float32, where one alone would be in float64: values differ by some 1e-6.
+
+    Args:
+        model: The model.
+        texts: Texts, or their tokens.
+        metrics: Names, or metrics of one's own.
+        layers: Which layers.
+        heads: Which heads of each.
+
+    Yields:
+        For each text its metrics by name; `value` and `baseline` are float64 [layer, head], NaN where no row of the
+        text could be used, `rows` integers of that shape.
+
+    Raises:
+        InputError: For a text without tokens, or with more than the model has positions for.
+        UsageError: For an unknown metric.
+        UnsupportedError: Where layers have different numbers of heads.
+    """
+    chosen = metrics_of(metrics)
+    layer_numbers = sorted(set(model.spec.attending(layers)))
+    counts = {len(numbers_of(heads, model.spec.blocks[layer].attention.heads)) for layer in layer_numbers}
+    if len(counts) != 1:
+        raise UnsupportedError(
+            "the layers have different numbers of heads", expected="layers of as many heads: layers=[0, 1]"
+        )
+    by_position = model.own_layers and not any(
+        model.spec.blocks[layer].attention.hashing is not None
+        or any(mask.depends_on() == "vectors" for mask in model.spec.blocks[layer].attention.mask.parts_of())
+        for layer in layer_numbers
+    )
+    keep = ("weights", "entropy") if by_position else ("masked", "weights")
+    batch_metrics = _BatchMetrics(model, chosen, heads, layer_numbers, by_position=by_position)
+    for group in model.batches(texts, layers=layer_numbers, keep=keep, at_once=AT_ONCE):
+        results: dict[int, dict[str, Measured]] = {}
+        for batch in group:
+            results.update(zip(batch.places, batch_metrics.of(batch), strict=True))
+        for place in range(len(results)):
+            yield results.pop(place)
+
+
+class _BatchMetrics:
+    """Measures batches of a model. What belongs to a length and a mask is kept from one batch to the next."""
+
+    def __init__(
+        self, model: Model, metrics: Sequence[Metric], heads: Selection, layers: Sequence[int], *, by_position: bool
+    ) -> None:
+        self._model, self._metrics, self._heads, self._layers = model, metrics, heads, layers
+        self._by_position = by_position
+        self._lengths: dict[tuple[str, int], LengthTally] = {}
+        block = model.spec.blocks[layers[0]]
+        self._head_numbers = numbers_of(heads, block.attention.heads)
+
+    def of(self, batch: PaddedTexts) -> list[dict[str, Measured]]:
+        """The metrics of each text."""
+        by_length: dict[int, list[int]] = {}
+        for entry, tokens in enumerate(batch.texts):
+            by_length.setdefault(len(tokens), []).append(entry)
+        facts = [token_facts(tokens) for tokens in batch.texts]
+        shape = (len(self._metrics), len(batch.texts), len(self._layers), len(self._head_numbers))
+        value, baseline, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64)
+        text_batches: dict[tuple[str, int], TextBatch] = {}
+        for place, trace in enumerate(batch.layers):
+            mask = self._model.spec.blocks[trace.layer].attention.mask
+            for count, entries in by_length.items():
+                weights = self._own(trace.stages["weights"], entries, count)
+                own_facts = [facts[entry] for entry in entries]
+                if not self._by_position or not LengthTally.fits(self._metrics, count):
+                    visible = self._visible(trace, mask, entries, count)
+                    for text, entry in enumerate(entries):
+                        results = measure_rows(weights[text], visible[text], self._metrics, own_facts[text])
+                        for index, result in enumerate(results.values()):
+                            value[index, entry, place] = result.value
+                            baseline[index, entry, place] = result.baseline
+                            rows[index, entry, place] = result.rows
+                    continue
+                key = repr(mask), count
+                if key not in text_batches:
+                    text_batches[key] = TextBatch(self._length(mask, count), own_facts)
+                sums = text_batches[key].sums(self._model.backend, weights, self._entropy(trace, entries, count))
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    means = np.where(sums.norm > 0, sums.value / sums.norm, np.nan)
+                value[:, entries, place] = np.moveaxis(means, -1, 0)
+                baseline[:, entries, place] = sums.baseline.T[..., None]
+                rows[:, entries, place] = sums.rows[:, None, None]
+        return [
+            {
+                metric.name: Measured(metric, value[index, entry], rows[index, entry], baseline[index, entry])
+                for index, metric in enumerate(self._metrics)
+            }
+            for entry in range(len(batch.texts))
+        ]
+
+    def _own(self, whole: Array, entries: Sequence[int], count: int) -> Array:
+        """Texts of one length out of a batch [text, head, query, key], with the heads asked for: learned keys and
+        padding are no tokens."""
+        part = whole[entries[0] : entries[-1] + 1]  # sorted by length: they stand side by side
+        if self._heads is not EVERY:
+            part = part[:, self._head_numbers]
+        return part[:, :, :count, :count]
+
+    def _entropy(self, trace: LayerTrace, entries: Sequence[int], count: int) -> Array | None:
+        """The rows' entropy as the attention step told it, [text, head, query]; None where a learned key took part."""
+        entropy, whole = trace.stages.get("entropy"), trace.stages["weights"]
+        if entropy is None or whole.shape[-1] != whole.shape[-2]:
+            return None
+        part = entropy[entries[0] : entries[-1] + 1]
+        return (part if self._heads is EVERY else part[:, self._head_numbers])[:, :, :count]
+
+    def _visible(self, trace: LayerTrace, mask: Mask, entries: Sequence[int], count: int) -> Bools:
+        """What each query sees, booleans [text, head, query, key]."""
+        if "masked" in trace.stages:
+            scores = self._own(trace.stages["masked"], entries, count)
+            return np.asarray(self._model.backend.numpy(scores)) != -np.inf
+        matrix = sight_of(mask, count).visibility_matrix(count)[0]
+        return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))
+
+    def _length(self, mask: Mask, count: int) -> LengthTally:
+        key = repr(mask), count
+        if key not in self._lengths:
+            self._lengths[key] = LengthTally(self._metrics, mask, count)
+        return self._lengths[key]
+
+
+def measure_rows(weights: Array, visible: Bools, metrics: Sequence[Metric], facts: TokenFacts) -> dict[str, Measured]:
+    """The metrics of one text's weights [head, query, key]; for what no coefficients are held of."""
+    tally = Tally(weights.shape[0], metrics, facts)
+    feeder = RowFeeder(backend_of(weights), [tally], facts, weights.shape[-1], heads=range(weights.shape[0]))
+    feeder.whole(np.asarray(backend_of(weights).numpy(weights)), visible)
+    return tally.result()
