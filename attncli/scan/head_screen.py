@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from attncli.draw.lines import Lines
+from attncli.draw.lines import Lines, heading
 from attncli.draw.numbers import percent
 from attncli.draw.safe import label, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
-from attncli.features.why.document import part_name
+from attncli.features.why.document import QUARTER, part_name
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import FrequentLink, ScanDocument, ScanHead, ScanLabel, ScanWhy
 
@@ -38,15 +38,19 @@ def why_parts(head: ScanHead, view: View) -> Lines:
     """The parts that add most to the advantage of a head's strongest links, on either side."""
     if not isinstance(head.why, ScanWhy):
         return Lines()
+    title = say(view, "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
+    if head.why.advantage is None:
+        none = say(view, "In no text is the score of its strongest link above what its row expects.")
+        return heading(title, none, view)
     rows = []
     for side, side_title in (("query", message("what asks")), ("key", message("what answers"))):
-        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}share_text")))
+        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, f"{side}_share")))
         for place, part in enumerate(ranked if view.full else ranked[:WHY_PARTS]):
             rows.append(
                 [
                     say(view, side_title) if place == 0 else "",
                     say(view, part_name(part)),
-                    number(getattr(part, f"{side}share_text"), view),
+                    number(getattr(part, f"{side}_share"), view),
                     interval_text(getattr(part, f"{side}_ci95"), view),
                 ]
             )
@@ -56,8 +60,34 @@ def why_parts(head: ScanHead, view: View) -> Lines:
         advantage=number(head.why.advantage, view),
     )
     titles = ["", "", *say_each(view, "share", "95% interval")]
-    title = say(view, "why layer {layer} head {head} looks where it looks most", layer=head.layer, head=head.head)
     return table(titles, rows, view, align=["left", "left", "right", "left"], title=title, note=note)
+
+
+def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
+    """Of each head that was taken apart the part that asks most and the one that answers most, where it has a quarter
+    of the advantage; else that the reason is spread."""
+    texts = []
+    for head in heads:
+        if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
+            continue
+        first = [max(head.why.parts, key=lambda part: getattr(part, f"{side}_share")) for side in ("query", "key")]
+        names = [
+            message("{part} ({share} of the advantage)", part=part_name(part), share=percent(share))
+            if share >= QUARTER
+            else message("no part above all others")
+            for part, share in zip(first, (first[0].query_share, first[1].key_share), strict=True)
+        ]
+        texts.append(
+            say(
+                view,
+                "Where layer {layer} head {head} looks most, {asks} asks, and {answers} answers.",
+                layer=head.layer,
+                head=head.head,
+                asks=names[0],
+                answers=names[1],
+            )
+        )
+    return texts
 
 
 def number(value: float | None, view: View) -> str:

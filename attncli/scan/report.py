@@ -61,6 +61,7 @@ from attncli.scan.statistics import (
     mean_interval,
     mean_variance,
     quantiles,
+    ratio_interval,
     reach,
     skewness,
     two_sided,
@@ -343,8 +344,7 @@ class _Heads:
         )
 
     def _why(self, layer: int, head: int) -> ScanWhy | UnsetType:
-        """The share of each part, with the interval that the replicates of the texts give: of fewer than `LEAST_TEXTS`
-        texts, none."""
+        """The share of each part, with its interval: of fewer than `LEAST_TEXTS` texts or clusters of them, none."""
         chosen = [number for number, row in enumerate(self.totals.plan.measures.why) if row[:2] == (layer, head)]
         if not chosen:
             return UNSET
@@ -355,16 +355,17 @@ class _Heads:
         if not texts:
             return ScanWhy(texts=0, advantage=None, parts=[])
         shares = values / total
-        ends: Floats | None = None
-        if texts >= LEAST_TEXTS:
-            totals = self.totals.whole("why_replicate_total")[:, number]
-            replicates = self.totals.whole("why_replicate_value")[:, :, number, : len(names)]
-            ends = np.quantile(replicates[totals > 0] / totals[totals > 0, None, None], (0.025, 0.975), axis=0)
+        totals = self.totals.whole("why_replicate_total")[:, number]
+        replicates = self.totals.whole("why_replicate_value")[:, :, number, : len(names)]
+        units = min(texts, int(np.nanmin(self.units)))
+        ends = ratio_interval(shares, replicates[totals > 0] / totals[totals > 0, None, None], units)
         rows = []
         for place, name in enumerate(names):
             if not values[:, place].any():
                 continue
-            bounds = [None if ends is None else ends[:, side, place].tolist() for side in (0, 1)]
+            bounds = [
+                None if np.isnan(ends[:, side, place]).any() else ends[:, side, place].tolist() for side in (0, 1)
+            ]
             rows.append(
                 ScanWhyPart(
                     **part_of(name)._asdict(),

@@ -174,6 +174,16 @@ def mean_interval(
         return np.where(known & (units >= LEAST_TEXTS) & (deviation >= least), bounds, np.nan)
 
 
+def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
+    """95% intervals of ratios of two sums over texts [2, ...]: Student's t times the deviation of their bootstrap
+    replicates [replicate, ...]; NaN of fewer than `LEAST_TEXTS` units.
+
+    Percentiles of the replicates would be too narrow: of 30 texts they hold 92% of means.
+    """
+    deviation = replicates.std(0, ddof=1) * np.sqrt(units * units / (units - 1)) if units > 1 else np.zeros_like(ratios)
+    return mean_interval(ratios, deviation, np.zeros_like(ratios), np.full_like(ratios, units), share=False)
+
+
 def skewness(histogram: Ints, centres: Floats) -> Floats:
     """The skewness of values in histograms [..., bin]; NaN where one bin holds them all."""
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -28,6 +28,7 @@ from attncli.scan.statistics import (
     mean_interval,
     mean_variance,
     quantiles,
+    ratio_interval,
     reach,
     scale_of,
     skewness,
@@ -343,3 +344,21 @@ def test_clusters_are_counted_by_replicates():
     for size in (1, 4):
         hashes = np.repeat([text_hash(f"{at}") for at in range(240 // size)], size)
         assert clusters(np.float64(240), counts(hashes).sum(0)) == pytest.approx(240 / size, rel=0.25)
+
+
+def test_intervals_of_ratios_are_those_of_their_residuals() -> None:
+    """Against the linearised ratio: the deviation of value − ratio·total over the mean total (Cochran, 1977, 6.3)."""
+    chance = np.random.default_rng(5)
+    texts = 300
+    totals = chance.uniform(0.5, 3, texts)
+    values = np.stack([0.4 * totals + chance.normal(0, 0.3, texts), chance.exponential(0.2, texts)], 1)
+    times = counts([text_hash(str(place)) for place in range(texts)]).T
+    ratios = values.sum(0) / totals.sum()
+    replicates = (times @ values) / (times @ totals)[:, None]
+    low, high = ratio_interval(ratios, replicates, texts)
+    residuals = values - ratios * totals[:, None]
+    expected = 1.968 * residuals.std(0, ddof=1) / np.sqrt(texts) / totals.mean()
+    np.testing.assert_allclose((high - low) / 2, expected, rtol=0.15)
+    np.testing.assert_allclose((high + low) / 2, ratios, atol=1e-9)
+    assert np.isnan(ratio_interval(ratios, replicates, 29)).all()
+    assert np.isnan(ratio_interval(ratios, replicates, 1)).all()

@@ -77,6 +77,29 @@ def test_they_add_up_in_any_order_to_one_digest(encoder: Any, lines: Any, tmp_pa
         assert low <= part.query_share <= high
 
 
+def test_long_texts_are_read_by_rows(decoder: Any, lines: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    """Block by block it is the same link, and no table of all pairs is kept."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(lines[:6]))
+    whole = total(scanned(decoder, corpus, tmp_path / "whole"), tmp_path / "whole")
+    monkeypatch.setattr("attncli.scan.why_shares.rows_for", lambda spec, count: 2)
+    model, largest = loaded(str(decoder)), 0
+    trace = type(model).trace
+
+    def told(self: Any, tokens: Any, **options: Any) -> Any:
+        nonlocal largest
+        for layer in trace(self, tokens, **options):
+            largest = max(largest, *(stage.shape[-2] * stage.shape[-1] for name, stage in layer.stages.items()
+                                     if name in ("weights", "masked")), 0)  # fmt: skip
+            yield layer
+
+    monkeypatch.setattr(type(model), "trace", told)
+    blocks = total(scanned(decoder, corpus, tmp_path / "blocks"), tmp_path / "blocks")
+    assert blocks.count_total("why_texts").tolist() == whole.count_total("why_texts").tolist() > [0, 0]
+    assert blocks.whole("why_value").tolist() == whole.whole("why_value").tolist()
+    assert largest == 0
+
+
 def test_the_screen_tells_them(encoder: Any, lines: Any, tmp_path: Any) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:8]))

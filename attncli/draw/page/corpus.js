@@ -233,6 +233,19 @@ function links() {
   return rows.length ? [make("h3", say("links")), note(say("links.note", { rows: meta.scans[heads[chosen.head].s].rows })), table(say("links"), ["pair", "links", "chance", "lift", "interval", "share"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 
+/** Why the head looks where it looks most: parts of the words that look, and of those looked at, with their shares. */
+function reasons() {
+  const why = heads[chosen.head].y;
+  if (!why) return [];
+  const sides = ["why.asks", "why.answers"].map((name, place) => {
+    const rows = why.sides[place].map(([names, share, low, high]) =>
+      make("tr", make("th", { scope: "row" }, names[chosen.lang]), make("td", number(share)), make("td", interval(low, high))));
+    return table(say(name), [say(name), say("column.why"), say("column.interval")], rows);
+  });
+  const told = why.advantage === null ? say("why.none") : say("why.note", { texts: why.texts, advantage: number(why.advantage) });
+  return [make("h3", say("why")), note(told), ...(why.advantage === null ? [] : sides)];
+}
+
 /** The same head in the other scans, where they have as many heads. */
 function others() {
   const head = heads[chosen.head], shape = meta.scans[head.s].shape;
@@ -260,7 +273,7 @@ function draw() {
   fill("chosen", headName(chosen.head));
   fill("of", meta.scans.length > 1 ? scan.name : "");
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
-  fill("view", ...labels(), ...links(), ...examples(), ...figures(), ...others());
+  fill("view", ...labels(), ...reasons(), ...links(), ...examples(), ...figures(), ...others());
   fill("notes", ...meta.notes.map((text) => make("li", text[chosen.lang])));
   fill("said", `${fullName(chosen.head)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}${selected.has(chosen.head) ? ` · ${say("selected")}` : ""}`);
 }

@@ -19,9 +19,10 @@ from attncli.draw.page import as_json, join_modules, last_part, page_head, read_
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe
+from attncli.features.why.document import part_name
 from attncli.inputs.token import Token
-from attncli.language import message
-from attncli.scan.document import FrequentLink, ScanDocument, ScanEffect, ScanHead, ScanMetric
+from attncli.language import languages, message, translate
+from attncli.scan.document import FrequentLink, ScanDocument, ScanEffect, ScanHead, ScanMetric, ScanWhy
 
 EFFECT = "effect"
 BUDGET = 5 * 10**6
@@ -30,6 +31,8 @@ LONGEST = 2000
 """Characters of a text that is shown unshaded, at most."""
 PAIRS = 10
 """Pairs of tokens of each head."""
+WHY_PARTS = 8
+"""Parts of either side of a head's strongest links."""
 LETTERS = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\<') + "".join(
     map(chr, range(0xA1, 0xAA))
 )
@@ -299,6 +302,7 @@ def _heads(
             "s": number, "l": head.layer, "h": head.head, "m": [_numbers(head, name) for name in metrics],
             "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _labels(head),
             "k": [] if head.links is UNSET else [_link(link, document, shared) for link in head.links[:PAIRS]],
+            "y": _why(head),
         }  # fmt: skip
 
 
@@ -326,6 +330,25 @@ def _labels(head: ScanHead) -> list[list[Any]]:
         for metric in head.labels
         if metric.earned or (metric.borderline and metric.ci95 is not None)
     ]  # fmt: skip
+
+
+def _why(head: ScanHead) -> dict[str, Any] | None:
+    """Why a head looks where it looks most: the largest parts of either side, with their shares and intervals."""
+    if not isinstance(head.why, ScanWhy):
+        return None
+    sides = []
+    for share, interval in (("query_share", "query_ci95"), ("key_share", "key_ci95")):
+        ranked = sorted(head.why.parts, key=lambda part: -abs(getattr(part, share)))[:WHY_PARTS]
+        sides.append(
+            [
+                [
+                    {lang: translate(part_name(part), lang) for lang in languages()},
+                    *map(_rounded, (getattr(part, share), *(getattr(part, interval) or (None, None)))),
+                ]
+                for part in ranked
+            ]
+        )
+    return {"texts": f"{head.why.texts:,}", "advantage": _rounded(head.why.advantage), "sides": sides}
 
 
 def _link(link: FrequentLink, document: ScanDocument, shared: _Shared) -> list[Any]:

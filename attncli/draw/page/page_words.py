@@ -206,6 +206,14 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "stratum.tenth": message("tenth {tenth}"),
     "stratum.any": message("any text"),
     "links": message("which tokens it links most"),
+    "why": message("why it looks where it looks most"),
+    "why.note": message(
+        "over the strongest link of each of {texts} texts; the score is {advantage} above what its row expects"
+    ),
+    "why.none": message("In no text is the score of its strongest link above what its row expects."),
+    "why.asks": message("what asks"),
+    "why.answers": message("what answers"),
+    "column.why": message("share of the advantage"),
     "links.note": message("strongest links of {rows} query rows; lift: how many times what chance makes"),
     "others": message("the same head in the other scans"),
     "metrics": message("all metrics"),
