@@ -394,6 +394,13 @@ METRIC_FILE = option(
 HTML = option(
     "--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, about=DELIVERY, metavar="FILE"
 )
+PAGE_WHY = option(
+    "--why",
+    help="With --html: the page also tells why these heads look where they do: L5H11,L3H1.",
+    panel=OUTPUT,
+    about=DELIVERY,
+    metavar="HEADS",
+)
 ALL_LINKS = option(
     "--all-links",
     help="Also the links that say little: of special tokens, to itself, to neighbours, to the first token.",

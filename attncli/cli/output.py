@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from attncli.draw.lines import Lines
     from attncli.draw.page import Page
     from attncli.draw.view import View
+    from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording, RunRecord
     from attncli.models.model import Model
@@ -386,9 +387,16 @@ class PageOptions:
         return parse_size(self.html_budget, "--html-budget")
 
 
-def validate_page(page: PageOptions, *, lines: bool = False) -> None:
+def validate_page(
+    page: PageOptions, *, lines: bool = False, why: Sequence[str] | None = None, words: bool = False
+) -> None:
     """Check the options before any work; raises UsageError. Where the page goes is checked with the other files, by
-    `delivery.check`. lines: whether every line is a text of its own."""
+    `delivery.check`. lines: whether every line is a text of its own. why: the heads that the page explains, if any;
+    words: whether tokens are merged."""
+    if why and page.html is None:
+        raise UsageError("--why is about a page, and none is asked for", expected="--html FILE as well")
+    if why and words:
+        raise UsageError("--why takes links between tokens apart, and --words merges them", expected="one of them")
     if page.html is None:
         if page.html_budget != PageOptions.html_budget:
             raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
@@ -429,6 +437,33 @@ def page_record(
     if recording_of_run is not None:
         return recorded_run(model, text.text, recording_of_run)
     return run_record(model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words)
+
+
+def page_reasons(
+    environment: Environment, model: Model, text: Text, heads: Sequence[str] | None, memory: int | None
+) -> list[WhyDocument]:
+    """Why these heads, such as L5H11, look where they do, for a page: the strongest link of each token, with a note on
+    how much they take. Nothing without heads. Errors: as `attn why`, and for heads that are not there."""
+    if not heads:
+        return []
+    from attncli.cli.progress import progress
+    from attncli.draw.numbers import size_words
+    from attncli.draw.page import why_size
+    from attncli.features.why.compute import why_links
+
+    pairs = request.head_pairs(model.spec, request.comma_parts(heads), None, option="--why")
+    with progress(environment, "taking scores apart") as on_progress:
+        documents = why_links(
+            model, text.text, request.tokens_of(model, text), pairs, memory=memory, progress=on_progress
+        )
+    environment.note(
+        message(
+            "the parts of {count} links take {size} of the page",
+            count=len(documents),
+            size=size_words(why_size(documents)),
+        )
+    )
+    return documents
 
 
 def write_document_page(

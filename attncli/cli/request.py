@@ -455,8 +455,10 @@ def comma_parts(values: Sequence[str] | None) -> list[str]:
     return [part.strip() for part in ",".join(values or ()).split(",")]
 
 
-def head_pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Layer and head of each name, such as L5H11. Raises as `head_selection`."""
+def head_pairs(
+    spec: Spec, words: Sequence[str], layers: Sequence[str] | None, *, option: str = "--head"
+) -> list[tuple[int, int]]:
+    """Layer and head of each name, such as L5H11. option: what holds the names. Raises as `head_selection`."""
     from attncli.features.effects.places import heads_of
     from attncli.mechanism.spec import parse_head
 
@@ -467,7 +469,10 @@ def head_pairs(spec: Spec, words: Sequence[str], layers: Sequence[str] | None) -
         pair = parse_head(part)
         if pair is None:
             raise UsageError(
-                "--head {part} is no layer and head", expected="each with its layer: L5H11,L3H1", part=repr(part)
+                "{option} {part} is no layer and head",
+                expected="each with its layer: L5H11,L3H1",
+                option=option,
+                part=repr(part),
             )
         layer = _single_number(numbers([str(pair[0])], "layer", len(spec.blocks)))
         places.append((layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer])))))

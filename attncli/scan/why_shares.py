@@ -11,16 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.arrays.backend import Backend
 from attncli.errors import InputError
 from attncli.features.effects.ablation import refuse_foreign
 from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
 from attncli.features.effects.sweep import SweepText
-from attncli.features.why.compute import refuse_hashing
+from attncli.features.why.compute import StrongestLinks, refuse_hashing
 from attncli.inputs.token import Token
-from attncli.measure.row_facts import Floats, Ints, exclusion
-from attncli.measure.row_stream import kinds_left_out
-from attncli.mechanism.attend import RowBlock
+from attncli.measure.row_facts import Floats, Ints
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for
 from attncli.scan.intake import REPLICATES, counts
@@ -112,29 +109,6 @@ class WhyTallies:
         self.arrays["why_replicate_value"][:, :, head, : fixed.shape[1]] += times[:, None, None] * fixed[None]
 
 
-class _StrongestLinks:
-    """The strongest link of each chosen head while blocks of rows go by, without those that lists of links leave out:
-    its weight, query and key, the first of equals; 0 for none."""
-
-    def __init__(self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> None:
-        self._backend, self._count = backend, len(tokens)
-        self._out = exclusion(kinds_left_out(tokens, is_learned=True), tokens)
-        self.strongest: dict[tuple[int, int], tuple[float, int, int]] = dict.fromkeys(heads, (0.0, 0, 0))
-
-    def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
-        keys = slice(block.low, min(block.high, self._count))
-        out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
-        weights = block.stages["weights"]
-        heads = range(block.first_head, block.first_head + weights.shape[0])
-        for head in (head for chosen, head in self.strongest if kind == "self" and chosen == layer and head in heads):
-            table = np.asarray(self._backend.numpy(weights[head - block.first_head]), np.float64)
-            table = np.where(out, 0.0, table[:, : out.shape[1]])
-            row, column = divmod(int(table.argmax()), table.shape[1])
-            if table[row, column] > self.strongest[layer, head][0]:
-                link = (float(table[row, column]), block.start + row, block.low + column)
-                self.strongest[layer, head] = link
-
-
 class WhyShares:
     """Takes the strongest link of each text apart, for the heads of a plan. store: of the model's weights, held."""
 
@@ -146,15 +120,16 @@ class WhyShares:
         """Add a text's links to the tallies; of a head without a link in it that is above what its row expects,
         nothing."""
         layers = sorted({layer for layer, _, _ in self._plan})
-        links = _StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
+        links = StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
         rows = rows_for(self._model.spec, len(tokens))
         for _ in self._model.trace(tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block):
             pass
         text = SweepText(self._model, tokens, self._model.backend)
         for number, (layer, head, parts) in enumerate(self._plan):
-            weight, query, key = links.strongest[layer, head]
-            if weight <= 0:
+            ends = links.of_head(layer, head)
+            if ends is None:
                 continue
+            query, key = ends
             try:
                 whole = contributions(text, Link(layer, "self", head, query, key))
             except InputError:  # the row holds the key by rounding alone

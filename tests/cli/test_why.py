@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -342,3 +343,63 @@ def test_what_cannot_be_explained_is_told(line: tuple[str, ...], code: int, said
     assert (answer.code, answer.out) == (code, "")
     assert said in " ".join(answer.err.split())
     assert "Traceback" not in answer.err
+
+
+def test_memory_that_is_short_makes_one_part_of_a_layer_s_heads() -> None:
+    line = ("why", TEXT, *L5H11)
+    refused = ask(*line, "--max-memory", "1MB")
+    (needed,) = re.findall("about ([0-9,]+) bytes", " ".join(refused.err.split()))
+    document = ask(*line, "--json", "--max-memory", needed.replace(",", "")).json
+    assert document["by_layer"]
+    assert [part["layer"] for part in document["parts"] if part["kind"] == "heads"] == list(range(5))
+    whole = ask(*line, "--json").json
+    for layer in range(5):
+        heads = [part for part in whole["parts"] if (part["kind"], part["layer"]) == ("head", layer)]
+        (together,) = [part for part in document["parts"] if (part["kind"], part["layer"]) == ("heads", layer)]
+        for side in ("query_side", "key_side"):
+            assert together[side] == pytest.approx(sum(part[side] for part in heads), abs=1e-9)
+    shown = " ".join(ask(*line, "--max-memory", needed.replace(",", "")).out.split())
+    assert "the heads of each layer are one part here" in shown
+
+
+@pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "it", "--to", "animal")])
+def test_a_page_holds_the_parts_of_chosen_heads(command: tuple[str, ...], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    name, *options = command
+    answer = ask(name, TEXT, *MINILM, *options, "--html", str(page), "--why", "L5H11,L3H1")
+    assert answer.code == 0, answer.err
+    (note,) = [row for row in answer.err.splitlines() if "links take" in row]
+    meta = json.loads(
+        re.findall('<script type="application/json" id="meta">(.*?)</script>', page.read_text("utf-8"))[0]
+    )
+    size = sum(len(json.dumps(link, ensure_ascii=False, separators=(",", ":")).encode()) for link in meta["why"])
+    assert note.startswith(f"the parts of {len(meta['why'])} links take {size / 1000:.1f} kB")
+    (link,) = [link for link in meta["why"] if (link["l"], link["h"], link["q"]) == (5, 11, 10)]
+    document = ask("why", TEXT, *L5H11, "--json").json
+    assert (link["k"], link["count"]) == (2, 85)
+    assert [link["s"], link["t"], link["w"]] == pytest.approx(
+        [document[name] for name in ("score", "total", "weight")], abs=1e-9
+    )
+    for layer, head in ((5, 11), (3, 1)):
+        rows = ask("heads", TEXT, *MINILM, "--json").json["heads"]
+        (top,) = [row["top_link"] for row in rows if (row["layer"], row["head"]) == (layer, head)]
+        own = [each for each in meta["why"] if (each["l"], each["h"]) == (layer, head)]
+        strongest = max(own, key=lambda each: each["w"])
+        assert (strongest["q"], strongest["k"]) == (top["query"], top["key"])
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (("run", TEXT, "--why", "L0H0"), 2, "--html FILE as well"),
+        (("run", TEXT, "--why", "3", "--html", "{tmp}/a.html"), 2, "--why '3'"),
+        (("run", TEXT, "--why", "L0H9", "--html", "{tmp}/a.html"), 3, "head 9"),
+        (("run", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--words", *MINILM), 2, "--words merges them"),
+        (("heads", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--attention", "reformer:2"), 4, "dense attention"),
+    ],
+)
+def test_pages_that_cannot_tell_why(line: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
+    answer = ask(*(part.format(tmp=tmp_path) for part in line))
+    assert answer.code == code, answer.err
+    assert said in " ".join(answer.err.split())
+    assert not (tmp_path / "a.html").exists()

@@ -447,6 +447,11 @@ def _why(document: WhyDocument) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def why_size(documents: Sequence[WhyDocument]) -> int:
+    """Bytes that the parts of these links take in a page."""
+    return sum(len(as_json(_why(document)).encode()) for document in documents)
+
+
 def _part(part: WhyPart, value: float, side: str, document: WhyDocument) -> dict[str, Any]:
     token = source_of(part, document)
     source = "" if token is None else f" ← {label(token[0].text)}{token[1]}"

@@ -29,7 +29,8 @@ export function showWhy() {
   const why = chosen();
   if (!why) {
     lay(null);
-    fill("view", lead(say("why.other")), ranking(meta.why.map(({ l, h, q, k, w }) => ({
+    const own = meta.why.filter(({ l, h }) => l === head().l && h === head().h);
+    fill("view", lead(say("why.other")), ranking((own.length ? own : meta.why).map(({ l, h, q, k, w }) => ({
       name: `${headName({ l, h })} · ${linkName(queries()[q], keys()[k])}`, share: w, number: told(w),
       act: () => choose({ head: max(0, placeOf(l, h)), query: q, key: k }),
     }))));

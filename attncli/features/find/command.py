@@ -24,6 +24,7 @@ from attncli.cli.option import OUTPUT, RUN, About, meaning, option, without
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
+    page_reasons,
     page_record,
     page_recording,
     validate_options,
@@ -39,6 +40,7 @@ from attncli.language import message
 
 if TYPE_CHECKING:
     from attncli.features.find.document import FindDocument
+    from attncli.features.why.document import WhyDocument
     from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
 
@@ -59,6 +61,7 @@ def find(
     effect: Annotated[
         bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT, about=RUN)
     ] = False,
+    why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
 
@@ -69,7 +72,7 @@ def find(
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "find", files={"--html": page.html})
-    validate_page(page, lines=text.lines)
+    validate_page(page, lines=text.lines, why=why, words=words)
     if start is None or end is None:
         raise UsageError(
             "attn find needs two tokens",
@@ -128,7 +131,10 @@ def find(
                     record = page_record(
                         loaded_model, source_text, layers, heads, words=words, recording_of_run=recording
                     )
-                    _write_page(environment, record, (start, end), named_regions, page, view.lang, document)
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
+                    )
+                    _write_page(environment, record, (start, end), named_regions, page, view.lang, document, reasons)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -142,6 +148,7 @@ def _write_page(
     page: PageOptions,
     lang: str,
     document: FindDocument,
+    reasons: Sequence[WhyDocument],
 ) -> None:
     from attncli.draw.page import Page, answer_of
     from attncli.inputs.regions import region_span
@@ -153,7 +160,16 @@ def _write_page(
     )
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
     answer = answer_of(document)
-    content = Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+    content = Page(
+        record.text,
+        [record],
+        start=begin,
+        lang=lang,
+        budget=page.budget,
+        option=PAGE_BUDGET,
+        why=reasons,
+        answer=answer,
+    )
     write_page(page, content)
 
 

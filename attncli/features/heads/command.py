@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,7 @@ from attncli.cli.option import ANALYSIS, RUN, SCREEN, About, meaning, option, re
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
+    page_reasons,
     page_record,
     page_recording,
     refuse_over,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
     from attncli.features.retrieval.document import RetrievalDocument
+    from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.measure.labels import RepeatScores
     from attncli.measure.run_record import Recording
@@ -187,6 +189,7 @@ def heads(
     page: PageOptions,
     heads_options: HeadsOptions,
     retrieval: RetrievalOptions,
+    why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Compare all heads: small maps, metrics, labels, the strongest link of each.
 
@@ -208,7 +211,7 @@ def heads(
     for name in ("needle", "haystack", "lengths", "verify"):
         if name in environment.explicit_options:
             raise UsageError("--{name} is about --retrieval", expected="--retrieval as well", name=name)
-    validate_page(page, lines=text.lines)
+    validate_page(page, lines=text.lines, why=why, words=heads_options.words)
     view = validate_options(output, environment, "heads", files={"--html": page.html})
     if heads_options.renormalise and heads_options.exclude is None:
         raise UsageError(
@@ -272,7 +275,10 @@ def heads(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording, document)
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
+                    )
+                    _write_page(loaded_model, source_text, comparison, page, view.lang, recording, document, reasons)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -333,6 +339,7 @@ def _write_page(
     lang: str,
     recording: Recording | None,
     document: HeadsDocument,
+    reasons: Sequence[WhyDocument],
 ) -> None:
     from attncli.draw.page import Page, answer_of
     from attncli.measure.head_record import METRICS
@@ -342,7 +349,9 @@ def _write_page(
     )
     start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
     answer = answer_of(document)
-    content = Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+    content = Page(
+        text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, why=reasons, answer=answer
+    )
     write_page(page, content)
 
 

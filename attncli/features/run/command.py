@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,7 @@ from attncli.cli.option import DELIVERY, DOCUMENT, OUTPUT, RUN, TEXT, meaning, o
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
+    page_reasons,
     page_record,
     page_recording,
     refuse_over,
@@ -44,6 +45,7 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.run.compute import BatchTraces
     from attncli.features.run.document import RunDocument
+    from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.measure.run_record import Recording
     from attncli.models.estimate import CostEstimate
@@ -78,6 +80,7 @@ def run(
     ] = False,
     words: Annotated[bool, declarations.WORDS] = False,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
+    why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Run attention on a text: tables, shape trace, strongest links.
 
@@ -98,7 +101,7 @@ def run(
         from attncli.inputs.tensors import check_writable_format
 
         check_writable_format(save)
-    validate_page(page, lines=text.lines)
+    validate_page(page, lines=text.lines, why=why, words=words)
     files = {"--save": save, "--html": page.html}
     view = validate_options(output, environment, "run", files=files)
     if batch and not text.lines:
@@ -134,8 +137,20 @@ def run(
                     environment, loaded_model, source_text, model, compute, output, run_options, padded_batch, recording
                 )
                 if page.html is not None:
+                    reasons = page_reasons(
+                        environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
+                    )
                     _write_page(
-                        environment, loaded_model, source_text, model, run_options, page, view.lang, recording, document
+                        environment,
+                        loaded_model,
+                        source_text,
+                        model,
+                        run_options,
+                        page,
+                        view.lang,
+                        recording,
+                        document,
+                        reasons,
                     )
             yield document
 
@@ -152,6 +167,7 @@ def _write_page(
     lang: str,
     recording: Recording | None,
     document: RunDocument,
+    reasons: Sequence[WhyDocument],
 ) -> None:
     from attncli.draw.page import Page, answer_of
 
@@ -164,7 +180,9 @@ def _write_page(
             request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
         )
     answer = answer_of(document)
-    content = Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
+    content = Page(
+        text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, why=reasons, answer=answer
+    )
     write_page(page, content)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from attncli.arrays.backend import EVERY, SCORE_ITEM, Selection, numbers_of
+from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
@@ -32,6 +32,8 @@ from attncli.features.why.document import (
 )
 from attncli.inputs.token import Token, choose_span, find_span, note_first, refuse_unknown
 from attncli.language import message
+from attncli.measure.row_facts import exclusion
+from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Kind
 from attncli.mechanism.projection import frequencies
@@ -279,6 +281,10 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
         raise InputError(
             message("no chosen head has such a link"), expected=message("heads of the attention that the link is in")
         )
+    if len(chosen) == len(request.queries) == len(request.keys) == 1 and len(request.than) <= 1:
+        # nothing is left to choose by its weight: what the mask hides is told where the row is read
+        link = Link(chosen[0].layer, chosen[0].kind, chosen[0].head, request.queries[0], request.keys[0])
+        return link, request.than[0] if request.than else None
     everything = [*request.keys, *request.than]
     pair_weights = _PairWeights(model, request.queries, everything)
     layers = sorted({place.layer for place in chosen})
@@ -311,6 +317,85 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
             message("the mask hides the other key from this query"), expected=message("two keys that the query sees")
         )
     return first, than
+
+
+class StrongestLinks:
+    """The strongest link of each token in chosen heads of the self-attention, while blocks of rows go by, without those
+    that lists of links leave out: of equals the first. by_query: weight and key, by layer, head and query; absent where
+    a row has no such link."""
+
+    def __init__(self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]) -> None:
+        self._backend, self._heads, self._count = backend, tuple(heads), len(tokens)
+        self._out = exclusion(kinds_left_out(tokens, is_learned=True), tokens)
+        self.by_query: dict[tuple[int, int, int], tuple[float, int]] = {}
+
+    def on_block(self, layer: int, kind: str, block: RowBlock) -> None:
+        """Take the weights of a block of rows."""
+        keys = slice(block.low, min(block.high, self._count))
+        out = self._out.rows(np.arange(block.start, block.stop))[:, keys]
+        weights = block.stages["weights"]
+        here = range(block.first_head, block.first_head + weights.shape[0])
+        for head in (head for place, head in self._heads if kind == "self" and place == layer and head in here):
+            table = np.asarray(self._backend.numpy(weights[head - block.first_head]), np.float64)[:, : out.shape[1]]
+            table = np.where(out, 0.0, table)
+            for row, key in enumerate(table.argmax(-1).tolist()):
+                place = layer, head, block.start + row
+                if table[row, key] > self.by_query.get(place, (0.0, 0))[0]:
+                    self.by_query[place] = float(table[row, key]), block.low + key
+
+    def of_head(self, layer: int, head: int) -> tuple[int, int] | None:
+        """The query and the key of a head's strongest link; None for a head without one."""
+        links = [
+            (-weight, query, key) for (*place, query), (weight, key) in self.by_query.items() if place == [layer, head]
+        ]
+        return min(links)[1:] if links else None
+
+
+def why_links(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    heads: Sequence[tuple[int, int]],
+    *,
+    memory: int | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[WhyDocument]:
+    """Why chosen heads look where they do: the strongest link of each token, taken apart.
+
+    Args:
+        model: As `attncli.load` returns it.
+        text: What runs.
+        tokens: Those of the text.
+        heads: Which, layer and number.
+        memory: Bytes there may be; None for any.
+        progress: Told the share done.
+
+    Returns:
+        What `attn why --json` writes of each link, head after head; nothing of tokens that look at special tokens,
+        neighbours, the first token or themselves alone.
+
+    Raises:
+        UnsupportedError: The model's layers cannot be run one by one, or attend by hashes.
+        LimitError: It would take more memory.
+    """
+    refuse_foreign(model)
+    running = choose_backend(model, tokens, [])
+    refuse_hashing(model.spec)
+    links = StrongestLinks(running.backend, heads, tokens)
+    layers = sorted({layer for layer, _ in heads})
+    rows = rows_for(model.spec, len(tokens))
+    for _ in running.model.trace(running.tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block):
+        pass
+    documents = []
+    for number, ((layer, head, query), (_, key)) in enumerate(sorted(links.by_query.items())):
+        link = Link(layer, "self", head, query, key)
+        by_layer = _fit(running, link, memory)
+        whole = contributions(running, link, by_layer=by_layer)
+        request = WhyRequest((query,), (key,), HeadSelection(pairs=((layer, head),)), "self")
+        document = _document(model, text, None, running, request, whole, None, by_layer=by_layer, written=UNSET)
+        documents.append(document)
+        progress((number + 1) / len(links.by_query))
+    return documents
 
 
 def _fit(text: SweepText, link: Link, memory: int | None) -> bool:
