@@ -397,7 +397,7 @@ HTML = option(
 PAGE_WHY = option(
     "--why",
     help="With --html: the page also tells why these heads look where they do: L5H11,L3H1.",
-    panel=OUTPUT,
+    panel=ANALYSIS,
     about=DELIVERY,
     metavar="HEADS",
 )

@@ -125,7 +125,7 @@ VALUES = {
     "needle": "{tmp}/text", "haystack": "{tmp}/text",
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q",
-    "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py",
+    "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 

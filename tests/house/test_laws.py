@@ -125,6 +125,7 @@ OTHER_USES = {
     ("compare", "view"): "a side may be a saved file, which view opens",
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
+    ("scan", "why"): "--why is an option of scan",
     ("series", "heads"): "the metrics and labels of each checkpoint",
     ("view", "explain"): "the derivation of a saved run",
 }

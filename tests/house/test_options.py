@@ -23,7 +23,7 @@ from attncli.features.run import command as run_command
 DECLARES = {"option", "number", "Option", "Argument"}
 MEANS_TWO = (
     "--head", "--layer", "--seed", "--temperature", "--labels/--no-labels", "--measure", "--output",
-    "--batch", "--save", "--by",
+    "--batch", "--save", "--by", "--why",
 )  # fmt: skip
 """Spellings that are declared twice, once for commands that take less of it: one head, a seed that is a number."""
 
