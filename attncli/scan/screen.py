@@ -33,6 +33,7 @@ from attncli.scan.head_screen import (
     texts_of_deciles,
     turn,
     why_parts,
+    why_sentences,
 )
 
 SKIP_NOTES = {
@@ -383,6 +384,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
                     ),
                 )
             )
+    answer_sentences += why_sentences(document.heads, view)
     if done_count < total:
         answer_sentences.append(
             say(
@@ -456,7 +458,13 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     labels = say(view, contextual("between", ", ")).join(earned_labels)
     labels_sentence = say(view, name, layer=head.layer, head=head.head, labels=labels, texts=_texts(document, view))
     return sentences(
-        [labels_sentence, *furthest_link(head, document, view), *_few(document, view), *_even([head], document, view)],
+        [
+            labels_sentence,
+            *why_sentences([head], view),
+            *furthest_link(head, document, view),
+            *_few(document, view),
+            *_even([head], document, view),
+        ],
         view,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import numpy as np
@@ -110,7 +112,22 @@ def test_the_screen_tells_them(encoder: Any, lines: Any, tmp_path: Any) -> None:
     assert "why layer 1 head 0 looks where it looks most" in answer.out
     assert "what answers" in answer.out
     assert "什么" in ask("scan", "show", str(tmp_path / "out"), "--head", "L1H0", "--lang", "zh").out
-    assert "why layer" not in ask("scan", "show", str(tmp_path / "out"), "--head", "L0H0").out
+    other = ask("scan", "show", str(tmp_path / "out"), "--head", "L0H0").out
+    assert "why layer" not in other
+    assert "looks most" not in other
+    close = ask("scan", "show", str(tmp_path / "out"), "--head", "L1H0", "--html", str(tmp_path / "scan.html"))
+    assert "Where layer 1 head 0 looks most, " in " ".join(close.out.split())
+    document = ask("scan", "show", str(tmp_path / "out"), "--json").json
+    (head,) = [head for head in document["heads"] if "why" in head]
+    (data,) = re.findall(
+        '<script type="application/json" id="meta">(.*?)</script>', (tmp_path / "scan.html").read_text("utf-8")
+    )
+    whole = [head["y"] for head in json.loads(data)["heads"]]
+    assert [why is not None for why in whole] == ["why" in head for head in document["heads"]]
+    (told,) = [why for why in whole if why]
+    for side, name in zip(told["sides"], ("query_share", "key_share"), strict=True):
+        first = max(head["why"]["parts"], key=lambda part: abs(part[name]))
+        assert side[0][1] == pytest.approx(first[name], abs=6e-5)
 
 
 @pytest.mark.parametrize(
