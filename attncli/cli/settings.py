@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from attncli.errors import UsageError
-from attncli.language import message, term
+from attncli.language import listing, message, term
 
 DECLARED: dict[str, type] = {
     "model": str,
@@ -110,7 +110,7 @@ def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
     for key, value in table.items():
         name, where_set = key.replace("-", "_"), f"{path}:{_line(text, key)}"
         if name not in DECLARED:
-            setting_names = ", ".join(known_name.replace("_", "-") for known_name in DECLARED)
+            setting_names = listing(known_name.replace("_", "-") for known_name in DECLARED)
             raise UsageError("the settings have no key {key}", where=where_set, expected=setting_names, key=repr(key))
         values[name] = Setting(_check(name, value, where_set), where_set)
     return values

@@ -27,7 +27,7 @@ from attncli.draw.numbers import writer
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.shaded_matrix import LEVELS, Palette, as_matrix, diverging, normalise, sequential, shade, sign
 from attncli.draw.view import View
-from attncli.language import message
+from attncli.language import listing, message
 
 NDArray = np.ndarray[Any, Any]
 
@@ -251,7 +251,7 @@ def side_by_side(
         ]
         ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
         blocks.append(stack((line((texts[0], "bold")), picture, ticks, *(line((text, FAINT)) for text in texts[1:]))))
-    block_sizes = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
+    block_sizes = listing(f"{block}×{block}" for block in sorted(pooled - {1}))
     pooled_note = remark(
         message("maps are pooled: each cell is the largest of {block_sizes}", block_sizes=block_sizes)
         if block_sizes

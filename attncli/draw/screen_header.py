@@ -30,7 +30,7 @@ from attncli.draw.numbers import brief, root_of
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.token_names import mark_unknown_words, unknown_words_note
 from attncli.draw.view import View, draw_parts
-from attncli.language import Message, contextual, message, plural, say
+from attncli.language import Message, contextual, listing, message, plural, say
 
 
 class TextTokens(Protocol):
@@ -261,7 +261,7 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
         row += [(index, FAINT), (text, "italic" if token.special else "")]
         row_width += size + (2 if row_width else 0)
     lines = Lines((*rows, tuple(row)) if row else ())
-    special = ", ".join(str(token.index) for token in tokens if token.special)
+    special = listing(str(token.index) for token in tokens if token.special)
     block = stack(
         (
             heading(

@@ -259,7 +259,7 @@ def no_tensor(name: str, names: Mapping[str, object], folder: Path) -> InputErro
     return InputError(
         "there is no tensor {name}",
         where=str(folder),
-        expected=", ".join(close) if close else message("one of its {names} tensors", names=len(names)),
+        expected=listing(close) if close else message("one of its {names} tensors", names=len(names)),
         name=repr(name),
     )
 

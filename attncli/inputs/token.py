@@ -494,7 +494,7 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     bare = re.sub(r":[0-9]+$", "", reference)
     what = message("no token {reference} in the text", reference=repr(reference))
     if pieces := _pieces(tokens, bare):
-        pieces_text = ", ".join(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
+        pieces_text = listing(f"#{piece.index} {_token_text(piece)}" for piece in pieces)
         words = message("or in attn run and attn find --words, which merges words written with spaces")
         hint = message("'#{index}' for the first of them, {words}", index=pieces[0].index, words=words)
         return InputError(

@@ -20,7 +20,7 @@ from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import IdsOnly
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.mechanism.context import ReadWeights, Weights
 from attncli.mechanism.feed_forward import linear, normalise
 from attncli.mechanism.spec import Spec
@@ -454,7 +454,7 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
 
 def _foreign(kind: str, where: str) -> UnsupportedError:
     """The refusal of a family that has no file here, by what asked for its Spec."""
-    native = ", ".join(MODEL_TYPES)
+    native = listing(MODEL_TYPES)
     if library.knows_family(kind):
         return UnsupportedError(
             "models of the family {kind} run through transformers, which keeps what their layers do to itself",

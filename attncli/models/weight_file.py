@@ -261,9 +261,7 @@ def layout_tensors(weights: Mapping[str, Array], facts: LayoutSizes, layout: str
 
             close = get_close_matches(layout, LAYOUTS, 1)
             hint = f"--layout {close[0]}" if close else ""
-            raise UsageError(
-                "no layout is called {layout}", expected=", ".join(LAYOUTS), hint=hint, layout=repr(layout)
-            )
+            raise UsageError("no layout is called {layout}", expected=listing(LAYOUTS), hint=hint, layout=repr(layout))
 
 
 def _needs(

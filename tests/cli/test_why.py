@@ -403,3 +403,17 @@ def test_pages_that_cannot_tell_why(line: tuple[str, ...], code: int, said: str,
     assert answer.code == code, answer.err
     assert said in " ".join(answer.err.split())
     assert not (tmp_path / "a.html").exists()
+
+
+def test_a_model_that_runs_through_transformers_is_refused(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attncli.models import load
+    from attncli.models.families import MODEL_TYPES, family
+
+    monkeypatch.setattr(load, "MODEL_TYPES", tuple(name for name in MODEL_TYPES if name != "gpt2"))
+    monkeypatch.setattr(load, "family", lambda name: None if name == "gpt2" else family(name))
+    line = ("the cat sat on the mat", "--model", gpt2)
+    assert ask("run", *line, "--brief").code == 0
+    answer = ask("why", *line, "--from", "on", "--to", "cat")
+    assert (answer.code, answer.out) == (4, "")
+    assert "transformers" in answer.err
+    assert "expected: " in answer.err

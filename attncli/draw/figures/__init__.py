@@ -54,7 +54,7 @@ from attncli.features.run.document import RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, metric_name
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
-from attncli.language import contextual, message, plural, say, translate
+from attncli.language import contextual, listing, message, plural, say, translate
 from attncli.measure.metric import METRIC_TITLES
 
 # The figure of the weights of heads: a map of each; with one query its sentence; their metrics.
@@ -585,9 +585,7 @@ def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
     series = [(safe(translate(metric_name(name), lang)), points) for name, points in curve_points(document)]
     if not series:
         raise InputError(
-            message(
-                "the metrics {names} are no shares, so there is no curve to draw", names=", ".join(document.metrics)
-            ),
+            message("the metrics {names} are no shares, so there is no curve to draw", names=listing(document.metrics)),
             expected=message("such as --metric previous,induction"),
         )
     draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("score"), lang))

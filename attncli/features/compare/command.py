@@ -135,7 +135,7 @@ def sides(
             hint='attn compare "…" --mask none --mask causal',
         )
     if len(set(counts.values())) > 1:
-        unequal = ", ".join(f"{name} {count}" for name, count in counts.items())
+        unequal = listing(f"{name} {count}" for name, count in counts.items())
         raise UsageError(
             "the sides do not match: {unequal}",
             expected="every option once, or as often as the others",

@@ -15,7 +15,7 @@ from attncli.cli.option import ATTENTION, RUN, option, redeclare, without
 from attncli.cli.output import validate_options, write_with_figure
 from attncli.errors import UsageError
 from attncli.features.explain.command import single
-from attncli.language import message
+from attncli.language import choice, message
 
 if TYPE_CHECKING:
     from attncli.features.mask.compute import Bias
@@ -74,11 +74,11 @@ def mask(
     view = validate_options(output, environment, "mask")
     if bias is not None and (bias not in BIASES or model is not None):
         what = (
-            f"--score-bias is {bias!r}"
+            message("--score-bias is {bias}", bias=repr(bias))
             if bias not in BIASES
             else message("--score-bias does not go with --model, which brings its own")
         )
-        raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
+        raise UsageError(what, expected=choice(BIASES) if bias not in BIASES else "one or the other")
     if layer is not None and model is None:
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]

@@ -346,7 +346,7 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         else "",
     ]
     if attention.global_tokens is not None:
-        global_tokens = ", ".join(map(str, attention.global_tokens)) or message("none named")
+        global_tokens = listing(map(str, attention.global_tokens)) or message("none named")
         sizes += [message("global tokens with projections of their own: {global_tokens}", global_tokens=global_tokens)]
     conventions = [
         mask_and_position(attention.mask, "none", view)[0],

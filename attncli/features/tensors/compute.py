@@ -149,7 +149,7 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
                 where=where,
                 expected="one of {layers}",
                 number=number,
-                layers=", ".join(map(str, layers)),
+                layers=listing(map(str, layers)),
             )
         lacking = [name for role in ROLES if (name := f"layers.{number}.{role}") not in tensors]
         if lacking:
@@ -460,7 +460,7 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
     if rule.key_lengths is not None:
         lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
         more = " …" if len(lengths) > MOST_LENGTHS else ""
-        length_text = ", ".join(map(str, lengths[:MOST_LENGTHS]))
+        length_text = listing(map(str, lengths[:MOST_LENGTHS]))
         notes.append(
             message("keys are also hidden by key_lengths {length_text}{more}", length_text=length_text, more=more)
         )

@@ -91,6 +91,7 @@ def test_every_sum_holds(name: str, folder_of: Callable[[str], Path]) -> None:
         for found in links(text, kind, every=False):
             assert off(found) < 1e-9
             _sources_add_up(text, found)
+            _than_is_the_ratio(found)
             count += 1
     assert count
 
@@ -101,8 +102,22 @@ def test_every_sum_holds_in_every_family(name: str, folder_of: Callable[[str], P
     for text, kind in texts(folder_of(name)):
         for found in links(text, kind, every=True):
             assert off(found) < 1e-9
+            _than_is_the_ratio(found)
         for found in links(text, kind, every=False):
             _sources_add_up(text, found)
+
+
+def _than_is_the_ratio(found: Contributions) -> None:
+    """Over another key that is seen, parts add up to the logarithm of the ratio of both weights, unless a cap follows."""
+    row, key = found.row, found.link.key
+    others = [int(other) for other in row.keys[row.visible] if other != key]
+    for other in others[:1] if row.softcap is None else ():
+        weight = float(row.weights[row.keys == other][0])
+        ratio = np.log(found.weight / weight)
+        assert found.total(other) == pytest.approx(ratio, abs=1e-9)
+        for sums in (found.query_sums, found.key_sums):
+            assert found.centre(sums, other).sum() == pytest.approx(ratio, abs=1e-9)
+        assert found.pairs(other).sum() == pytest.approx(ratio, abs=1e-9)
 
 
 def _sources_add_up(text: SweepText, found: Contributions) -> None:
