@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from attncli.features.find.compute import find as find
     from attncli.features.generate.compute import generate as generate
     from attncli.features.heads.compute import heads as heads
+    from attncli.features.learn.compute import learn as learn
     from attncli.features.mask.compute import mask as mask
     from attncli.features.run.compute import run as run
+    from attncli.features.series.compute import series as series
     from attncli.features.tensors.compute import tensors as tensors
     from attncli.features.tokens.compute import tokens as tokens
     from attncli.features.why.compute import why as why
@@ -60,8 +62,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AttentionTrace", "AttnError", "KnockOut", "Replace", "Spec", "Zero", "__version__", "ablate", "attention",
-    "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "load", "logits", "mask", "metrics",
-    "patch", "run", "scan_corpus", "tensors", "tokens", "topics", "why",
+    "cache", "compare", "cost", "cross", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
+    "metrics", "patch", "run", "scan_corpus", "series", "tensors", "tokens", "topics", "why",
 ]  # fmt: skip
 
 _HOMES = {
@@ -81,12 +83,14 @@ _HOMES = {
     "find": "attncli.features.find.compute",
     "generate": "attncli.features.generate.compute",
     "heads": "attncli.features.heads.compute",
+    "learn": "attncli.features.learn.compute",
     "load": "attncli.models.load",
     "logits": "attncli.features.effects.compute",
     "mask": "attncli.features.mask.compute",
     "patch": "attncli.features.effects.compute",
     "run": "attncli.features.run.compute",
     "scan_corpus": "attncli.scan.corpus_scan",
+    "series": "attncli.features.series.compute",
     "tensors": "attncli.features.tensors.compute",
     "tokens": "attncli.features.tokens.compute",
     "why": "attncli.features.why.compute",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import re
 import types
 from pathlib import Path
 
@@ -157,7 +158,44 @@ def test_a_command_and_its_function_give_the_same_document_of_arrays(tmp_path):
 
 
 def test_every_command_that_answers_with_a_document_has_its_function():
-    without = {"explore", "view", "guide", "schema", "models", "weights", "learn", "series"}
+    without = {"explore", "view", "guide", "schema", "models", "weights"}
     commands = {name for name in COMMANDS if name not in without}
     assert commands - {"scan"} <= set(attncli.__all__)
     assert "scan_corpus" in attncli.__all__  # attncli.scan is the folder of the feature
+
+
+def test_a_training_and_a_series_of_checkpoints_are_those_of_their_commands(tmp_path):
+    architecture = {"heads": 1, "d_model": 8, "layers": 1}
+    sizes = ("--num-heads", "1", "--d-model", "8", "--layers", "1")
+    options = {"architecture": architecture, "steps": 4, "batch": 2, "seed": 3}
+    line = (*sizes, "--steps", "4", "--batch", "2", "--seed", "3", "--json")
+
+    def without_seconds(document):
+        return re.sub(rb'"seconds": *[0-9.e-]+', b"", document)
+
+    document = attncli.learn("induction", **options)
+    told = ask("learn", "induction", *line).out.encode()
+    assert without_seconds(b"".join(json_pieces(document))) == without_seconds(told)
+    notes = []
+    words = {"query": "the", "target": "mat"}
+    attncli.learn("sentence", "the cat sat on the mat", **words, **options, note=notes.append)
+    assert [str(note) for note in notes] == ["'the' occurs 2 times; using the first, token 0 (the:2 for the next)"]
+    attncli.learn("previous", steps=4, batch=2, architecture=architecture, save=tmp_path / "model", snapshots=2)
+    names = sorted(str(folder) for folder in (tmp_path / "model").glob("step-*"))
+    assert len(names) == 2
+    series = attncli.series([*(tmp_path / "model").glob("step-*")], "a b c a b c", metrics=["previous"], remember=False)
+    told = ask("series", *names, "--text", "a b c a b c", "--metric", "previous", "--fresh", "--json").json
+    assert [row.name for row in series.checkpoints] == [row["name"] for row in told["checkpoints"]]
+    assert (
+        series.checkpoints[1].heads[0].metrics["previous"] == told["checkpoints"][1]["heads"][0]["metrics"]["previous"]
+    )
+    for call, said in (
+        (lambda: attncli.learn("inductoin"), "no task is called"),
+        (lambda: attncli.learn("induction", "a text"), "makes its own texts"),
+        (lambda: attncli.learn("induction", architecture={"widht": 3}), "no part of a small model"),
+        (lambda: attncli.series(names[:1], "a b"), "checkpoint"),
+        (lambda: attncli.series(names, "a b", metrics=["luck"]), "luck"),
+    ):
+        with pytest.raises(attncli.AttnError, match=said) as refused:
+            call()
+        assert refused.value.exit_code == 2

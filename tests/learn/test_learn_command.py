@@ -447,7 +447,7 @@ def test_the_cost_is_told_before_the_first_step(monkeypatch: pytest.MonkeyPatch)
     def never(*arguments: Any, **named: Any) -> Any:
         raise AssertionError("it began")
 
-    monkeypatch.setattr(compute, "learn_document", never)
+    monkeypatch.setattr(compute, "learn", never)
     answer = ask("learn", "induction", "--layers", "24", "--d-model", "1024", "--steps", "9")
     assert answer.err.startswith("9 steps: about ")
     assert "fewer --steps" in answer.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,11 +13,8 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
 from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
-from attncli.errors import InputError, UsageError
+from attncli.errors import UsageError
 from attncli.language import message
-
-if TYPE_CHECKING:
-    from attncli.features.learn.tasks.task import Task
 
 MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
 
@@ -157,28 +154,30 @@ def learn(
             message("{option} is about a folder, and none is written", option=name),
             expected=message("--save DIR as well"),
         )
-    from attncli.features.learn.compute import LearnRequest, learn_document, refuse_long, task_named, training_bytes
+    from attncli.features.learn import compute as training_of_tasks
     from attncli.features.learn.live_screen import live_training
 
-    kind = task_named(task)
-    subject = _task(environment, kind, source, query, target)
-    options = {
-        "layers": layers, "heads": num_heads, "d_model": d_model, "position": position, "scale": scale, "mlp": mlp,
-        "mask": request.mask(mask) if mask else None,
-    }  # fmt: skip
-    from msgspec.structs import replace
-
-    request_of_task = LearnRequest(
-        subject,
-        replace(kind.architecture, **{name: value for name, value in options.items() if value is not None}),
-        tuple(range(seed, seed + seeds)),
-        steps or kind.steps,
-        batch or kind.batch,
-        learning_rate or kind.rate,
-    )
-    request.refuse_memory(training_bytes(request_of_task), ComputeOptions(), "--batch 8")
-    with live_training(environment, view, request_of_task, refuse_long(request_of_task).all) as training:
-        document = learn_document(
+    request_of_task = training_of_tasks.LearnRequest.of(
+        task,
+        _text(environment, training_of_tasks.task_named(task).takes, source),
+        query=query,
+        target=target,
+        architecture={
+            "layers": layers, "heads": num_heads, "d_model": d_model, "position": position, "scale": scale, "mlp": mlp,
+            "mask": request.mask(mask) if mask else None,
+        },
+        seed=seed,
+        seeds=seeds,
+        steps=steps,
+        batch=batch,
+        rate=learning_rate,
+        note=environment.note,
+    )  # fmt: skip
+    request.refuse_memory(training_of_tasks.training_bytes(request_of_task), ComputeOptions(), "--batch 8")
+    with live_training(
+        environment, view, request_of_task, training_of_tasks.refuse_long(request_of_task).all
+    ) as training:
+        document = training_of_tasks.learn(
             request_of_task,
             save=save,
             snapshots=snapshots,
@@ -211,48 +210,14 @@ def _refuse_options_of_training(environment: Environment) -> None:
             )
 
 
-def _task(
-    environment: Environment, kind: type[Task], source: str | None, query: str | None, target: str | None
-) -> Task:
-    """The task that the command line names, made of the text or file that it takes. Raises UsageError, InputError."""
-    from attncli.features.learn.compute import sentence_task, text_task
-    from attncli.inputs.tokenize import tokenizer
-
-    if kind.takes != "TEXT" and (query is not None or target is not None):
-        raise UsageError(
-            message("--query and --target are about the task sentence"), expected=message("attn learn sentence")
-        )
-    match kind.takes:
-        case "TEXT":
-            if source is None or query is None or target is None:
-                raise UsageError(
-                    message("the task sentence takes a sentence and two of its words"),
-                    expected=message("TEXT, --query TOK and --target TOK"),
-                    hint='attn learn sentence "the cat sat on the mat" --query sat --target cat',
-                )
-            text = request.one_text(environment, TextOptions(text=source)).text
-            tokens = tokenizer("whitespace").encode(text)
-            if len(tokens) < 2:
-                raise InputError(
-                    message("the sentence has fewer than two words"),
-                    expected=message("two words or more, with blanks between them"),
-                )
-            places = [request.query_index(environment, tokens, reference) for reference in (query, target)]
-            return sentence_task(tokens, *places)
-        case "FILE":
-            if source is None:
-                raise UsageError(
-                    message("the task text takes a file"), expected=message("FILE, or - for standard input"),
-                    hint="attn learn text README.md",
-                )  # fmt: skip
-            options = TextOptions(text="-") if source == "-" else TextOptions(file=Path(source))
-            return text_task(request.one_text(environment, options).text)
-        case _:
-            if source is not None:
-                raise UsageError(
-                    message("the task {task} makes its own texts", task=kind.name), expected=message("no text")
-                )
-            return kind()
+def _text(environment: Environment, takes: str, source: str | None) -> str | None:
+    """What the second argument stands for: a sentence, or what a file holds. takes: "TEXT", "FILE", "" for neither."""
+    if source is None or not takes:
+        return source
+    if takes == "TEXT":
+        return request.one_text(environment, TextOptions(text=source)).text
+    options = TextOptions(text="-") if source == "-" else TextOptions(file=Path(source))
+    return request.one_text(environment, options).text
 
 
 learn_app = command_app(

@@ -40,9 +40,9 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task, even_scores, head_scores
 from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
-from attncli.inputs.token import Token
-from attncli.inputs.tokenize import IdsOnly
-from attncli.language import choice, message, plural
+from attncli.inputs.token import Token, choose_token, ignore
+from attncli.inputs.tokenize import IdsOnly, tokenizer
+from attncli.language import choice, listing, message, plural
 from attncli.mechanism.context import Zero
 from attncli.mechanism.mask import visible
 from attncli.mechanism.spec import Spec
@@ -73,6 +73,77 @@ class LearnRequest(Struct, frozen=True):
     steps: int
     batch: int
     rate: float
+
+    @classmethod
+    def of(
+        cls,
+        task: str,
+        text: str | None = None,
+        *,
+        query: str | None = None,
+        target: str | None = None,
+        architecture: Mapping[str, object] | None = None,
+        seed: int = 0,
+        seeds: int = 1,
+        steps: int | None = None,
+        batch: int | None = None,
+        rate: float | None = None,
+        note: Callable[[str], None] = ignore,
+    ) -> LearnRequest:
+        """What is asked by the names of a task and of its words; arguments and errors are those of `learn`."""
+        kind = task_named(task)
+        options = {name: value for name, value in (architecture or {}).items() if value is not None}
+        if unknown := [name for name in options if name not in Architecture.__struct_fields__]:
+            raise UsageError(
+                message("no part of a small model is called {name}", name=repr(unknown[0])),
+                expected=listing(Architecture.__struct_fields__),
+            )
+        return cls(
+            _task_of(kind, text, query, target, note),
+            replace(kind.architecture, **options),
+            tuple(range(seed, seed + seeds)),
+            steps or kind.steps,
+            batch or kind.batch,
+            rate or kind.rate,
+        )
+
+
+def _task_of(
+    kind: type[Task], text: str | None, query: str | None, target: str | None, note: Callable[[str], None]
+) -> Task:
+    """A task, made of the text that it takes. Raises UsageError, InputError."""
+    if kind.takes != "TEXT" and (query is not None or target is not None):
+        raise UsageError(
+            message("--query and --target are about the task sentence"), expected=message("attn learn sentence")
+        )
+    match kind.takes:
+        case "TEXT":
+            if text is None or query is None or target is None:
+                raise UsageError(
+                    message("the task sentence takes a sentence and two of its words"),
+                    expected=message("TEXT, --query TOK and --target TOK"),
+                    hint='attn learn sentence "the cat sat on the mat" --query sat --target cat',
+                )
+            tokens = tokenizer("whitespace").encode(text)
+            if len(tokens) < 2:
+                raise InputError(
+                    message("the sentence has fewer than two words"),
+                    expected=message("two words or more, with blanks between them"),
+                )
+            return sentence_task(tokens, *(choose_token(tokens, reference, note) for reference in (query, target)))
+        case "FILE":
+            if text is None:
+                raise UsageError(
+                    message("the task text takes a file"), expected=message("FILE, or - for standard input"),
+                    hint="attn learn text README.md",
+                )  # fmt: skip
+            return text_task(text)
+        case _:
+            if text is not None:
+                raise UsageError(
+                    message("the task {task} makes its own texts", task=kind.name), expected=message("no text")
+                )
+            return kind()
 
 
 class Moment(Struct, frozen=True, eq=False):
@@ -122,25 +193,46 @@ def small_model_of(request: LearnRequest) -> SmallModel:
     return small_model(request.architecture, len(task.words) + 1, task.length)
 
 
-def learn_document(
-    request: LearnRequest,
+def learn(
+    task: str | LearnRequest,
+    text: str | None = None,
     *,
+    query: str | None = None,
+    target: str | None = None,
+    architecture: Mapping[str, object] | None = None,
+    seed: int = 0,
+    seeds: int = 1,
+    steps: int | None = None,
+    batch: int | None = None,
+    rate: float | None = None,
     save: Path | None = None,
     snapshots: int = 0,
     force: bool = False,
+    note: Callable[[str], None] = ignore,
     on_moment: Callable[[Moment], None] = lambda moment: None,
     on_step: Callable[[Callable[[], Moment]], None] = lambda measure: None,
     is_over: Callable[[], bool] = lambda: False,
     ends_early: bool = False,
     keep: Callable[[], bool] = lambda: True,
 ) -> LearnDocument:
-    """Train, and return the `attn.learn/1` document.
+    """Train a small model on a task, and see which heads form.
 
     Args:
-        request: What is trained.
+        task: Its name, such as "induction", or a LearnRequest that says all of what is trained.
+        text: Of the task "sentence" the sentence, of "text" what is learned; the others make their own.
+        query: Of the task "sentence", the word that is to look.
+        target: The word that it is to look at.
+        architecture: What of the model is other than the task has it: "layers", "heads", "d_model", "position",
+            "scale", "mask" (a `Mask`), "mlp", "residual"; None leaves it.
+        seed: Of the weights and the texts.
+        seeds: How many models are trained, from that seed on: the first is shown, of the others how they ended.
+        steps: How many; None for the task's number, as for `batch` and `rate`.
+        batch: Texts of each step.
+        rate: Of learning, by AdamW.
         save: The folder of the checkpoint; None for none.
         snapshots: How many checkpoints are written on the way, into folders beside its files.
         force: Whether the folder may be there already.
+        note: Told where a word occurs more than once.
         on_moment: Told how the first seed's model is, before the first step and then about `POINTS` times.
         on_step: Given, after each step of the first seed, a function that measures the model now; what that returns is
             not in the document.
@@ -148,10 +240,22 @@ def learn_document(
         ends_early: Whether Ctrl-C ends the training, not the function, so that what is known then is returned.
         keep: Asked at the end whether the model is to be saved.
 
+    Returns:
+        What `attn learn --json` writes.
+
     Raises:
-        UsageError: Sizes do not divide, or the model cannot be saved.
+        UsageError: No such task, or one that takes another text; sizes do not divide, or the model cannot be saved.
+        InputError: The sentence has no such words, or the text is too short.
         AttnError: The loss is no number any more, or the folder cannot be written.
     """
+    request = (
+        task
+        if isinstance(task, LearnRequest)
+        else LearnRequest.of(
+            task, text, query=query, target=target, architecture=architecture, seed=seed, seeds=seeds, steps=steps,
+            batch=batch, rate=rate, note=note,
+        )
+    )  # fmt: skip
     model = small_model_of(request)
     if save is not None:
         refuse_unsaved(model)

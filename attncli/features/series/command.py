@@ -64,32 +64,18 @@ def series(
     if text is not None and corpus is not None:
         raise UsageError(message("--text and --corpus both say what is read"), expected=message("one or the other"))
     from attncli.cli.progress import progress
-    from attncli.features.series.compute import (
-        DEFAULT_METRICS,
-        REPEATS,
-        SeriesRequest,
-        checkpoint_names,
-        series_document,
-    )
-    from attncli.measure.metric import metric_of
+    from attncli.features.series import compute as checkpoints
 
-    names = checkpoint_names(models)
-    metrics = tuple(dict.fromkeys(request.comma_parts(metric))) if metric else DEFAULT_METRICS
-    for name in metrics:
-        if name not in REPEATS:
-            metric_of(name)
-    texts = request.texts(environment, TextOptions(text=text, file=corpus, lines=corpus is not None))
-    series_request = SeriesRequest(
-        names,
-        tuple(source.text for source in texts),
-        metrics,
-        maps=html is not None,
-        backend=compute.backend,
-        dtype=compute.dtype,
-    )
+    sources = request.texts(environment, TextOptions(text=text, file=corpus, lines=corpus is not None))
+    texts = [source.text for source in sources]
     with progress(environment, "measuring checkpoints") as on_progress:
-        document = series_document(
-            series_request,
+        document = checkpoints.series(
+            models,
+            texts,
+            metrics=request.comma_parts(metric) if metric else checkpoints.DEFAULT_METRICS,
+            maps=html is not None,
+            backend=compute.backend,
+            dtype=compute.dtype,
             variables=environment.variables,
             note=environment.notes,
             progress=on_progress,

@@ -29,6 +29,7 @@ from attncli.inputs.hub import Fetch, own_cache_folder
 from attncli.inputs.word_groups import unknown_notes
 from attncli.language import message
 from attncli.measure.labels import repeat_scores
+from attncli.measure.metric import metric_of
 from attncli.models.aliases import locate
 from attncli.models.load import load, open_checkpoint
 from attncli.models.model import Model
@@ -98,6 +99,52 @@ def step_of(name: str) -> int | None:
     last = re.split(r"[@/\\]", name.rstrip("/\\"))[-1]
     numbers = re.findall(r"\d{1,15}", last)
     return int(numbers[-1]) if numbers else None
+
+
+def series(
+    checkpoints: Sequence[str | Path],
+    text: str | Sequence[str],
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    maps: bool = False,
+    backend: str = "auto",
+    dtype: str = "float32",
+    remember: bool = True,
+    variables: Mapping[str, str] | None = None,
+    note: Callable[[str], None] | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> SeriesDocument:
+    """Measure the heads of each checkpoint of one model: what forms when.
+
+    Args:
+        checkpoints: Folders, or hub ids with revisions, in any order; `name@step1,step512` is two revisions.
+        text: What every checkpoint reads, or several texts, over which numbers are means.
+        metrics: Those of `heads`, and "induction" and "duplicate", which repeated words of its own tell.
+        maps: Whether the weights of the first text are kept.
+        backend: What computes: "auto", "numpy" or "torch".
+        dtype: The type of the numbers.
+        remember: Whether what was measured is kept in the user's cache folder, and taken from there.
+        variables: Where the caches are looked up; None for the process's.
+        note: Told what is fetched, and what was measured before.
+        progress: Told the share that is done.
+
+    Returns:
+        What `attn series --json` writes.
+
+    Raises:
+        UsageError: Fewer than two checkpoints, one named twice, or no metric of that name.
+        InputError: A checkpoint is not there, or checkpoints are not of one model.
+        UnsupportedError: A family that cannot be read.
+    """
+    names = checkpoint_names(list(map(str, checkpoints)))
+    chosen = tuple(dict.fromkeys(metrics))
+    for name in chosen:
+        if name not in REPEATS:
+            metric_of(name)
+    request = SeriesRequest(
+        names, (text,) if isinstance(text, str) else tuple(text), chosen, maps=maps, backend=backend, dtype=dtype
+    )
+    return series_document(request, variables=variables, note=note, progress=progress, remember=remember)
 
 
 def series_document(

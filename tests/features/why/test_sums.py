@@ -108,7 +108,7 @@ def test_every_sum_holds_in_every_family(name: str, folder_of: Callable[[str], P
 
 
 def _than_is_the_ratio(found: Contributions) -> None:
-    """Over another key that is seen, parts add up to the logarithm of the ratio of both weights, unless a cap follows."""
+    """Over another key that is seen, parts add up to the logarithm of both weights' ratio, unless a cap follows."""
     row, key = found.row, found.link.key
     others = [int(other) for other in row.keys[row.visible] if other != key]
     for other in others[:1] if row.softcap is None else ():
