@@ -67,11 +67,10 @@ def series(
     from attncli.features.series import compute as checkpoints
 
     sources = request.texts(environment, TextOptions(text=text, file=corpus, lines=corpus is not None))
-    texts = [source.text for source in sources]
     with progress(environment, "measuring checkpoints") as on_progress:
         document = checkpoints.series(
             models,
-            texts,
+            (source.text for source in sources),
             metrics=request.comma_parts(metric) if metric else checkpoints.DEFAULT_METRICS,
             maps=html is not None,
             backend=compute.backend,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from itertools import pairwise
@@ -103,7 +103,7 @@ def step_of(name: str) -> int | None:
 
 def series(
     checkpoints: Sequence[str | Path],
-    text: str | Sequence[str],
+    text: str | Iterable[str],
     *,
     metrics: Sequence[str] = DEFAULT_METRICS,
     maps: bool = False,
