@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, numbers_of
 from attncli.documents import AttentionPart, Document, ModelPart
 from attncli.documents.header import attention_part, identities_of, model_part, notes, tokens_of
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.features.compare.document import CompareDocument
 from attncli.features.cross.document import CrossDocument
 from attncli.features.effects.document import AblateDocument, EffectRow, LogitsDocument, PatchDocument
@@ -428,6 +428,7 @@ def document_record(document: Document) -> RunRecord | None:
             parts = [(layer, head) for layer, part in enumerate(document.batch) for head in part.heads]
         case _:
             return None
+    _check_heads(len(parts))
     parts.sort(key=lambda part: (part[0], part[1].head or 0))  # a ranking lists heads by what it ranks
     match document:
         case TensorsDocument():
@@ -448,6 +449,23 @@ def document_record(document: Document) -> RunRecord | None:
             text, queries = document.text, tokens_of(document.tokens)
             sides = Sides(queries, queries, names=identities_of(document, queries))
     return _record(document, text, sides, _heads(document, parts, sides, rows))
+
+
+MOST_HEADS = 16_384
+"""Heads of a document that are measured again, at most: 7 ms each, and some 1 to 2 kB of a page. The largest model in
+use has 16,128."""
+
+
+def _check_heads(count: int) -> None:
+    """Raise LimitError for more heads than anybody waits for."""
+    if count > MOST_HEADS:
+        raise LimitError(
+            "to measure the document's {heads:,} heads again takes minutes",
+            expected="at most {most:,} heads",
+            hint="attn run TEXT --layer 0-9 --json saves fewer",
+            heads=count,
+            most=MOST_HEADS,
+        )
 
 
 def _earlier_heads(document: WhyDocument) -> list[tuple[int, EarlierHead]]:
@@ -481,6 +499,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
             leave_out = _left_out(sides, (document.a, document.b)[not first].model)
             yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), visibility, leave_out)
 
+    _check_heads(2 * len(document.heads))
     records = []
     for side_index, side in enumerate((document.a, document.b)):
         tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])

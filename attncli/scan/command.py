@@ -454,6 +454,8 @@ def show(
 
     attn scan show scan --head L5H11
 
+    attn scan show before after --head L5H11
+
     attn scan show before after --html both.html
     """
     environment: Environment = ctx.obj
@@ -468,24 +470,25 @@ def show(
         raise UsageError(
             "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(html))
         )
-    if len(out) > 1 and html is None and site is None:
+    is_beside = len(out) == 2 and head is not None and html is None and site is None
+    if len(out) > 1 and html is None and site is None and not is_beside:
         raise UsageError(
             "{count} scans are named, and the screen shows one",
-            expected="--html FILE or --site DIR, or one scan; attn scan compare A B compares two",
+            expected="--html FILE or --site DIR, or one scan; of two one head, --head L5H11; attn scan compare A B "
+            "compares two",
             count=len(out),
         )
-    alone = {
-        "--head": head,
-        "--metric": metric,
-        "--json": output.json,
-        "--plain": output.plain,
-        "--output": output.file,
-        "--deciles": deciles,
-        "--show": output.show,
-        "--full": output.full,
-        "--brief": output.brief,
-        "--top": "top" in environment.explicit_options,
-    }
+    alone: dict[str, object] = {"--json": output.json, "--plain": output.plain, "--output": output.file}
+    if not is_beside:
+        alone |= {
+            "--head": head,
+            "--metric": metric,
+            "--deciles": deciles,
+            "--show": output.show,
+            "--full": output.full,
+            "--brief": output.brief,
+            "--top": "top" in environment.explicit_options,
+        }
     if len(out) > 1 and (chosen := [name for name, value in alone.items() if value]):
         raise UsageError("{option} is about one scan", expected="one scan", option=chosen[0])
     head_place = None if head is None else parse_heads(head)[0]
@@ -502,8 +505,13 @@ def show(
         write(environment, scans, html, view.lang)
     if site is not None:
         _write_site(environment, scans, site, view.lang)
-    if len(out) == 1:
-        closely = partial(scan_screen, metric=metric, head=head_place, deciles=deciles)
+    if len(out) == 1 or is_beside:
+        comparison = None
+        if is_beside:
+            from attncli.scan.report import compare_document
+
+            comparison = compare_document(*out)
+        closely = partial(scan_screen, metric=metric, head=head_place, deciles=deciles, comparison=comparison)
         write_documents([scans[0][1]], output, environment, view, screen=closely)
 
 

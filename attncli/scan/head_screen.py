@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from attncli.draw.lines import Lines, heading
 from attncli.draw.numbers import percent
-from attncli.draw.safe import label, spell
+from attncli.draw.safe import label, safe, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import QUARTER, part_name
 from attncli.language import contextual, message, plural, say, say_each
-from attncli.scan.document import FrequentLink, ScanDocument, ScanHead, ScanLabel, ScanWhy
+from attncli.scan.document import FrequentLink, ScanCompareDocument, ScanDocument, ScanHead, ScanLabel, ScanWhy
 
 EXAMPLES = 5
 PAIRS, NAME = 10, 14
@@ -253,3 +253,28 @@ def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[st
             lift=f"{link.lift:,.1f}",
         )
     ]
+
+
+def changes_of_head(head: ScanHead, comparison: ScanCompareDocument, view: View) -> Lines:
+    """Where a head differs most between two scans."""
+    every = [row for row in comparison.differences if (row.layer, row.head) == (head.layer, head.head)]
+    rows = [
+        [
+            row.metric,
+            number(row.a, view),
+            number(row.b, view),
+            number(row.cliffs_delta, view),
+            "-" if row.q is None else f"{row.q:.2g}",
+        ]
+        for row in (every if view.full else every[: view.top])
+    ]
+    first, second = (safe(plan.model) for plan in (comparison.a, comparison.b))
+    title = say(view, "{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second)
+    return table(
+        [say(view, "metric"), "a", "b", say(view, message("Cliff's δ")), "q"],
+        rows,
+        view,
+        align=["left", "right", "right", "right", "right"],
+        title=title,
+        note=say(view, "means within common strata of length, the largest effect first; q over all heads and metrics"),
+    )

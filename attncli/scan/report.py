@@ -50,6 +50,7 @@ from attncli.scan.frequent_links import PairCount
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
+    EVENER,
     UNIT,
     benjamini_hochberg,
     cliffs_delta,
@@ -63,6 +64,7 @@ from attncli.scan.statistics import (
     quantiles,
     ratio_interval,
     reach,
+    rests_on_few,
     skewness,
     two_sided,
     variance,
@@ -250,6 +252,7 @@ class _Heads:
         """The interval of each mean [2, column, head], and of how many texts or clusters [column, head]."""
         times = self.totals.whole("replicate_texts")
         units, deviation, together = self.texts, self.deviation, bool(self.totals.plan.choice.cluster)
+        few = np.zeros(self.texts.shape, bool)
         alone = clusters(self.texts, times)
         with np.errstate(invalid="ignore", divide="ignore"):
             # the replicates of single texts, which repeated ones are not, seldom tell of a quarter fewer
@@ -257,6 +260,7 @@ class _Heads:
                 together, units = True, alone
                 means = self.totals.whole("replicate_value") / times
                 deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
+                few = rests_on_few(means)
         intervals = []
         for at, scale in enumerate(map(scale_named, self.columns)):
             bent = skewness(self.counts["histogram"][:, self.bins[at]], scale.centres())
@@ -264,7 +268,12 @@ class _Heads:
             # holds less often
             skew = np.where(deviation[at] > 0, bent, np.nan)
             share, least = scale.kind == "share", least_deviation(self.columns[at])
-            intervals.append(mean_interval(self.mean[at], deviation[at], skew, units[at], share=share, least=least))
+            is_doubtful = few[at] | (share & together & (deviation[at] < EVENER * least))
+            intervals.append(
+                mean_interval(
+                    self.mean[at], deviation[at], skew, units[at], share=share, least=least, is_doubtful=is_doubtful
+                )
+            )
         return np.stack(intervals, 1), units
 
     def parts(self) -> list[ScanHead]:
@@ -647,7 +656,7 @@ class _Sides:
         means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
         difference = means[0] - means[1]
         replicates = [self._replicates[side][:, columns[side], place] for side in (0, 1)]
-        fewest = min(sums[0].sum() for sums in every)
+        fewest = min(self._units(side, columns[side], place, float(every[side][0].sum())) for side in (0, 1))
         if fewest < LEAST_TEXTS or np.isnan(replicates).any():
             z, between = None, None
         elif self.is_paired:
@@ -681,6 +690,13 @@ class _Sides:
             q=None,
         )
         return row, probability
+
+    def _units(self, side: int, column: int, place: int, texts: float) -> float:
+        """How many texts of a side vary by themselves, or clusters of them where they belong together: as many as
+        replicates may tell of by chance."""
+        if not self.sides[side].plan.choice.cluster:
+            return texts
+        return float(clusters(np.array([texts]), self._times[side][:, column, place])[0]) / FEWER
 
     def _composition_sums(self, side: int, column: int, strata: Floats) -> Floats:
         """What each replicate would add up to if each of its texts were the mean of the text's stratum."""

@@ -22,6 +22,7 @@ from attncli.scan.document import (
 )
 from attncli.scan.head_screen import (
     SPACED,
+    changes_of_head,
     frequent_links,
     furthest_link,
     interval_text,
@@ -62,25 +63,30 @@ def scan_screen(
     metric: str | None = None,
     head: tuple[int, int] | None = None,
     deciles: bool = False,
+    comparison: ScanCompareDocument | None = None,
 ) -> Lines:
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely; deciles:
-    with texts of its whole distribution."""
+    with texts of its whole distribution; comparison: with another scan, of which the head's differences are shown."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
-    shown = ScanShown(document, metric_shown, chosen_head, is_close=head is not None, deciles=deciles)
+    shown = ScanShown(
+        document, metric_shown, chosen_head, is_close=head is not None, deciles=deciles, comparison=comparison
+    )
     return draw_parts(SCAN_PARTS, shown, view)
 
 
 @dataclass(frozen=True)
 class ScanShown:
     """A scan as it is shown. metric: of the grid and the examples. head: the one that is shown closely; is_close:
-    whether one was asked for; deciles: with texts of its whole distribution in place of the strongest."""
+    whether one was asked for; deciles: with texts of its whole distribution in place of the strongest; comparison: with
+    another scan."""
 
     document: ScanDocument
     metric: str
     head: ScanHead | None
     is_close: bool
     deciles: bool
+    comparison: ScanCompareDocument | None = None
 
 
 def _wide(shown: ScanShown, view: View) -> bool:
@@ -145,6 +151,12 @@ def _deciles_part(shown: ScanShown, view: View) -> Lines:
     return texts_of_deciles(shown.head, shown.document, shown.metric, view)
 
 
+def _changes_part(shown: ScanShown, view: View) -> Lines:
+    if shown.head is None or shown.comparison is None:
+        return Lines()
+    return changes_of_head(shown.head, shown.comparison, view)
+
+
 def _answer_part(shown: ScanShown, view: View) -> Lines:
     return _answer(shown.document, view) if shown.head is None else _answer_of(shown.head, shown.document, view)
 
@@ -161,6 +173,7 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("effects", _effects_part),
     ScreenPart("why", _why_part),
     ScreenPart("metrics", _metrics_part, _close),
+    ScreenPart("changes", _changes_part, _close),
     ScreenPart("links", _links_part, _close),
     ScreenPart("examples", _examples_part, _examples_shown),
     ScreenPart("deciles", _deciles_part, _deciles_shown),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attncli.measure.metric import Metric
-from attncli.measure.row_facts import Floats, Ints
+from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.scan.document import LEAST_TEXTS
 
 UNIT = 1 << 24
@@ -149,21 +149,30 @@ ROUNDING = 1e-14
 
 
 def mean_interval(
-    mean: Floats, deviation: Floats, skew: Floats, units: Floats, *, share: bool, least: float = 0.0
+    mean: Floats,
+    deviation: Floats,
+    skew: Floats,
+    units: Floats,
+    *,
+    share: bool,
+    least: float = 0.0,
+    is_doubtful: Bools | bool = False,
 ) -> Floats:
     """95% intervals of means [2, ...]: Student's t, bent by the skewness; NaN of fewer than `LEAST_TEXTS` units.
 
     mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether values lie from 0 to 1.
     least: the deviation below which there is no interval: units that hardly differ do not tell of rare ones.
+    is_doubtful: where a unit or two are known to make up the spread, whatever the skewness.
     Where a unit or two make up the spread, or there is none, few units more may show another: a share's interval is
     then widened by what those may hold that `units` tries miss 39 times in 40, others have none.
     Source: Johnson, Modified t tests and confidence intervals for asymmetrical populations, 1978; Hall, On the removal
     of skewness by transformation, 1992; Jovanovic and Levy, A look at the rule of three, 1997.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        known = skew * skew < units / 2
+        is_bent = skew * skew < units / 2
+        known = is_bent & ~np.asarray(is_doubtful, bool)
         far = np.vectorize(reach, otypes=[float])(units - 1)
-        bend = np.where(known, skew, 0.0) / np.sqrt(units)
+        bend = np.where(is_bent, skew, 0.0) / np.sqrt(units)
         bend = np.where(np.abs(bend) < 1e-6, 1e-6, bend)  # a straight line, nearly
         ends = np.stack([3 / bend * (np.cbrt(1 + bend * (side - bend / 6)) - 1) for side in (far, -far)])
         bounds: Floats = mean - deviation / np.sqrt(units) * ends
@@ -192,6 +201,27 @@ def skewness(histogram: Ints, centres: Floats) -> Floats:
         square, cube = ((share * around**power).sum(-1) for power in (2, 3))
         skew: Floats = np.where(square > 0, cube / square**1.5, np.nan)
     return skew
+
+
+LOPSIDED, PEAKED = 0.5, 0.8
+"""Skewness and excess of replicates' means from which on few clusters make up their spread: chance gives means of many
+0 ± 0.17 and 0 ± 0.35."""
+EVENER = 3
+"""How many times the least deviation clusters must differ by: nearer to it, the rare cluster decides whether a mean has
+an interval at all, and those that have one hold the truth in four of five scans."""
+
+
+def rests_on_few(means: Floats) -> Bools:
+    """Whether a few clusters make up the spread of a mean, from its replicates [replicate, ...].
+
+    Where one does, replicates are as its Poisson number: of skewness and excess 1; where n alike do, 1/√n and 1/n.
+    """
+    around = means - means.mean(0)
+    square = (around**2).mean(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lopsided = np.abs((around**3).mean(0)) >= LOPSIDED * square**1.5
+        peaked = (around**4).mean(0) >= (3 + PEAKED) * square**2
+    return lopsided | peaked
 
 
 def clusters(texts: Floats, times: Floats) -> Floats:

@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 from attncli.measure.row_facts import Floats, Ints
 from attncli.scan.intake import REPLICATES
 from attncli.scan.shard_files import KEY_COLUMNS
-from attncli.scan.statistics import clusters, mean_interval, reach
+from attncli.scan.statistics import EVENER, clusters, mean_interval, reach, rests_on_few
 from attncli.scan.totals import least_deviation, scale_named
 
 SIZES = (5, 10, 20, 30, 40, 60, 100, 300, 1000)
@@ -75,13 +75,24 @@ class Measured:
         self.shown[method] = self.shown.get(method, 0.0) + shown
         self.hold[method] = self.hold.get(method, 0.0) + hold
 
-    def add_ours(self, method: str, mean: Floats, deviation: Floats, skew: Floats, units: float) -> None:
-        """The intervals that a scan has."""
+    def add_ours(
+        self,
+        method: str,
+        mean: Floats,
+        deviation: Floats,
+        skew: Floats,
+        units: float,
+        means: Floats | None = None,
+    ) -> None:
+        """The intervals that a scan has. means: of its replicates, where clusters count."""
+        is_doubtful = np.zeros(mean.size, bool)
+        if means is not None:
+            is_doubtful = rests_on_few(means) | (self.is_share & (deviation < EVENER * self.least))
         bounds = np.full((2, mean.size), np.nan)
         for share in (True, False):
             at = (self.is_share == share) & (deviation >= self.least)
-            of_each = mean[at], deviation[at], skew[at], np.full(int(at.sum()), units)
-            bounds[:, at] = mean_interval(*of_each, share=share)
+            numbers = mean[at], deviation[at], skew[at], np.full(int(at.sum()), units)
+            bounds[:, at] = mean_interval(*numbers, share=share, is_doubtful=is_doubtful[at])
         self.add(method, *bounds)
 
 
@@ -119,8 +130,8 @@ def drawn_clusters(names: Sequence[str], values: Floats, groups: Sequence[Ints],
         units = float(clusters(np.array(total), times @ texts))
         spread = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
         skew = skewness(total, mean, square, cube)
-        measured.add_ours("attn", mean + truth, spread, skew, units)
-        measured.add_ours("not bent", mean + truth, spread, np.where(np.isnan(skew), skew, 0.0), units)
+        measured.add_ours("attn", mean + truth, spread, skew, units, means)
+        measured.add_ours("whatever few make", mean + truth, spread, skew, units)
     return measured
 
 

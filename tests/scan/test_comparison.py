@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
+from asking import ask
 from scanning import Inside, planned
 
+from attncli.draw.safe import cells
+from attncli.scan import report
 from attncli.scan.engines import run
 from attncli.scan.report import compare_document
 
@@ -128,3 +131,26 @@ def test_scans_of_the_same_texts_are_paired_and_a_sample_is_not(encoder, lines, 
         scanned(encoder, lines, tmp_path / name, **wanted)
     assert compare_document(tmp_path / "a", tmp_path / "b").paired
     assert not compare_document(tmp_path / "a", tmp_path / "c").paired
+
+
+def test_a_head_is_shown_beside_the_same_in_another_scan(encoder, lines, tmp_path):
+    for name, part in (("a", lines[:30]), ("b", lines[30:])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(part))
+        made = planned(encoder, tmp_path / f"{name}.txt", tmp_path / name)
+        outcome = run(made, tmp_path / name, str(encoder), Inside())
+        report.write(report.scan_document(outcome.totals), tmp_path / name)
+    places = (str(tmp_path / "a"), str(tmp_path / "b"))
+    whole = ask("scan", "compare", *places, "--json").json
+    rows = [row for row in whole["differences"] if (row["layer"], row["head"]) == (1, 2)]
+    for width in (60, 80, 120):
+        for lang in ("en", "zh"):
+            shown = ask("scan", "show", *places, "--head", "L1H2", "--show", "changes", "--lang", lang, width=width)
+            assert shown.code == 0, shown.err
+            assert max(map(cells, shown.out.splitlines())) <= width
+            for row in rows:
+                assert f"{row['a']:.3f}" in shown.out
+                assert f"{row['b']:.3f}" in shown.out
+                assert f"{row['cliffs_delta']:.3f}" in shown.out
+    assert "which tokens L1 H2 links most" in ask("scan", "show", *places, "--head", "L1H2").out
+    for more in (("--head", "L1H2", "--plain"), ("--head", "L1H2", "-o", str(tmp_path / "told.txt")), ()):
+        assert ask("scan", "show", *places, *more).code == 2

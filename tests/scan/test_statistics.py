@@ -30,6 +30,7 @@ from attncli.scan.statistics import (
     quantiles,
     ratio_interval,
     reach,
+    rests_on_few,
     scale_of,
     skewness,
     square_sum,
@@ -362,3 +363,35 @@ def test_intervals_of_ratios_are_those_of_their_residuals() -> None:
     np.testing.assert_allclose((high + low) / 2, ratios, atol=1e-9)
     assert np.isnan(ratio_interval(ratios, replicates, 29)).all()
     assert np.isnan(ratio_interval(ratios, replicates, 1)).all()
+
+
+def test_a_rare_cluster_makes_no_narrow_interval():
+    """Of 100 clusters of 5 texts one is far from the others: where it is drawn, a share's interval holds what so many
+    tries may miss, and a size has none."""
+    drawn = np.random.default_rng(6)
+    values = np.repeat(drawn.normal(0.01, 0.002, 100), 5)
+    values[:5] = 0.9
+    hold, told = {"share": [], "size": []}, []
+    for _ in range(150):
+        chosen = drawn.integers(0, 100, 60)
+        texts = values.reshape((100, 5))[chosen]
+        if (chosen == 0).sum() != 1:
+            continue  # nothing tells of it, or several do
+        times = drawn.poisson(1, (REPLICATES, 60))
+        means = (times @ texts.sum(1)) / (5 * times.sum(1))
+        told.append(bool(rests_on_few(means[:, None])[0]))
+        around = texts - texts.mean()
+        skew = (around**3).mean() / (around**2).mean() ** 1.5
+        facts = (np.array([number]) for number in (texts.mean(), means.std() * 60**0.5, min(skew, 3.0), 60.0))
+        mean, deviation, bend, units = facts
+        for kind, bounds in hold.items():
+            low, high = mean_interval(
+                mean, deviation, bend, units, share=kind == "share", is_doubtful=np.array([True])
+            )[:, 0]
+            bounds.append(np.isnan(low) if kind == "size" else low <= values.mean() <= high)
+    assert np.mean(told) > 0.95
+    assert np.mean(hold["share"]) > 0.93
+    assert all(hold["size"])
+    even = drawn.normal(size=(60, 5))
+    times = drawn.poisson(1, (REPLICATES, 60))
+    assert rests_on_few((times @ even) / times.sum(1)[:, None]).mean() < 0.3

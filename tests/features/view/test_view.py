@@ -186,3 +186,15 @@ def test_a_saved_query_is_a_row_among_rows_that_look_at_nothing() -> None:
         assert head.small.shape == (4, 4)
         assert head.small[2] == pytest.approx(told.weights[0], abs=1e-6)
         assert not np.nan_to_num(head.small[[0, 1, 3]]).clip(0).any()
+
+
+def test_a_page_of_more_heads_than_anybody_waits_for_is_refused(tmp_path: Path) -> None:
+    """A run that was forged to have 10,000 layers."""
+    fields = ask("run", "a b", "--num-heads", "2", "--json").json
+    layer = fields["layers"][0]
+    fields["layers"] = [layer | {"layer": number} for number in range(10_000)]
+    fields["model"]["layers"] = 10_000
+    (tmp_path / "run.json").write_text(json.dumps(fields))
+    answer = ask("view", str(tmp_path / "run.json"), "--html", str(tmp_path / "page.html"))
+    assert (answer.code, "20,000 heads" in answer.err, "--layer 0-9" in answer.err) == (5, True, True), answer.err
+    assert not (tmp_path / "page.html").exists()
