@@ -251,15 +251,28 @@ def test_heads_are_chosen_and_selected_by_keyboard_and_mouse(folder: Path, page:
     found.page.close()
 
 
-def test_nothing_keeps_anyone_out(page: Path, chromium: Any) -> None:
+def nothing_keeps_anyone_out(file: Path, chromium: Any, *, hash: str = "", least: int = 20) -> None:
+    """axe-core finds nothing in a page, light or dark."""
     for scheme in ("light", "dark"):
         window = chromium.new_context(color_scheme=scheme, bypass_csp=True).new_page()
-        window.goto(page.as_uri())
+        window.goto(file.as_uri() + hash)
         window.evaluate(axe_core())
         passes, violations = window.evaluate(AXE)
-        assert violations == []
-        assert passes > 20
+        assert violations == [], (file.name, scheme)
+        assert passes > least
         window.context.close()
+
+
+def test_nothing_keeps_anyone_out_of_a_page(page: Path, chromium: Any) -> None:
+    nothing_keeps_anyone_out(page, chromium)
+
+
+def test_nothing_keeps_anyone_out_of_several_scans_and_sites(folder: Path, tmp_path: Path, chromium: Any) -> None:
+    shutil.copytree(folder / "out", tmp_path / "again")
+    scans = ("scan", "show", str(folder / "out"), str(tmp_path / "again"))
+    assert ask(*scans, "--html", str(tmp_path / "both.html"), "--site", str(tmp_path / "site")).code == 0
+    nothing_keeps_anyone_out(tmp_path / "both.html", chromium, hash="#scan=1&head=1.0&colour=label&size=sink")
+    nothing_keeps_anyone_out(tmp_path / "site" / "index.html", chromium, least=10)
 
 
 def test_firefox_is_used_with_keys_and_a_mouse(page: Path, tmp_path: Path) -> None:
