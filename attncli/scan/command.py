@@ -21,10 +21,11 @@ from attncli.inputs.files import atomic_writer
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from attncli.draw.page.corpus_page import PageScan
-    from attncli.scan.document import ScanDocument
+    from attncli.models.model import Model
+    from attncli.scan.document import AlikeHeads, ScanDocument
     from attncli.scan.engines import Engine
     from attncli.scan.example_shading import Shading
     from attncli.scan.plan import ScanPlan, ScanRequest
@@ -438,6 +439,15 @@ def show(
             "--deciles", help="Texts of each tenth of the metric's values; needs --head.", panel=SUBJECT, about=DRAWING
         ),
     ] = False,
+    alike: Annotated[
+        bool,
+        option(
+            "--alike",
+            help="Heads most like it, over its texts and by their weights, which runs the model; needs --head.",
+            panel=SUBJECT,
+            about=DRAWING,
+        ),
+    ] = False,
     html: Annotated[Path | None, declarations.HTML] = None,
     site: Annotated[
         Path | None,
@@ -484,6 +494,7 @@ def show(
             "--head": head,
             "--metric": metric,
             "--deciles": deciles,
+            "--alike": alike,
             "--show": output.show,
             "--full": output.full,
             "--brief": output.brief,
@@ -494,6 +505,8 @@ def show(
     head_place = None if head is None else parse_heads(head)[0]
     if deciles and head_place is None:
         raise UsageError("--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles")
+    if alike and head_place is None:
+        raise UsageError("--alike is about one head", expected="--head", hint="--head L0H0 --alike")
     if site is not None:
         from attncli.draw.page.site import check_site
 
@@ -511,7 +524,14 @@ def show(
             from attncli.scan.report import compare_document
 
             comparison = compare_document(*out)
-        closely = partial(scan_screen, metric=metric, head=head_place, deciles=deciles, comparison=comparison)
+        closely = partial(
+            scan_screen,
+            metric=metric,
+            head=head_place,
+            deciles=deciles,
+            alike=_alike(environment, *scans[0], head_place) if alike and head_place is not None else None,
+            comparison=comparison,
+        )
         write_documents([scans[0][1]], output, environment, view, screen=closely)
 
 
@@ -680,28 +700,62 @@ def _write_site(
     environment.note(message("{count} files in {site}", count=len(files), site=str(site)))
 
 
-def _page_scan(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> PageScan:
-    """A scan for a page, its examples shaded where its model is at hand."""
-    from attncli.draw.page.corpus_page import PageScan
-
-    try:
-        return PageScan(document, *_shading(environment, plan, document, density))
-    except AttnError as error:
-        environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
-        return PageScan(document, {}, {})
-
-
-def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> Shading:
+def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
+    """The model of a scan. Raises InputError where another one has its name now."""
     from attncli.cli.declarations import ComputeOptions
     from attncli.cli.model_option import load_checkpoint
-    from attncli.draw.page.corpus_page import DENSITIES, examples_of
-    from attncli.scan.example_shading import shading
     from attncli.scan.plan import check_model, digest_of
 
     loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
     check_model(loaded_model)
     if digest_of(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)
+    return loaded_model
+
+
+def _alike(environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int]) -> AlikeHeads:
+    """The heads most like one."""
+    from attncli.scan.alike_heads import alike_heads, sampled_texts
+
+    model = _scanned_model(environment, plan)
+    texts = [
+        text for head in document.heads if (head.layer, head.head) == place for text in sampled_texts(document, head)
+    ]
+    with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
+        return alike_heads(plan, model, [place], texts, progress=on_progress)[place]
+
+
+PAGE_TEXTS = 16
+"""Texts over which all heads of a page are compared with each other."""
+
+
+def _page_scan(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int) -> PageScan:
+    """A scan for a page, its examples shaded where its model is at hand."""
+    from attncli.draw.page.corpus_page import PageScan
+
+    try:
+        model = _scanned_model(environment, plan)
+        return PageScan(
+            document, *_shading(environment, plan, document, density, model), _all_alike(plan, document, model)
+        )
+    except AttnError as error:
+        environment.note(message("the page's sentences are not shaded: {what}", what=error.what))
+        return PageScan(document, {}, {})
+
+
+def _all_alike(plan: ScanPlan, document: ScanDocument, model: Model) -> Mapping[tuple[int, int], AlikeHeads]:
+    """The heads most like each head, over texts of a uniform sample."""
+    from attncli.scan.alike_heads import alike_heads, sampled_texts
+
+    if not document.heads:
+        return {}
+    return alike_heads(plan, model, plan.heads, sampled_texts(document, document.heads[0])[:PAGE_TEXTS])
+
+
+def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, density: int, model: Model) -> Shading:
+    from attncli.draw.page.corpus_page import DENSITIES, examples_of
+    from attncli.scan.example_shading import shading
+
     texts = {
         (head.layer, head.head): {
             (example.file, example.line): example.text for example in examples_of(document, head, DENSITIES[density])
@@ -709,4 +763,4 @@ def _shading(environment: Environment, plan: ScanPlan, document: ScanDocument, d
         for head in document.heads
     }
     with progress(environment, message("{examples} heads", examples=len(texts))) as on_progress:
-        return shading(plan, loaded_model, texts, progress=on_progress)
+        return shading(plan, model, texts, progress=on_progress)

@@ -284,6 +284,30 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
                     yield f"heads[{number}].sample[{place}].text", message("there are {texts:,} texts", texts=texts)
 
 
+# What a screen or a page tells beside a scan's document: it takes the model.
+
+
+class AlikeHead(Part, frozen=True, kw_only=True):
+    """A head that is like another."""
+
+    layer: Count
+    head: Count
+    value: Annotated[float, describe("A distance, or what two subspaces have in common.")]
+    ci95: Annotated[Interval | None, describe("Over texts; null of fewer than 30.")]
+
+
+class AlikeHeads(Part, frozen=True, kw_only=True):
+    """The heads most like one, nearest first."""
+
+    texts: Annotated[Count, describe("Texts that they are compared over.")]
+    by_doing: Annotated[list[AlikeHead], describe("√(JS / ln 2) of their weights: 0 for the same, at most 1.")]
+    by_weights: Annotated[
+        list[AlikeHead],
+        describe("The projection kernel of what values read and of what heads write, the mean of both, 0 to 1."),
+    ]
+    chance: Annotated[float | None, describe("That of random subspaces; null where a head's weights are not known.")]
+
+
 # `attn.scan_compare/1`: how two scans differ, head by head.
 
 

@@ -14,7 +14,15 @@ from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import QUARTER, part_name
 from attncli.language import contextual, message, plural, say, say_each
-from attncli.scan.document import FrequentLink, ScanCompareDocument, ScanDocument, ScanHead, ScanLabel, ScanWhy
+from attncli.scan.document import (
+    AlikeHeads,
+    FrequentLink,
+    ScanCompareDocument,
+    ScanDocument,
+    ScanHead,
+    ScanLabel,
+    ScanWhy,
+)
 
 EXAMPLES = 5
 PAIRS, NAME = 10, 14
@@ -277,4 +285,42 @@ def changes_of_head(head: ScanHead, comparison: ScanCompareDocument, view: View)
         align=["left", "right", "right", "right", "right"],
         title=title,
         note=say(view, "means within common strata of length, the largest effect first; q over all heads and metrics"),
+    )
+
+
+def heads_like(head: ScanHead, alike: AlikeHeads, view: View) -> Lines:
+    """The heads most like one: by what they do, then by what they read and write."""
+    count = max(len(alike.by_doing), len(alike.by_weights))
+    rows = []
+    for place in range(count):
+        doing = alike.by_doing[place] if place < len(alike.by_doing) else None
+        weights = alike.by_weights[place] if place < len(alike.by_weights) else None
+        rows.append(
+            [
+                "" if doing is None else f"L{doing.layer} H{doing.head}",
+                "" if doing is None else number(doing.value, view),
+                "" if doing is None else interval_text(doing.ci95, view),
+                "" if weights is None else f"L{weights.layer} H{weights.head}",
+                "" if weights is None else number(weights.value, view),
+            ]
+        )
+    note = (
+        message(
+            "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel: what their "
+            "values read and they write in common, of random heads {chance}",
+            texts=alike.texts,
+            chance=number(alike.chance, view),
+        )
+        if alike.by_weights
+        else message(
+            "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same", texts=alike.texts
+        )
+    )
+    return table(
+        say_each(view, "by what it does", "distance", "95% interval", "by weights", contextual("column", "kernel")),
+        rows,
+        view,
+        align=["left", "right", "left", "left", "right"],
+        title=say(view, "the heads most like {head}", head=f"L{head.layer} H{head.head}"),
+        note=say(view, note),
     )

@@ -13,6 +13,7 @@ from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
     LEAST_TEXTS,
+    AlikeHeads,
     ScanCompareDocument,
     ScanDocument,
     ScanEffect,
@@ -25,6 +26,7 @@ from attncli.scan.head_screen import (
     changes_of_head,
     frequent_links,
     furthest_link,
+    heads_like,
     interval_text,
     label_text,
     metrics_of_head,
@@ -63,29 +65,30 @@ def scan_screen(
     metric: str | None = None,
     head: tuple[int, int] | None = None,
     deciles: bool = False,
+    alike: AlikeHeads | None = None,
     comparison: ScanCompareDocument | None = None,
 ) -> Lines:
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely; deciles:
-    with texts of its whole distribution; comparison: with another scan, of which the head's differences are shown."""
+    with texts of its whole distribution; alike: the heads most like it; comparison: with another scan, of which the
+    head's differences are shown."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
-    shown = ScanShown(
-        document, metric_shown, chosen_head, is_close=head is not None, deciles=deciles, comparison=comparison
-    )
+    shown = ScanShown(document, metric_shown, chosen_head, head is not None, deciles, alike, comparison)
     return draw_parts(SCAN_PARTS, shown, view)
 
 
 @dataclass(frozen=True)
 class ScanShown:
     """A scan as it is shown. metric: of the grid and the examples. head: the one that is shown closely; is_close:
-    whether one was asked for; deciles: with texts of its whole distribution in place of the strongest; comparison: with
-    another scan."""
+    whether one was asked for; deciles: with texts of its whole distribution in place of the strongest; alike: the heads
+    most like it; comparison: with another scan."""
 
     document: ScanDocument
     metric: str
     head: ScanHead | None
     is_close: bool
     deciles: bool
+    alike: AlikeHeads | None = None
     comparison: ScanCompareDocument | None = None
 
 
@@ -151,6 +154,10 @@ def _deciles_part(shown: ScanShown, view: View) -> Lines:
     return texts_of_deciles(shown.head, shown.document, shown.metric, view)
 
 
+def _alike_part(shown: ScanShown, view: View) -> Lines:
+    return Lines() if shown.head is None or shown.alike is None else heads_like(shown.head, shown.alike, view)
+
+
 def _changes_part(shown: ScanShown, view: View) -> Lines:
     if shown.head is None or shown.comparison is None:
         return Lines()
@@ -175,6 +182,7 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("metrics", _metrics_part, _close),
     ScreenPart("changes", _changes_part, _close),
     ScreenPart("links", _links_part, _close),
+    ScreenPart("alike", _alike_part, _close),
     ScreenPart("examples", _examples_part, _examples_shown),
     ScreenPart("deciles", _deciles_part, _deciles_shown),
     ScreenPart("answer", _answer_part),

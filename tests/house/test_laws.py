@@ -126,6 +126,7 @@ OTHER_USES = {
     ("mask", "explain"): "which one head: the same option",
     ("run", "generate"): "--generate is an option of run",
     ("scan", "why"): "--why is an option of scan",
+    ("scan", "heads"): "what heads read and write, for those most alike",
     ("series", "heads"): "the metrics and labels of each checkpoint",
     ("view", "explain"): "the derivation of a saved run",
 }

@@ -21,7 +21,10 @@ import attncli
 from attncli.draw.page.corpus_page import BUDGET, DENSITIES, PageScan, density_of, examples_of, scan_page, tails
 from attncli.inputs.token import Token
 from attncli.scan import report
+from attncli.scan.alike_heads import alike_heads, sampled_texts
+from attncli.scan.command import PAGE_TEXTS
 from attncli.scan.engines import run
+from attncli.scan.plan import read_plan
 
 HOSTILE = "</script><img src=x onerror=globalThis.taken=2> w1 \x1b]0;t\x07 \u202ew2"
 
@@ -100,6 +103,22 @@ def test_the_grid_and_the_tables_say_what_the_document_says(folder: Path, opened
         assert row[1] == ("0.000" if mean == 0 else f"{mean:.3f}" if abs(mean) >= 0.01 else f"{mean:.4f}")
     assert rows[-1][0] == "effect"
     opened.clean()
+
+
+ALIKE = """() => [...document.querySelector('[aria-label="the heads most like it"] tbody').rows].map((row) =>
+  [...row.cells].map((cell) => cell.textContent))"""
+
+
+def test_the_heads_most_like_one_are_told(folder: Path, opened: Opened) -> None:
+    plan, document = read_plan(folder / "out"), report.read_report(folder / "out")
+    model = attncli.load(str(folder / "model"), backend="numpy")
+    texts = sampled_texts(document, document.heads[0])[:PAGE_TEXTS]
+    found = alike_heads(plan, model, [(1, 1)], texts)[1, 1]
+    assert opened.value("() => document.querySelector('#chosen').textContent") == "layer 1 head 1"
+    rows = opened.value(ALIKE)
+    for row, doing, second in zip(rows, found.by_doing, found.by_weights, strict=True):
+        assert row[::2] == [f"L{doing.layer} H{doing.head}", f"L{second.layer} H{second.head}"]
+        assert [float(number) for number in row[1::2]] == pytest.approx([doing.value, second.value], abs=1.1e-3)
 
 
 def test_sentences_are_shaded_by_the_rows_of_their_strongest_links(folder: Path, opened: Opened) -> None:

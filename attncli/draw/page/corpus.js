@@ -256,6 +256,16 @@ function others() {
   return [make("h3", say("others")), table(say("others"), [say("column.metric"), ...alike.map((scan) => meta.scans[scan].name)], rows)];
 }
 
+/** The heads that do most of the same, and those whose weights read and write most of the same. */
+function alike() {
+  const [texts, doing, weights, chance] = heads[chosen.head].a ?? [0, [], [], null];
+  const rows = [...Array(max(doing.length, weights.length)).keys()].map((place) => {
+    const cells = [doing[place], weights[place]].flatMap((one) => (one ? [`L${one[0]} H${one[1]}`, number(one[2])] : ["", ""]));
+    return make("tr", ...cells.map((cell) => make("td", cell)));
+  });
+  return rows.length ? [make("h3", say("alike")), note(say("alike.note", { texts, chance: number(chance) })), table(say("alike"), ["doing", "distance", "weights", "kernel"].map((name) => say(`column.${name}`)), rows)] : [];
+}
+
 function draw() {
   const head = heads[chosen.head], scan = meta.scans[head.s];
   document.documentElement.lang = chosen.lang;
@@ -273,7 +283,7 @@ function draw() {
   fill("chosen", headName(chosen.head));
   fill("of", meta.scans.length > 1 ? scan.name : "");
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
-  fill("view", ...labels(), ...reasons(), ...links(), ...examples(), ...figures(), ...others());
+  fill("view", ...labels(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...others());
   fill("notes", ...meta.notes.map((text) => make("li", text[chosen.lang])));
   fill("said", `${fullName(chosen.head)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}${selected.has(chosen.head) ? ` · ${say("selected")}` : ""}`);
 }

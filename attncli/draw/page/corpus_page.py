@@ -6,7 +6,7 @@ Every text of the corpus is made safe, and only ever text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from os.path import commonpath
 from pathlib import PurePath
@@ -22,7 +22,7 @@ from attncli.draw.safe import label, safe
 from attncli.features.why.document import part_name
 from attncli.inputs.token import Token
 from attncli.language import languages, message, translate
-from attncli.scan.document import FrequentLink, ScanDocument, ScanEffect, ScanHead, ScanMetric, ScanWhy
+from attncli.scan.document import AlikeHeads, FrequentLink, ScanDocument, ScanEffect, ScanHead, ScanMetric, ScanWhy
 
 EFFECT = "effect"
 BUDGET = 5 * 10**6
@@ -150,7 +150,7 @@ def density_of(documents: Sequence[ScanDocument]) -> int:
 
 def _size(document: ScanDocument, density: Density) -> float:
     """About how many bytes a page takes of a scan: numbers, examples, and each text once."""
-    size = len(document.heads) * (60.0 * len(metrics_of(document)) + 70 * PAIRS + 400)
+    size = len(document.heads) * (60.0 * len(metrics_of(document)) + 70 * PAIRS + 550)
     texts: dict[tuple[int, int], int] = {}
     for head in document.heads:
         shown = examples_of(document, head, density)
@@ -163,11 +163,12 @@ def _size(document: ScanDocument, density: Density) -> float:
 @dataclass(frozen=True, eq=False)
 class PageScan:
     """A scan to show. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head). An example
-    without them is shown unshaded."""
+    without them is shown unshaded. alike: the heads most like each head, by (layer, head)."""
 
     document: ScanDocument
     tokens: Mapping[tuple[int, int], Sequence[Token]]
     looks: Mapping[tuple[int, int, int, int], TokenWeights]
+    alike: Mapping[tuple[int, int], AlikeHeads] = field(default_factory=dict)
 
 
 def scan_page(scans: Sequence[PageScan], *, lang: str, density: int | None = None) -> bytes:
@@ -301,6 +302,7 @@ def _heads(
         yield {
             "s": number, "l": head.layer, "h": head.head, "m": [_numbers(head, name) for name in metrics],
             "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _labels(head),
+            "a": _alike(scan.alike.get((head.layer, head.head))),
             "k": [] if head.links is UNSET else [_link(link, document, shared) for link in head.links[:PAIRS]],
             "y": _why(head),
         }  # fmt: skip
@@ -349,6 +351,15 @@ def _why(head: ScanHead) -> dict[str, Any] | None:
             ]
         )
     return {"texts": f"{head.why.texts:,}", "advantage": _rounded(head.why.advantage), "sides": sides}
+
+
+def _alike(alike: AlikeHeads | None) -> list[Any] | None:
+    if alike is None:
+        return None
+    sides = [
+        [[row.layer, row.head, _rounded(row.value)] for row in side] for side in (alike.by_doing, alike.by_weights)
+    ]
+    return [alike.texts, *sides, _rounded(alike.chance)]
 
 
 def _link(link: FrequentLink, document: ScanDocument, shared: _Shared) -> list[Any]:

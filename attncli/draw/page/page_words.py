@@ -216,6 +216,11 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "column.why": message("share of the advantage"),
     "links.note": message("strongest links of {rows} query rows; lift: how many times what chance makes"),
     "others": message("the same head in the other scans"),
+    "alike": message("the heads most like it"),
+    "alike.note": message(
+        "distance: √(Jensen–Shannon / ln 2) over {texts} texts drawn by a hash, 0 the same; kernel: what their values read "
+        "and they write in common, of random heads {chance}"
+    ),
     "metrics": message("all metrics"),
     "labels": message("labels"),
     "repeats": message("on random repeats"),
@@ -236,6 +241,10 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "column.chance": message("by chance"),
     "column.lift": message("lift"),
     "column.share": message("texts with one"),
+    "column.doing": message("by what it does"),
+    "column.distance": message("distance"),
+    "column.weights": message("by weights"),
+    "column.kernel": contextual("column", "kernel"),
     "unshaded": message("The scan's model is not at hand, so the sentences are not shaded."),
 }
 """The words of the page of a scan."""

@@ -1,0 +1,154 @@
+"""The heads most like a head: by what they do over texts of a scan's sample, and by what they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+from msgspec.structs import replace
+
+from attncli.arrays.backend import EVERY
+from attncli.errors import UnsupportedError
+from attncli.features.heads.across_heads import HeadMatrices, basis, heads_of, kernel_chance
+from attncli.measure.labels import jensen_shannon
+from attncli.measure.row_facts import Floats
+from attncli.models.load import CachedStore, CheckpointStore
+from attncli.models.model import Model
+from attncli.scan.document import LEAST_TEXTS, AlikeHead, AlikeHeads, ScanDocument, ScanHead
+from attncli.scan.plan import ScanPlan
+from attncli.scan.statistics import reach
+from attncli.scan.worker import truncate
+
+Place = tuple[int, int]
+"""(layer, head)."""
+NEAREST = 5
+"""Heads that are told of a head."""
+LONGEST = 256
+"""Tokens of a text that heads are compared over, at most."""
+STEPS = 3 * 10**8
+"""Numbers that are compared, at most, a matter of ten seconds; beyond, fewer texts are looked at."""
+
+
+def sampled_texts(document: ScanDocument, head: ScanHead) -> list[str]:
+    """The texts of a head's uniform sample that the document holds, each once; of a scan without one the strongest."""
+    texts = document.texts or ()
+    places = {
+        (texts[example.text].file, texts[example.text].line): texts[example.text].text for example in head.sample or ()
+    }
+    places = places or {(example.file, example.line): example.text for example in head.top}
+    return list(places.values())
+
+
+def alike_heads(
+    plan: ScanPlan,
+    model: Model,
+    places: Sequence[Place],
+    texts: Sequence[str],
+    *,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Mapping[Place, AlikeHeads]:
+    """The heads most like each of `places`.
+
+    Source of the kernel: Yamagiwa, Takase and Shimodaira, Measuring affinity between attention-head weight subspaces
+    via the projection kernel, 2026; of the distance: Lin, Divergence measures based on the Shannon entropy, 1991.
+    """
+    assert isinstance(model.store, CheckpointStore)
+    model.store.for_many()
+    held_model = replace(model, store=CachedStore(model.store))
+    every = plan.heads
+    chosen = [every.index(place) for place in places]
+    divergences = _divergences(plan, held_model, chosen, texts, progress)
+    common, chance = _common(held_model, every, chosen)
+    result = {}
+    for row, place in enumerate(places):
+        over_texts = divergences[:, row]
+        by_doing = _nearest(every, place, -_finite_mean(over_texts))
+        by_weights = [] if common is None else _nearest(every, place, common[row])
+        result[place] = AlikeHeads(
+            texts=len(divergences),
+            by_doing=[_distance(every[at], over_texts[:, at]) for at in by_doing],
+            by_weights=[]
+            if common is None
+            else [
+                AlikeHead(layer=every[at][0], head=every[at][1], value=float(common[row, at]), ci95=None)
+                for at in by_weights
+            ],
+            chance=chance,
+        )
+    progress(1.0)
+    return result
+
+
+def _divergences(
+    plan: ScanPlan, model: Model, chosen: Sequence[int], texts: Sequence[str], progress: Callable[[float], None]
+) -> Floats:
+    """The divergence of the weights of each chosen head from those of every head, [text, chosen, head], in nats."""
+    limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
+    rows, steps = [], 0
+    for number, text in enumerate(texts):
+        progress(number / len(texts))
+        tokens = truncate(model.tokenizer.encode(text), limit)
+        if not 2 <= len(tokens) <= LONGEST:
+            continue
+        steps += len(chosen) * len(plan.heads) * len(tokens) ** 2
+        if steps > STEPS:
+            break
+        layers = [
+            np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[..., : len(tokens)]
+            for trace in model.trace(tokens, keep=("weights",))
+        ]
+        weights = np.concatenate(layers)
+        rows.append(np.stack([jensen_shannon(weights[at][None], weights) for at in chosen]))
+    return np.stack(rows) if rows else np.zeros((0, len(chosen), len(plan.heads)))
+
+
+def _finite_mean(values: Floats) -> Floats:
+    """The mean over texts [text, head] to [head]; infinite without any."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known.any(0), np.where(known, values, 0.0).sum(0) / known.sum(0), np.inf)
+
+
+def _nearest(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
+    """The heads with the most of it, but the head itself."""
+    order = np.argsort(-np.nan_to_num(likeness, nan=-np.inf), kind="stable").tolist()
+    return [at for at in order if every[at] != place and np.isfinite(likeness[at])][:NEAREST]
+
+
+def _distance(place: Place, values: Floats) -> AlikeHead:
+    """A head's distance, from its divergences over texts."""
+    known = values[np.isfinite(values)]
+    mean = float(known.mean())
+    ends = None
+    if known.size >= LEAST_TEXTS:
+        half = reach(known.size - 1) * float(known.std(ddof=1)) / known.size**0.5
+        ends = [_as_distance(mean - half), _as_distance(mean + half)]
+    return AlikeHead(layer=place[0], head=place[1], value=_as_distance(mean), ci95=ends)
+
+
+def _as_distance(divergence: float) -> float:
+    return float(np.sqrt(min(max(divergence, 0.0) / np.log(2), 1.0)))
+
+
+def _common(model: Model, every: Sequence[Place], chosen: Sequence[int]) -> tuple[Floats | None, float | None]:
+    """What each chosen head reads by its values and writes in common with every head, [chosen, head], and the same of
+    random subspaces; None where the weights of single heads are not known, or there are too many."""
+    matrices: list[HeadMatrices] = []
+    if not model.own_layers:
+        return None, None
+    with suppress(UnsupportedError):  # no output projection
+        for layer in range(len(model.spec.blocks)):
+            matrices += heads_of(model, layer, EVERY)
+    if len(matrices) != len(every) or len({(head.w_v.shape, head.w_o.shape) for head in matrices}) > 1:
+        return None, None
+    width, rank = matrices[0].w_v.shape
+    if len(chosen) * len(every) * width * rank * rank > 100 * STEPS:
+        return None, None
+    shares = np.zeros((len(chosen), len(every)))
+    for bases in ([basis(head.w_v) for head in matrices], [basis(head.w_o.T) for head in matrices]):
+        for row, at in enumerate(chosen):
+            for place, second in enumerate(bases):
+                least = min(bases[at].shape[1], second.shape[1])
+                shares[row, place] += np.square(bases[at].T @ second).sum() / least / 2 if least else np.nan
+    return shares, kernel_chance(width, rank).mean
