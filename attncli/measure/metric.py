@@ -452,8 +452,9 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
     return list(by_name.values())
 
 
-def metric_of(name: str | Metric, *, option: str = "--metric") -> Metric:
-    """The metric of that name, or itself. Raises UsageError, with the nearest name, as `option` takes it, and for a
+def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[str] = ()) -> Metric:
+    """The metric of that name, or itself. more: names that are taken besides, elsewhere. Raises UsageError, with the
+    nearest name, as `option` takes it, and for a
     metric of a caller's own that has a built-in one's name: results would be taken for that one's."""
     if isinstance(name, Metric):
         built_in = METRICS.get(name.name) or OFFSETS.get(name.name)
@@ -469,10 +470,10 @@ def metric_of(name: str | Metric, *, option: str = "--metric") -> Metric:
     if name not in METRICS:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, METRICS, 1, 0.5)
+        near = get_close_matches(name, (*METRICS, *more), 1, 0.5)
         raise UsageError(
             "there is no metric {name}",
-            expected=listing(METRICS),
+            expected=listing((*METRICS, *more)),
             hint=f"{option} {near[0]}" if near else "",
             name=repr(name),
         )

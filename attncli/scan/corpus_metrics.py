@@ -53,7 +53,7 @@ CORPUS_METRICS = {
 
 def column_metric(name: str) -> Metric:
     """The metric that a column of a scan has the numbers of. Raises UsageError for an unknown name."""
-    return CORPUS_METRICS[name] if name in CORPUS_METRICS else metric_of(name)
+    return CORPUS_METRICS[name] if name in CORPUS_METRICS else metric_of(name, more=tuple(CORPUS_METRICS))
 
 
 class OutputNorms:

@@ -115,3 +115,5 @@ def test_a_scan_takes_them_by_name(encoder: Path, corpus: Path, tmp_path: Path) 
             "--no-labels", "--json", "--quiet",
         )  # fmt: skip
     assert list(counted.json["heads"][0]["metrics"]) == ["sink", "sink_rate", "moved_norm"]
+    refused = ask("scan", str(encoder), str(corpus), "-o", str(tmp_path / "other"), "--metric", "moved_nrm")
+    assert (refused.code, "--metric moved_norm" in refused.err) == (2, True), refused.err

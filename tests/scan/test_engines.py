@@ -26,6 +26,15 @@ from attncli.scan.shard_files import failure_reasons, is_done, load, path_of, sw
 from attncli.scan.totals import total
 
 SHARDS = 10
+OWN = "def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n"
+
+
+def planned_whole(model, corpus, folder, **wanted):
+    """A plan with all that a digest is over: samples, links, a metric of a file, and those that only a scan has."""
+    own = corpus.parent / "own.py"
+    own.write_text(OWN)
+    metrics = ("entropy", "sink", "own.thirds", "sink_rate", "moved_norm", "massive")
+    return planned(model, corpus, folder, **{"metrics": metrics, "metric_files": (str(own),), **wanted})
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +42,14 @@ def reference(encoder, lines, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("reference")
     corpus = folder / "corpus.txt"
     corpus.write_text("".join(f"{line}\n" for line in lines))
-    made = planned(encoder, corpus, folder / "out")
+    made = planned_whole(encoder, corpus, folder / "out")
     outcome = run(made, folder / "out", str(encoder), Inside())
     assert (len(made.shards), outcome.computed_count, outcome.failed_shards) == (SHARDS, SHARDS, [])
     return str(outcome.totals.digest())
 
 
 def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, reference):
-    made = planned(encoder, corpus, tmp_path / "two")
+    made = planned_whole(encoder, corpus, tmp_path / "two")
     beside: list[Path] = []
 
     def look(texts: int) -> None:
@@ -48,7 +57,7 @@ def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, re
 
     assert run(made, tmp_path / "two", str(encoder), LocalWorkers(2), progress=look).totals.digest() == reference
     assert beside == []  # nothing that could be left behind, whatever ends it
-    made = planned(encoder, corpus, tmp_path / "parts")
+    made = planned_whole(encoder, corpus, tmp_path / "parts")
     first = run(made, tmp_path / "parts", str(encoder), Inside(), part=ScanPart(2, 3))
     assert first.totals is None
     assert first.computed_count == 3
@@ -97,7 +106,7 @@ def gone(folder: Path) -> bool:
 @pytest.mark.thorough
 def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path, reference):
     folder = tmp_path / "out"
-    made = planned(encoder, corpus, folder)
+    made = planned_whole(encoder, corpus, folder)
     drawn = random.Random(7)
     for round_ in range(4):
         command = [sys.executable, "-c", STARTED, str(folder), str(encoder)]
@@ -193,7 +202,7 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, 
     (tmp_path / "dying").mkdir()
     (tmp_path / "dying/sitecustomize.py").write_text(DYING)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'dying'}{os.pathsep}{Path(attncli.__file__).parents[1]}")
-    made = planned(encoder, corpus, tmp_path / "out")
+    made = planned_whole(encoder, corpus, tmp_path / "out")
     outcome = run(made, tmp_path / "out", str(encoder), LocalWorkers(2))
     assert [one.shard for one in outcome.failed_shards] == [4]
     assert "died 3 times (signal 9: it dies here)" in outcome.failed_shards[0].reason
@@ -211,7 +220,7 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, 
 
 
 def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
-    made = planned(encoder, corpus, tmp_path / "out")
+    made = planned_whole(encoder, corpus, tmp_path / "out")
     run(made, tmp_path / "out", str(encoder), Inside())
     path = path_of(tmp_path / "out", 2, "state.npz")
     path.write_bytes(path.read_bytes()[:1000])
@@ -221,10 +230,10 @@ def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
 
 
 def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tmp_path):
-    made = planned(encoder, corpus, tmp_path / "out")
-    assert planned(encoder, corpus, tmp_path / "out") == made
+    made = planned_whole(encoder, corpus, tmp_path / "out")
+    assert planned_whole(encoder, corpus, tmp_path / "out") == made
     with pytest.raises(UsageError, match=r"its choice\.max_tokens is 0, and 9 is asked for"):
-        planned(encoder, corpus, tmp_path / "out", max_tokens=9)
+        planned_whole(encoder, corpus, tmp_path / "out", max_tokens=9)
     assert made.isa
     plan.write(replace(made, torch="1.0"), tmp_path / "older")
     with pytest.raises(UsageError, match=r"its torch is '1\.0', and '2"):
@@ -234,11 +243,11 @@ def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tm
         planned(decoder, corpus, tmp_path / "out")
     corpus.write_text(corpus.read_text() + "w1 w2 more\n")
     with pytest.raises(UsageError, match=r"its files\[0\]\.size is"):
-        planned(encoder, corpus, tmp_path / "out")
+        planned_whole(encoder, corpus, tmp_path / "out")
 
 
 def test_totals_of_two_kinds_of_machine_have_no_digest(encoder, corpus, tmp_path):
-    made = planned(encoder, corpus, tmp_path / "out")
+    made = planned_whole(encoder, corpus, tmp_path / "out")
     totals = run(made, tmp_path / "out", str(encoder), Inside()).totals
     totals.machines.add((("isa", "another"),))
     assert totals.mixed
@@ -263,7 +272,7 @@ def test_temporary_names_tell_who_writes(tmp_path):
 
 
 def test_a_full_disk_leaves_nothing_half_written(encoder, corpus, tmp_path, monkeypatch, reference):
-    made = planned(encoder, corpus, tmp_path / "out")
+    made = planned_whole(encoder, corpus, tmp_path / "out")
 
     def full(stream, *_: object, **__: object) -> None:
         stream.write(b"PK" * 500)

@@ -261,7 +261,7 @@ function alike() {
   const [texts, doing, weights, chance] = heads[chosen.head].a ?? [0, [], [], null];
   const rows = [...Array(max(doing.length, weights.length)).keys()].map((place) => {
     const cells = [doing[place], weights[place]].flatMap((one) => (one ? [`L${one[0]} H${one[1]}`, number(one[2])] : ["", ""]));
-    return make("tr", ...cells.map((cell) => make("td", cell)));
+    return make("tr", make("th", { scope: "row" }, cells[0]), ...cells.slice(1).map((cell) => make("td", cell)));
   });
   return rows.length ? [make("h3", say("alike")), note(say("alike.note", { texts, chance: number(chance) })), table(say("alike"), ["doing", "distance", "weights", "kernel"].map((name) => say(`column.${name}`)), rows)] : [];
 }
