@@ -84,6 +84,7 @@ def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
     # what Chromium advises tests that read pixels back is not said by the page
     found.page.on("console", lambda one: None if "readback" in one.text else found.said.append(one.text))
     found.page.on("pageerror", lambda error: found.said.append(str(error)))
-    found.page.on("request", lambda request: found.asked.append(request.url))
+    # a worker of the page's own is no request: its source stands in the page
+    found.page.on("request", lambda one: None if one.url.startswith("blob:") else found.asked.append(one.url))
     found.go(file, hash)
     return found

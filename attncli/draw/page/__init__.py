@@ -27,7 +27,7 @@ from attncli.documents.header import tokens_of
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.screen_header import screen_of
-from attncli.draw.token_names import mark_unknown_words, marked_text, split_claims, unknown_word_sentences
+from attncli.draw.token_names import mark_unknown_words, marked_text, region_name, split_claims, unknown_word_sentences
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
@@ -140,6 +140,7 @@ class Page:
     why: Sequence[WhyDocument] = ()
     lens: LogitsDocument | None = None
     answer: Answer = field(default_factory=dict)
+    bands: Sequence[tuple[Mapping[str, str], int, int]] = ()
 
 
 class PageHeads:
@@ -352,7 +353,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
         "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(), "answer": page.answer,
+        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands,
     }  # fmt: skip
     first = page.runs[0]
     head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")
@@ -528,8 +529,21 @@ def page_of(
         run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option,
         why=[document] if isinstance(document, WhyDocument) and document.parts else (),
         lens=document if isinstance(document, LogitsDocument) and document.lens is not UNSET else None,
-        answer=answer_of(document),
+        answer=answer_of(document), bands=bands_of(document),
     )  # fmt: skip
+
+
+def bands_of(document: Document) -> list[tuple[Mapping[str, str], int, int]]:
+    """The regions of a document's text, each run of tokens by itself: its name by language, its first token, and the one
+    behind its last; none for a document without regions."""
+    bands: list[tuple[Mapping[str, str], int, int]] = []
+    for region in getattr(document, "regions", UNSET) or ():
+        name = {lang: safe(region_name(region.name, View(lang=lang))) for lang in languages()}
+        places = sorted(region.tokens)
+        starts = [place for index, place in enumerate(places) if not index or places[index - 1] != place - 1]
+        for first, following in zip(starts, [*starts[1:], len(tokens_of(document.tokens))], strict=True):  # type: ignore[attr-defined]
+            bands.append((name, first, 1 + max(place for place in places if first <= place < following)))
+    return bands
 
 
 def answer_of(document: Document) -> Answer:

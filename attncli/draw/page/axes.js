@@ -1,15 +1,21 @@
+import { meta } from "./data.js";
 import { colour, make, sized, write } from "./dom.js";
 import { ceil, max, min } from "./numbers.js";
 
 /** Pixels of a cell from which its words are written, and from which they may lean. */
 const WRITTEN = 13;
 const LEANING = 22;
+/** Pixels between two positions that stand at an axis whose words have no room. */
+const APART = 44;
 
 /**
  * A map's place on its canvas: left and top of its first cell, a cell's size, the first cell that is seen, how many are;
  * and by how much the words of its columns are turned.
  * @typedef {{left: number, top: number, cell: number, x: number, y: number, wide: number, tall: number, turn: number}} Frame
  */
+
+/** Pixels beside the words for the names of the text's regions. */
+const BAND = meta.bands.length ? 18 : 0;
 
 /** The width of the longest word, within bounds. @param {CanvasRenderingContext2D} pen @param {import("./types.js").Word[]} words */
 const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map(([text]) => pen.measureText(text).width)));
@@ -21,7 +27,7 @@ const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map(([t
  */
 export function framed(asking, words, width, seen) {
   const pen = sized(make("canvas"), 1, 1);
-  const left = longest(pen, asking) + 14;
+  const left = longest(pen, asking) + 14 + BAND;
   const cell = (right = 8) => min((width - left - right) / seen.wide, 56, max(560 / seen.tall, 5));
   const turn = cell(48) < LEANING && cell() >= WRITTEN ? -1.57 : -0.92;
   return { ...seen, left, top: longest(pen, words) * -Math.sin(turn) + 16, cell: cell(turn < -1 ? 8 : 48), turn };
@@ -34,7 +40,22 @@ export function prepared(canvas, frame, asking, words, width) {
   const pen = sized(canvas, width, top + tall * cell + 4);
   pen.fillStyle = colour("hidden");
   pen.fillRect(left, top, wide * cell, tall * cell);
-  if (cell < WRITTEN) return pen;
+  for (const [which, [name, first, behind]] of meta.bands.entries()) {
+    const [low, high] = [max(first, y), min(behind, y + tall)];
+    if (high <= low || !asking.length) continue;
+    pen.fillStyle = colour(which % 2 ? "looked" : "looks");
+    pen.fillRect(14, top + (low - y) * cell, 3, (high - low) * cell - 1);
+    write(pen, name[document.documentElement.lang] ?? name.en, 7, top + ((low + high) / 2 - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
+    if (max(first, x) < min(behind, x + wide)) pen.fillRect(left + (max(first, x) - x) * cell, top - 4, (min(behind, x + wide) - max(first, x)) * cell - 1, 3);
+  }
+  if (cell < WRITTEN) {
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((count) => count * cell >= APART) ?? 10000;
+    for (let i = ceil(y / step) * step; asking.length && i < min(y + tall, asking.length); i += step)
+      write(pen, String(i), left - 6, top + (i - y + 0.5) * cell, left - 8, "right");
+    for (let j = ceil(x / step) * step; words.length && j < min(x + wide, words.length); j += step)
+      write(pen, String(j), left + (j - x + 0.5) * cell, top - 9, 60, "center");
+    return pen;
+  }
   for (let i = ceil(y); i + 0.5 < min(y + tall, asking.length); i++)
     write(pen, asking[i][0], left - 8, top + (i - y + 0.5) * cell, left - 12, "right");
   for (let j = ceil(x); j + 0.5 < min(x + wide, words.length); j++)

@@ -27,3 +27,32 @@ export function weigh(parts, i0, i1, j0, j1, pool) {
   }
   return found;
 }
+
+/**
+ * What a layer passes on, [query, key] twice: its heads' mean with half of each row staying where it was, and the same if
+ * a head looked at all that it sees alike. Also runs in the worker, where it knows `weigh`.
+ * @param {number} n @param {import("./types.js").HeadSource[]} heads
+ */
+export function passOn(n, heads) {
+  const found = new Float32Array(2 * n * n);
+  for (const { parts, all, m } of heads) {
+    const weights = parts ? weigh(parts, 0, n, 0, m, 1) : all;
+    for (let i = 0; weights && i < n; i++) {
+      let seen = 0;
+      for (let j = 0; j < m; j++) seen += Number(weights[i * m + j] >= 0);
+      for (let j = 0; j < n; j++) {
+        const weight = weights[i * m + j];
+        if (weight < 0) continue;
+        found[i * n + j] += weight;
+        found[(n + i) * n + j] += 1 / seen;
+      }
+    }
+  }
+  for (let row = 0; row < 2 * n; row++) {
+    let sum = 0;
+    for (let j = 0; j < n; j++) sum += found[row * n + j];
+    found[row * n + (row % n)] += sum || 1;
+    for (let j = 0; j < n; j++) found[row * n + j] /= 2 * sum || 1;
+  }
+  return found;
+}

@@ -1,5 +1,5 @@
 import { colour, fill, make, set, sized, write } from "./dom.js";
-import { ceil, floor, max, min } from "./numbers.js";
+import { ceil, floor, largest, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
 import { keys, leave, peek, pick, queries, shown, state } from "./state.js";
 import { say } from "./words.js";
@@ -64,6 +64,21 @@ function paint() {
       pen.font = `${share > 0.2 ? 600 : 400} 14px ${colour("serif")}`;
       write(pen, list[index][0], asks ? left - 10 : right + 10, y(index), width * 0.3, asks ? "right" : "left", share > FAINT ? "ink" : "quiet");
     }
+  // what is linked above or below what is in sight stands at its edge
+  for (const [list, asks] of /** @type {[import("./types.js").Word[], boolean][]} */ ([[asking, true], [words, false]])) {
+    const own = asks === state.out;
+    const chosen_ = asks ? state.query : state.key;
+    const linked = own ? [chosen_] : largest(shares, 12).filter((index) => shares[index] > FAINT);
+    for (const above of [true, false]) {
+      const gone = linked.filter((index) => index < list.length && (above ? y(index) < 4 : y(index) > height - 4));
+      if (!gone.length) continue;
+      const at = above ? 9 : height - 9;
+      pen.font = `600 13px ${colour("sans")}`;
+      pen.fillStyle = colour("paper");
+      pen.fillRect(asks ? 0 : right, at - 9, width * 0.34, 18);
+      write(pen, `${above ? "↑" : "↓"} ${list[gone[0]][0]}${gone.length > 1 ? ` +${gone.length - 1}` : ""}`, asks ? left - 10 : right + 10, at, width * 0.3, asks ? "right" : "left", "accent");
+    }
+  }
   set(canvas, { "aria-label": say("links.says") });
 }
 

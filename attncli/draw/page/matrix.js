@@ -101,7 +101,9 @@ function numbers(pen) {
 function mark() {
   const { left, top, cell, wide, tall, turn } = frame;
   const [x, y] = [left + (state.key - seen.x) * cell, top + (state.query - seen.y) * cell];
-  const places = [[left, y, wide * cell, cell], [x, top, cell, tall * cell], [x, y, cell, cell], [0, y, left - 7, cell], [x + cell / 2, top - 16, 110, 16]];
+  // the words of the chosen cell stay in sight where the cell itself does not
+  const [near, level] = [left + clamp(x - left, (wide - 1) * cell), top + clamp(y - top, (tall - 1) * cell)];
+  const places = [[left, y, wide * cell, cell], [x, top, cell, tall * cell], [x, y, cell, cell], [0, level, left - 7, cell], [near + cell / 2, top - 16, 110, 16]];
   places.forEach(([left, top, width, height], which) =>
     Object.assign(marks[which].style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` }));
   marks[3].replaceChildren(make("b", queries()[state.query][0]));

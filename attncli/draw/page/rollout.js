@@ -1,7 +1,7 @@
-import { fill, lead, note, ranking } from "./dom.js";
+import { fill, lead, make, note, ranking } from "./dom.js";
 import { largest } from "./numbers.js";
 import { choose, keys, queries, run, state } from "./state.js";
-import { weightsOf } from "./weights.js";
+import { layerPasses, weightsOf } from "./weights.js";
 import { nameOf, say, told } from "./words.js";
 
 /** Tokens up to which layers are multiplied here. */
@@ -12,35 +12,26 @@ const MOST = 640;
 /** Of each run, once. @type {Map<number, Promise<Layer[]>>} */
 const means = new Map();
 
-/** A row with half of it staying where it was, in sum 1. @param {Float32Array} row @param {number} at */
-function halved(row, at) {
-  row[at] += row.reduce((sum, weight) => sum + weight, 0) || 1;
-  const total = row.reduce((sum, weight) => sum + weight, 0);
-  row.forEach((weight, key) => (row[key] = weight / total));
-}
-
-/** @param {number} which @returns {Promise<Layer[]>} */
+/** What all layers pass on, layer by layer in the background; what is done is told on the way.
+ * @param {number} which @returns {Promise<Layer[]>} */
 async function average(which) {
   const { heads, q: { length: n } } = run();
-  /** @type {Map<number, Layer>} */
-  const layers = new Map();
-  for (const [place, { l }] of heads.entries()) {
-    const weights = await weightsOf(which, place);
-    const layer = layers.get(l) ?? { real: new Float32Array(n * n), even: new Float32Array(n * n) };
-    layers.set(l, layer);
-    for (let i = 0; weights && i < n; i++) {
-      const row = weights.row(i);
-      const seen = row.reduce((count, weight) => count + Number(weight >= 0), 0);
-      row.forEach((weight, j) => {
-        if (weight < 0) return;
-        layer.real[i * n + j] += weight;
-        layer.even[i * n + j] += 1 / seen;
-      });
+  const numbers = [...new Set(heads.map(({ l }) => l))].sort((a, b) => b - a);
+  const bar = make("progress", { max: numbers.length, value: 0, "aria-label": say("view.rollout") });
+  fill("view", bar);
+  /** @type {Layer[]} */
+  const layers = [];
+  for (const number of numbers) {
+    const sources = [];
+    for (const place of [...heads.keys()].filter((place) => heads[place].l === number)) {
+      sources.push(...[(await weightsOf(which, place))?.source ?? []].flat());
+      await new Promise((done) => setTimeout(done)); // what the reader does comes between two heads
     }
+    const both = await layerPasses(n, sources);
+    layers.push({ real: both.subarray(0, n * n), even: both.subarray(n * n) });
+    bar.value = layers.length;
   }
-  const sorted = [...layers].sort((a, b) => b[0] - a[0]).map(([, layer]) => layer);
-  for (const { real, even } of sorted) for (const map of [real, even]) for (let i = 0; i < n; i++) halved(map.subarray(i * n, (i + 1) * n), i);
-  return sorted;
+  return layers;
 }
 
 /** One row of the rollout: layers multiplied from the last to the first, half of each the residual.

@@ -90,6 +90,10 @@ function drawArcs(own, shares) {
     return [x + width / 2 - left, y - top + box.scrollTop + 2];
   };
   const words = at("sentence");
+  const line = own?.getClientRects()[0];
+  // a word that was chosen elsewhere than in the sentence comes into sight there
+  if (line && line.bottom > top + box.clientHeight) box.scrollTop += line.bottom - top - box.clientHeight + 8;
+  else if (line && line.top < top) box.scrollTop -= top - line.top + 24;
   set(arcs, { width: box.clientWidth, height: words.offsetTop + words.offsetHeight });
   arcs.replaceChildren(...spans.map((step) => {
     const [[x0, y0], [x1, y1]] = [middle(/** @type {HTMLElement} */ (own)), middle(written.spans[step])];

@@ -40,13 +40,14 @@ export function place(weight, scale, high) {
   return clamp(scale === "log" ? 1 + Math.log10(weight) / 3 : scale === "linear" ? weight : weight / high, 1);
 }
 
-/** Numbers as a picture, one dot each. @param {number} rows @param {number} columns
- * @param {(at: number) => Uint8ClampedArray|null} dot the colour; null leaves it open */
-function dots(rows, columns, dot) {
+/** Numbers as a picture, one dot each. @param {number} rows @param {number} columns @param {Uint8ClampedArray} colours
+ * @param {(at: number) => number} share the place among the colours, from 0 to 1; NaN leaves it open */
+function dots(rows, columns, colours, share) {
   const image = new ImageData(columns, rows);
+  const [pixels, levels] = [new Uint32Array(image.data.buffer), new Uint32Array(colours.buffer)];
   for (let at = 0; at < rows * columns; at++) {
-    const one = dot(at);
-    if (one) image.data.set(one, 4 * at);
+    const place = share(at);
+    if (place >= 0) pixels[at] = levels[round(place * 255)];
   }
   const made = make("canvas", { width: columns, height: rows });
   made.getContext("2d")?.putImageData(image, 0, 0);
@@ -60,16 +61,16 @@ function dots(rows, columns, dot) {
  */
 export function picture(weights, rows, columns, scale, high, first = true) {
   let top = high;
-  return dots(rows, columns, (at) => {
+  return dots(rows, columns, ramps.one, (at) => {
     if (scale === "row" && at % columns === 0) top = most(weights.subarray(at, at + columns), columns);
     const open = weights[at] < 0 || (scale === "rest" && first && at % columns === 0);
-    return open ? null : shade(place(weights[at], scale, top));
+    return open ? NaN : place(weights[at], scale, top);
   });
 }
 
 /** Signed numbers as a picture; 0 is pale, NaN open. @param {Float32Array} values @param {number} rows @param {number} columns @param {number} high */
 export const signedPicture = (values, rows, columns, high) =>
-  dots(rows, columns, (at) => (Number.isNaN(values[at]) ? null : level(ramps.two, 0.5 + (high && values[at] / high / 2))));
+  dots(rows, columns, ramps.two, (at) => 0.5 + (high && values[at] / high / 2) + 0 * values[at]);
 
 /** @param {Uint8ClampedArray} colours @param {number} share */
 function level(colours, share) {

@@ -1,9 +1,9 @@
 import { block, joined, meta } from "./data.js";
-import { weigh } from "./kernel.js";
+import { passOn, weigh } from "./kernel.js";
 import { ceil, floor, max } from "./numbers.js";
 
 /** Pairs from which a tile is weighed in the background. */
-const MANY = 1 << 20;
+const MANY = 1 << 16;
 
 /** @type {Map<string, Promise<import("./types.js").Weights|null>>} */
 const kept = new Map();
@@ -46,13 +46,13 @@ export async function parts(run, at) {
 /** Weights that are made when they are asked for. @param {import("./types.js").Parts} found @returns {import("./types.js").Weights} */
 function made(found) {
   const { n, m } = found;
-  return { n, m, row: (i) => weigh(found, i, i + 1, 0, m, 1), column: (j) => weigh(found, 0, n, j, j + 1, 1), tile: (place) => tile(found, place) };
+  return { n, m, source: { parts: found, all: null, m }, row: (i) => weigh(found, i, i + 1, 0, m, 1), column: (j) => weigh(found, 0, n, j, j + 1, 1), tile: (place) => tile(found, place) };
 }
 
 /** Weights that were kept as such. @param {Float32Array} all @param {number} n @param {number} m @returns {import("./types.js").Weights} */
 function held(all, n, m) {
   return {
-    n, m, row: (i) => all.subarray(i * m, (i + 1) * m), column: (j) => Float32Array.from({ length: n }, (_, i) => all[i * m + j]),
+    n, m, source: { parts: null, all, m }, row: (i) => all.subarray(i * m, (i + 1) * m), column: (j) => Float32Array.from({ length: n }, (_, i) => all[i * m + j]),
     tile: ([i0, i1, j0, j1, pool]) => {
       const wide = ceil((j1 - j0) / pool);
       const cells = new Float32Array(ceil((i1 - i0) / pool) * wide).fill(-1);
@@ -91,13 +91,13 @@ export function weightsOf(run, at) {
   return found;
 }
 
-/** A worker that weighs tiles of long texts; null where none may be started, and then this thread does it.
+/** A worker that weighs in the background; null where none may be started, and then this thread does it.
  * @type {Worker|null|undefined} */
 let worker;
 
 function start() {
   try {
-    const source = `const weigh=${weigh};onmessage=({data:[id,p,...at]})=>{const f=weigh(p,...at);postMessage([id,f],[f.buffer])}`;
+    const source = `const weigh=${weigh};const passOn=${passOn};onmessage=({data:[id,name,...given]})=>{const f=(name==="weigh"?weigh:passOn)(...given);postMessage([id,f],[f.buffer])}`;
     return new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
   } catch {
     return null;
@@ -106,13 +106,13 @@ function start() {
 
 let asked = 0;
 
-/** A tile, weighed in the background where it is large. @param {import("./types.js").Parts} from @param {import("./types.js").Tile} place
+/** What the worker makes of something; this thread, where there is none. @param {"weigh"|"passOn"} name @param {any[]} given
  * @returns {Float32Array|Promise<Float32Array>} */
-function tile(from, place) {
-  if (from.n * from.m <= MANY) return weigh(from, ...place);
+function inBackground(name, ...given) {
   if (worker === undefined) worker = start();
   const other = worker;
-  if (!other) return weigh(from, ...place);
+  // @ts-ignore: each is given what it takes
+  if (!other) return (name === "weigh" ? weigh : passOn)(...given);
   const id = ++asked;
   return new Promise((done) => {
     /** @param {MessageEvent} event */
@@ -122,6 +122,13 @@ function tile(from, place) {
       done(data[1]);
     };
     other.addEventListener("message", hear);
-    other.postMessage([id, from, ...place]);
+    other.postMessage([id, name, ...given]);
   });
 }
+
+/** A tile, weighed in the background where it is large. @param {import("./types.js").Parts} from @param {import("./types.js").Tile} place
+ * @returns {Float32Array|Promise<Float32Array>} */
+const tile = (from, place) => (from.n * from.m <= MANY ? weigh(from, ...place) : inBackground("weigh", from, ...place));
+
+/** What a layer passes on, made in the background (see `passOn`). @param {number} n @param {import("./types.js").HeadSource[]} heads */
+export const layerPasses = (n, heads) => inBackground("passOn", n, heads);

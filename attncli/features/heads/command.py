@@ -341,7 +341,7 @@ def _write_page(
     document: HeadsDocument,
     reasons: Sequence[WhyDocument],
 ) -> None:
-    from attncli.draw.page import Page, answer_of
+    from attncli.draw.page import Page, answer_of, bands_of
     from attncli.measure.head_record import METRICS
 
     record = page_record(
@@ -350,7 +350,15 @@ def _write_page(
     start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
     answer = answer_of(document)
     content = Page(
-        text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, why=reasons, answer=answer
+        text.text,
+        [record],
+        start=start,
+        lang=lang,
+        budget=page.budget,
+        option=PAGE_BUDGET,
+        why=reasons,
+        answer=answer,
+        bands=bands_of(document),
     )
     write_page(page, content)
 

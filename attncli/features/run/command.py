@@ -169,7 +169,7 @@ def _write_page(
     document: RunDocument,
     reasons: Sequence[WhyDocument],
 ) -> None:
-    from attncli.draw.page import Page, answer_of
+    from attncli.draw.page import Page, answer_of, bands_of
 
     record = page_record(
         model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
@@ -181,7 +181,15 @@ def _write_page(
         )
     answer = answer_of(document)
     content = Page(
-        text.text, [record], start=start, lang=lang, budget=page.budget, option=PAGE_BUDGET, why=reasons, answer=answer
+        text.text,
+        [record],
+        start=start,
+        lang=lang,
+        budget=page.budget,
+        option=PAGE_BUDGET,
+        why=reasons,
+        answer=answer,
+        bands=bands_of(document),
     )
     write_page(page, content)
 

@@ -1,0 +1,94 @@
+"""Where one is in a long text: positions at the axes, words beyond the edge of the links, regions as bands, and a
+rollout that is made in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from browsing import Opened, opened
+
+WRITTEN = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    written.push(text);
+    write.call(this, text, ...rest);
+  };
+}"""
+"""From now on, what is written on canvases is kept."""
+WORDS = 160
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("long") / "page.html"
+    text = " ".join(f"w{at % 53}" for at in range(WORDS))
+    options = ("--region", "beginning=tokens:0-40", "--region", "middle=tokens:60-90", "--num-heads", "2")
+    answer = ask("run", text, *options, "--html", str(made))
+    assert answer.code == 0, answer.err
+    return made
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Any, file: Path) -> Iterator[Opened]:
+    found = opened(chromium, file)
+    found.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
+    found.value(WRITTEN)
+    yield found
+    found.page.context.close()
+
+
+def test_axes_without_room_for_words_have_positions_and_regions(window: Opened) -> None:
+    window.value("() => { written.length = 0; attn.choose({head: 1, view: 'matrix', scale: 'row'}); }")
+    written = set(window.until("() => written.includes('140') && written"))
+    assert {"0", "60", "140"} <= written
+    assert {"beginning", "middle"} <= written
+    assert "w7" not in written
+    assert [band[1:] for band in window.value("attn.meta.bands")][:2] == [[0, 41], [60, 91]]
+    window.clean()
+
+
+def test_what_is_chosen_stays_in_sight(window: Opened) -> None:
+    window.value("() => { written.length = 0; attn.choose({query: 150, key: 5, view: 'links'}); }")
+    line = "() => written.find((text) => text.startsWith('↑'))"
+    assert window.until(line)  # what the word looks at stands above what is in sight
+    inside = window.until("""() => {
+      const box = document.querySelector('#words').getBoundingClientRect();
+      const word = document.querySelector('.w.chosen')?.getBoundingClientRect();
+      return word && word.top >= box.top - 2 && word.bottom <= box.bottom + 2;
+    }""")
+    assert inside
+    window.value("() => attn.choose({view: 'matrix', query: 0, key: 0})")
+    window.until("() => document.querySelector('#view canvas.matrix:not(.waiting)')?.width > 300")
+    for _ in range(3):
+        window.page.keyboard.press("+")
+    window.until("() => document.querySelector('.plot .asks b')?.textContent === 'w0'")
+    window.page.keyboard.press("0")
+    window.clean()
+
+
+def test_the_rollout_is_made_in_the_background(window: Opened) -> None:
+    window.value("""() => {
+      window.bars = [];
+      new MutationObserver(() => document.querySelector('#view progress') && bars.push(1)).observe(
+        document.querySelector('#view'), {childList: true});
+      attn.choose({view: 'rollout', query: 100});
+    }""")
+    rows = window.until("() => document.querySelector('#view .found .number')?.textContent")
+    assert window.value("bars.length")
+    heads = []
+    for place in (0, 1):
+        weights = window.value(
+            f"async () => {{ const found = await attn.weights(0, {place});"
+            f" return [...Array({WORDS}).keys()].map((row) => [...found.row(row)]); }}"
+        )
+        heads.append(np.array(weights, float))
+    mean = np.mean(heads, axis=0) + np.eye(WORDS)
+    row = (mean / mean.sum(-1, keepdims=True))[100]
+    assert float(rows) == pytest.approx(row.max(), abs=6e-4)
+    window.clean()
