@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Literal, Protocol
 
+from attncli.draw.tour import STEP
 from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.frame import Notice
@@ -19,7 +20,7 @@ from attncli.explore.state import Focus, SightName, State, at_head, at_pair
 from attncli.features.explain.document import AttentionTopic
 from attncli.features.why.document import WhyDocument
 from attncli.inputs.token import SAMPLE
-from attncli.language import Message, listing, message, say, translate
+from attncli.language import Message, listing, message, say, say_each, translate
 from attncli.models.model import Model
 
 # Work: what takes time, in a thread of its own, so that keys are heard; one piece at a time, and each can be
@@ -327,84 +328,35 @@ FROM, TO = "it", "animal"
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop. words: what it says; None at the first, whose words tell what is in view. step: of the derivation."""
+    """One stop. words: what it says; none at the first, whose words tell what is in view. step: of the derivation."""
 
-    words: Message | None
+    words: tuple[Message, ...]
     sight: SightName
     focus: Focus
     step: int = 0
 
 
 STOPS = (
-    Stop(None, "matrix", "heads"),
+    Stop((), "matrix", "heads"),
+    Stop((STEP["similarity"].words,), "why", "words", 0),
+    Stop((STEP["scale"].words,), "why", "words", 1),
+    Stop((STEP["mask"].words,), "why", "words", 2),
+    Stop((STEP["softmax"].words,), "why", "words", 3),
+    Stop((STEP["output"].words, message("Look at one column: its terms add up to o.")), "why", "words", 4),
     Stop(
-        message(
-            "The head has a query for the word and a key for each word. Where they are alike "
-            "their dot product is large: these are the whole reason why one word looks at "
-            "another."
-        ),
-        "why",
-        "words",
-        0,
-    ),
-    Stop(
-        message(
-            "The dot products grow with the vectors' width; the scale takes that back, or the "
-            "softmax would give all to one word."
-        ),
-        "why",
-        "words",
-        1,
-    ),
-    Stop(
-        message("A mask crosses out words that may not be seen, in a decoder those to come: their score becomes −∞."),
-        "why",
-        "words",
-        2,
-    ),
-    Stop(
-        message(
-            "The softmax makes shares of the scores. The column of weights sums to 1: what one "
-            "word gains, another loses."
-        ),
-        "why",
-        "words",
-        3,
-    ),
-    Stop(
-        message(
-            "The shares weigh the words' values; their sum leaves the head. Look at one column: its terms add up to o."
-        ),
-        "why",
-        "words",
-        4,
-    ),
-    Stop(
-        message("The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls."),
+        (message("The same five steps for all words at once; ▸ marks the row of this word, ↓ scrolls."),),
         "why",
         "words",
         5,
     ),
+    Stop((STEP["heads"].words, message("Up and down walks through them.")), "search", "words"),
+    Stop((STEP["effect"].words, message("e compares all heads.")), "effects", "words"),
     Stop(
-        message(
-            "Every head has its own opinion. This is the same link in all heads, the strongest "
-            "first; up and down walks through them."
-        ),
-        "search",
-        "words",
-    ),
-    Stop(
-        message(
-            "Looking is not mattering: without the head, how far does the word's last vector "
-            "turn? e compares all heads."
-        ),
-        "effects",
-        "words",
-    ),
-    Stop(
-        message(
-            "That is all there is to one weight. i takes a sentence of yours, / searches a link, "
-            "d subtracts two heads, ? tells every key."
+        (
+            message(
+                "That is all there is to one weight. i takes a sentence of yours, / searches a link, "
+                "d subtracts two heads, ? tells every key."
+            ),
         ),
         "matrix",
         "heads",
@@ -468,8 +420,8 @@ def caption(state: State, stop: int, view: View) -> str:
     """The words of a stop; a step of the derivation has the number that its title has. The colours of the heads and the
     tint of the sentence are told as they are now."""
     words = STOPS[stop].words
-    if words is not None:
-        text = say(view, words)
+    if words:
+        text = " ".join(say_each(view, *words))
     else:
         template, colour = TURNED_SENTENCE if state.is_turned else SENTENCE
         text = say(

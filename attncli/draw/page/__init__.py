@@ -28,6 +28,7 @@ from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_lang
 from attncli.draw.safe import label, safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.token_names import mark_unknown_words, marked_text, region_name, split_claims, unknown_word_sentences
+from attncli.draw.tour import TOUR
 from attncli.draw.view import View
 from attncli.features.compare.document import CompareDocument
 from attncli.features.effects.document import AblateDocument, LogitsDocument, PatchDocument, reading_of, readings_of
@@ -213,7 +214,7 @@ class PageHeads:
 
 MODULES = (
     "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
-    "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "keyboard", "main",
+    "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "tour", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 
@@ -304,7 +305,7 @@ def page_head(lang: str, title: str, script: str, style: str, *, policy: str = "
 
 SKELETON = """\
 <body>
-<header><h1>attn</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button>\
+<header><h1>attn</h1><p id="line">{line}</p><button class="link" type="button" id="tour-open"></button><button class="link" type="button" id="language"></button>\
 <button class="link" type="button" id="help-open"></button></header>
 <main>
 <section class="reading">
@@ -316,6 +317,7 @@ SKELETON = """\
 <div id="answer" hidden></div>
 <ul id="notes" class="warnings"></ul>
 <p class="under"><b id="whose"></b><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span><button class="link" type="button" id="whole"></button></p>
+<div id="tour" role="group" hidden></div>
 </section>
 <section class="all">
 <div class="bar-line"><h2><button type="button" class="means" id="heads-title" aria-expanded="false"></button></h2><span id="order"></span></div>
@@ -353,7 +355,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
         "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands,
+        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands, "tour": [step.name for step in TOUR],
     }  # fmt: skip
     first = page.runs[0]
     head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")

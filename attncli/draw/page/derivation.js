@@ -19,15 +19,15 @@ export async function derive() {
   const added = bias ? bias[j - i + n - 1] : 0;
   const seen = sees(bits, m, i, j);
   const weight = !seen ? -1 : lse[i] === -Infinity ? 0 : Math.exp(capped + added - lse[i]);
-  const steps = [["q·k", signed(raw), say("step.raw", { count: d })], [`× ${signed(scale, 4)}`, signed(scaled), say("step.scale")]];
+  const steps = [["q·k", signed(raw), say("step.raw", { count: d }), "similarity"], [`× ${signed(scale, 4)}`, signed(scaled), say("step.scale"), "scale"]];
   if (cap !== null) steps.push([`${cap}·tanh(s/${cap})`, signed(capped), say("step.cap")]);
   if (bias) steps.push([`+ ${signed(added)}`, signed(capped + added), say("step.bias")]);
-  steps.push(seen ? [`exp(s − ${signed(lse[i])})`, told(weight), say("step.softmax")] : ["−∞", "0", say("step.hidden")]);
+  steps.push(seen ? [`exp(s − ${signed(lse[i])})`, told(weight), say("step.softmax"), "softmax"] : ["−∞", "0", say("step.hidden"), "mask"]);
   const sizes = products.map(abs);
   const sorted = largest(sizes, d);
   fill("view",
     make("p.pair", make("bdi", queries()[i][0]), make("span.to", " → "), make("bdi", keys()[j][0]), make("b", told(weight))),
-    make("ol.steps", ...steps.map(([what, value, why]) => make("li", make("code", what), make("b", value), make("span", why)))),
+    make("ol.steps", ...steps.map(([what, value, why, step = ""]) => make("li", { "data-step": step }, make("code", what), make("b", value), make("span", why)))),
     note(say("derivation.note")),
     make("div.scroll", { class: "scroll tall", tabindex: 0 },
       make("table.terms",

@@ -2,9 +2,11 @@ import { meta } from "./data.js";
 import { at } from "./dom.js";
 import { layer, step } from "./grid.js";
 import { whole, zoom } from "./matrix.js";
+import { max } from "./numbers.js";
 import { move, turn } from "./sentence.js";
 import { SCALES } from "./shades.js";
 import { choose, hold, state } from "./state.js";
+import { goTo } from "./tour.js";
 
 /** @type {Record<string, [number, number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -43,6 +45,7 @@ export function pressed(event, views) {
     "#sentence, #asking": () => move(dx, dy + far + page),
     ".links": () => move(0, dx + dy + far + page),
     ".matrix": () => choose({ key: state.key + dx + far, query: state.query + dy + page }),
+    "#tour": () => goTo(max(state.tour + dx + dy, 1), views),
     "#tabs": () => { choose({ view: far ? views[far < 0 ? 0 : views.length - 1] : next(views, state.view, dx + dy) }); at(`tab-${state.view}`).focus(); },
   };
   const act = dx || dy || far || page ? Object.entries(places).find(([selector]) => inside(selector))?.[1] : acts[event.key];

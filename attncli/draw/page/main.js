@@ -17,6 +17,7 @@ import { showSharing } from "./share.js";
 import { any, bare, choose, embedded, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { showLens, showWhy } from "./why.js";
+import { goTo, showTour } from "./tour.js";
 import { headName, labelName, labelOf, named, nextLanguage, say } from "./words.js";
 
 const linked = meta.runs.some(({ heads }) => heads.some(({ k }) => k.length));
@@ -51,6 +52,7 @@ function frame() {
     return [make("dt", ...key.split(" ").map((one) => make("kbd", one))), make("dd", does)];
   }));
   for (const id of ["turn", "pin", "help-open", "help-close", "whole"]) fill(id, say(id));
+  showTour(VIEWS);
   showSharing(() => refresh(new Set(["theme"])));
   fill("language", meta.words[nextLanguage()].language);
   for (const id of ["turn", "scale"]) at(id).hidden = bare;
@@ -136,6 +138,7 @@ onChange((changed) => {
   if (any(changed, "run out") || away()) writeWords();
   if (any(changed, "run sort")) drawGrid();
   else if (any(changed, "head lang")) label();
+  if (changed.has("tour")) showTour(VIEWS);
   void refresh(changed);
 });
 
@@ -218,6 +221,7 @@ set(at("help-close"), { onclick: () => help(false) });
 // what is pressed beside the list of keys is its ground
 set(at("help"), { onclick: (/** @type {Event} */ event) => event.target === at("help") && help(false) });
 set(at("whole"), { onclick: whole });
+set(at("tour-open"), { onclick: () => goTo(state.tour ? 0 : 1, VIEWS) });
 set(at("language"), { onclick: () => choose({ lang: nextLanguage() }) });
 document.addEventListener("keydown", (event) => pressed(event, VIEWS));
 set(/** @type {any} */ (window), { onhashchange: (/** @type {HashChangeEvent} */ told) => follow(new URL(told.newURL).hash, VIEWS, SCALES), onresize: redraw });

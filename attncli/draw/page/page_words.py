@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from attncli.draw.safe import safe
+from attncli.draw.tour import TOUR
 from attncli.features.heads.document import LABEL_NAMES
 from attncli.language import Message, contextual, languages, message, translate
 from attncli.measure.labels import LABELS
@@ -27,6 +28,15 @@ PAGE_WORDS: Mapping[str, Message] = {
     "looked": message("who looks at {key}"),
     "turn": message("turn the direction"),
     "pin": message("held · click to let go"),
+    "tour": message("step by step"),
+    "tour.step": message("step {number} of {count}"),
+    "tour.play": message("play"),
+    "tour.pause": message("pause"),
+    "tour.before": message("back"),
+    "tour.on": message("on"),
+    "tour.close": message("end"),
+    "tour.absent": message("This page holds no effects of heads: attn ablate TEXT --html FILE writes one that does."),
+    **{f"tour.{step.name}": step.words for step in TOUR},
     "whole": message("the whole page"),
     "share": message("take along"),
     "share.link": message("copy the link"),

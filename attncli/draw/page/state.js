@@ -2,9 +2,9 @@ import { meta } from "./data.js";
 import { at } from "./dom.js";
 import { clamp } from "./numbers.js";
 
-/** What is chosen. run, head: which; query, key: the chosen pair; out: whether the sentence shows where the query looks. */
+/** What is chosen. tour: its step, 0 for none. run, head: which; query, key: the chosen pair; out: whether the sentence shows where the query looks. */
 export const state = {
-  run: 0, head: 0, query: 0, key: 0, view: "matrix", scale: "linear", sort: "layer", out: true, lang: meta.lang,
+  run: 0, head: 0, query: 0, key: 0, view: "matrix", scale: "linear", sort: "layer", out: true, lang: meta.lang, tour: 0,
 };
 
 /** The run that is looked at. */
@@ -105,7 +105,7 @@ export function address() {
   const chosen = head();
   const { query, key, out } = { ...state, ...settled };
   const parts = { h: chosen ? `${chosen.l}.${chosen.h}` : "", q: query, k: key, v: state.view, s: state.scale, o: Number(out), r: state.run, m: state.sort };
-  const more = (state.lang === meta.lang ? "" : `&l=${state.lang}`) + (embedded ? "&embed=1" : "");
+  const more = (state.lang === meta.lang ? "" : `&l=${state.lang}`) + (embedded ? "&embed=1" : "") + (state.tour ? `&t=${state.tour}` : "");
   return `#${Object.entries(parts).map((part) => part.join("=")).join("&")}${more}`;
 }
 
@@ -123,6 +123,6 @@ export function follow(hash, views, scales) {
     run: which, head: head < 0 ? state.head : head,
     query: number("q", there.q.length, state.query), key: number("k", (there.k ?? there.q).length, state.key),
     view: one("v", views, state.view), scale: one("s", scales, state.scale), sort: one("m", ["layer", ...there.metrics], state.sort),
-    out: text("o") ? text("o") !== "0" : state.out, lang: one("l", Object.keys(meta.words), state.lang),
+    out: text("o") ? text("o") !== "0" : state.out, lang: one("l", Object.keys(meta.words), state.lang), tour: number("t", meta.tour.length + 1, state.tour),
   });
 }

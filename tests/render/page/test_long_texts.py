@@ -44,7 +44,7 @@ def window(chromium: Any, file: Path) -> Iterator[Opened]:
 
 
 def test_axes_without_room_for_words_have_positions_and_regions(window: Opened) -> None:
-    window.value("() => { written.length = 0; attn.choose({head: 1, view: 'matrix', scale: 'row'}); }")
+    window.value("() => { written.length = 0; attn.choose({head: 1 - attn.state.head}); }")
     written = set(window.until("() => written.includes('140') && written"))
     assert {"0", "60", "140"} <= written
     assert {"beginning", "middle"} <= written
