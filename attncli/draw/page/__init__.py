@@ -545,7 +545,7 @@ def bands_of(document: Document) -> list[tuple[Mapping[str, str], int, int]]:
         starts = [place for index, place in enumerate(places) if not index or places[index - 1] != place - 1]
         for first, following in zip(starts, [*starts[1:], len(tokens_of(document.tokens))], strict=True):  # type: ignore[attr-defined]
             bands.append((name, first, 1 + max(place for place in places if first <= place < following)))
-    return bands
+    return sorted(bands, key=lambda band: band[1:])
 
 
 def answer_of(document: Document) -> Answer:

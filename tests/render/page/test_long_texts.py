@@ -49,7 +49,7 @@ def test_axes_without_room_for_words_have_positions_and_regions(window: Opened) 
     assert {"0", "60", "140"} <= written
     assert {"beginning", "middle"} <= written
     assert "w7" not in written
-    assert [band[1:] for band in window.value("attn.meta.bands")][:2] == [[0, 41], [60, 91]]
+    assert [band[1:] for band in window.value("attn.meta.bands")][:3] == [[0, 41], [41, 60], [60, 91]]
     window.clean()
 
 
