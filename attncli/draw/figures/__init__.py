@@ -10,7 +10,7 @@ from typing import Any, Literal, assert_never
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Document, Numbers, name_of
+from attncli.documents import Document, Numbers
 from attncli.draw.figures.charts import (
     RANKED,
     Bar,
@@ -478,7 +478,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
         return value if isinstance(value, str) else ""
 
     names = [[text for path in paths if (text := member(path))] for paths in TITLES]
-    title = next((" → ".join(dict.fromkeys(texts)) for texts in names if texts), f"attn {name_of(document.schema)}")
+    title = next((" → ".join(dict.fromkeys(texts)) for texts in names if texts), str(document.schema))
     screen = screen_of(document.schema)
     if screen.sentences is not None:
         return title, " ".join(text for text in screen.sentences(document, View(lang=lang)) if text)
