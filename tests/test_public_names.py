@@ -14,6 +14,7 @@ from asking import ask
 
 import attncli
 from attncli.cli.app import COMMANDS
+from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.metrics import entropy, measure
 
@@ -102,6 +103,21 @@ def test_documents_give_rows_a_figure_and_a_page(tmp_path):
             write(tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.html", "heads.svg"]
     assert document._repr_html_().startswith("<iframe")
+
+
+def test_documents_of_training_give_the_same(tmp_path):
+    saved = tmp_path / "model"
+    learned = ask("learn", "induction", "--steps", "4", "--snapshots", "2", "--save", str(saved), "--json").json
+    steps = sorted(map(str, saved.glob("step-*")))
+    series = ask("series", *steps, "--text", "a b a b", "--json").json
+    for number, content in enumerate((learned, series)):
+        document = document_of(content, "test")
+        assert document.rows()[0]["step"] == 0
+        assert document._repr_html_().startswith("<div")
+        document.figure(tmp_path / f"{number}.svg")
+        document.page(tmp_path / f"{number}.html")
+        assert (tmp_path / f"{number}.svg").read_text("utf-8").startswith("<svg")
+        assert "<!doctype html>" in (tmp_path / f"{number}.html").read_text("utf-8")
 
 
 TEXT = "the cat sat on the mat"

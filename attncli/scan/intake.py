@@ -292,7 +292,8 @@ def take_in(
         kind = format if format is not None else format_of(name)
         is_copy = name == "-" or "://" in name or name.lower().endswith(PACKED)
         path, digest = _copy_source(name, folder, file_number, stdin) if is_copy else (name, "")
-        inside = str(Path(path).relative_to(folder)) if is_copy else str(Path(path).absolute())
+        # a copy's place is the same on every system; what is elsewhere is this one's business
+        inside = Path(path).relative_to(folder).as_posix() if is_copy else str(Path(path).absolute())
         files.append(File(name, inside, is_copy, kind, Path(path).stat().st_size, digest))
         if kind.kind == "parquet":
             groups = groups_of(path, kind, cluster)

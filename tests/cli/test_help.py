@@ -81,7 +81,7 @@ def test_the_options_of_one_screen_are_options_of_the_command() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("path", [["run"], ["ablate"], ["heads"], ["weights", "init"], []], ids=" ".join)
+@pytest.mark.parametrize("path", [*PAGES, []], ids=" ".join)
 def test_pages_wrap_at_the_terminals_width(path: list[str], lang: str, width: int) -> None:
     out = ask(*path, "--help", width=width, ATTN_LANG=lang).out
     assert max(map(cells, out.splitlines())) <= width

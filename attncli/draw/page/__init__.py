@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b, sha256
 from importlib.resources import files
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -408,9 +408,15 @@ def _line(run: RunRecord, view: View) -> str:
     return safe(" · ".join(parts))
 
 
+def path_of(text: str) -> PurePath:
+    """A path as the system meant it that wrote it: with a drive or a share Windows's, whatever runs here."""
+    windows = PureWindowsPath(text)
+    return windows if windows.is_absolute() else PurePath(text)
+
+
 def last_part(path: str) -> str:
-    """A path's last part where it begins at the root: where a file lies on this machine is nothing for a page."""
-    return PurePath(path).name if PurePath(path).is_absolute() else path
+    """A path's last part where it begins at the root: where a file lies on a machine is nothing for a page."""
+    return path_of(path).name if path_of(path).is_absolute() else path
 
 
 def _effects(effects: PageEffects) -> dict[str, Any]:

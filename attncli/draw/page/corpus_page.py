@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from os.path import commonpath
-from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
 
-from attncli.draw.page import as_json, join_modules, last_part, page_head, read_asset, words
+from attncli.draw.page import as_json, join_modules, last_part, page_head, path_of, read_asset, words
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe
@@ -240,11 +238,15 @@ def _scan(document: ScanDocument, name: str) -> dict[str, Any]:
 def tails(paths: Sequence[str]) -> list[str]:
     """What tells files apart: their paths below the folder that holds them all. Where that lies on this machine is
     nothing for a page."""
-    below = {PurePath(path).is_absolute() for path in paths}
-    if len(below) != 1:
+    parsed = [path_of(path) for path in paths]
+    if len({(path.is_absolute(), type(path), path.anchor) for path in parsed}) != 1:
         return [last_part(path) for path in paths]
-    folder = commonpath([str(PurePath(path).parent) for path in paths])
-    return [str(PurePath(path).relative_to(folder)) for path in paths]
+    parents = [path.parent.parts for path in parsed]
+    shared = next(
+        (depth for depth, parts in enumerate(zip(*parents, strict=False)) if len(set(parts)) > 1),
+        min(map(len, parents)),
+    )
+    return ["/".join(path.parts[shared:]) for path in parsed]
 
 
 class _Shared:

@@ -17,6 +17,8 @@ from attncli.language import message, plural
 from attncli.scan.document import ScanDocument
 
 INDEX, TOGETHER = "index.html", "all.html"
+DEVICES = ("con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10)))
+"""What no file may be called on Windows, whatever its ending."""
 GENERATOR = b'<meta name="generator" content="attn '
 SKELETON = """\
 <body>
@@ -92,8 +94,9 @@ def published(document: ScanDocument) -> ScanDocument:
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
-    """A file's name of each scan: letters, digits and hyphens, none twice, none of those that the site has itself."""
-    used = {Path(INDEX).stem, Path(TOGETHER).stem}
+    """A file's name of each scan: letters, digits and hyphens, none twice, none of those that the site has itself or
+    Windows has for devices."""
+    used = {Path(INDEX).stem, Path(TOGETHER).stem, *DEVICES}
     files = []
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scan"
