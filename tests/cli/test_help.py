@@ -79,14 +79,15 @@ def test_the_options_of_one_screen_are_options_of_the_command() -> None:
         assert len(names) <= 10, path
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("path", [*PAGES, []], ids=" ".join)
 def test_pages_wrap_at_the_terminals_width(path: list[str], lang: str, width: int) -> None:
     out = ask(*path, "--help", width=width, ATTN_LANG=lang).out
     assert max(map(cells, out.splitlines())) <= width
     whole = "".join(out.split())  # every sentence is there to its end, wherever it is broken
-    for one in dict(commands())[" ".join(path)].params if path else ():
+    own = {name.removesuffix(" start"): command for name, command in commands()}
+    for one in own[" ".join(path)].params if path else ():
         assert "".join(translate(TAIL.sub("", one.help or ""), lang).split()) in whole, one.opts
 
 
