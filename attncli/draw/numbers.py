@@ -75,6 +75,8 @@ def percent(value: float, digits: int = 0) -> str:
     point; one for shares below a tenth, also where none are asked for."""
     if 0 < value < LEAST_SHARE:
         return f"<{LEAST_SHARE:.1%}"
+    if -LEAST_SHARE < value < 0:
+        return f">{-LEAST_SHARE:.1%}"
     return f"{value:.{digits if digits or abs(value) >= TENTH or value == 0 else 1}%}"
 
 

@@ -250,3 +250,8 @@ def test_masks_named_in_place_of_texts_are_refused() -> None:
         assert way_out in answer.err
     assert ask("explain", "mask", "window", "causal").code == 0  # no mask is called window
     assert ask("explain", "mask", stdin=b"causal").code == 0
+
+
+def test_a_metric_as_a_table_says_which_rows_it_counts() -> None:
+    rows = dict(line.split("\t") for line in ask("explain", "metric", "entropy", "--plain").out.splitlines())
+    assert rows["rows"] == ask("explain", "metric", "entropy", "--json").json["rows"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ MADE = {
     "effect": ("find", "a b c", "--from", "c", "--to", "a", "--residual", "--effect"),
     "scaling": ("explain", "scaling"),
     "order": ("explain", "order", "a b"),
+    "learn": ("learn", "order", "--steps", "2", "--seeds", "2"),
+    "series": ("series", "{t}/gpt2", "{t}/again", "--text", "a b"),
+    "why": ("why", "a b c", "--model", "{t}/gpt2", "--from", "c", "--to", "a", "--writes", "--by", "token"),
+    "dimensions": ("why", "a b c", "--num-heads", "2", "--from", "c", "--to", "a", "--by", "dimension"),
+    "retrieval": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
+    "regions": ("ablate", "a b c", "--model", "{t}/gpt2", "--region", "r=tokens:0-1", "--each-region"),
+    "lens": ("logits", "a b c", "--model", "{t}/gpt2", "--lens", "--by", "token"),
+    "directions": ("heads", "a b c", "--model", "{t}/gpt2", "--directions", "L0H0", "--region", "r=tokens:0-1"),
 }
 """Of the newer commands."""
 VIEWS = (
@@ -59,7 +68,8 @@ EACH = 15
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with an output head, and room for files."""
     made = tmp_path_factory.mktemp("mutations")
-    small_gpt2(made / "gpt2")
+    copytree(small_gpt2(made / "gpt2"), made / "again")
+    (made / "needle").write_text("the cat\tsat\n")
     return made
 
 

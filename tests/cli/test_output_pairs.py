@@ -63,6 +63,16 @@ LONG: dict[str, tuple[str, ...]] = {
     "series": ("series", "{t}/gpt2", "{t}/again", "--text", "a b c d", "--fresh"),
 }
 """Those whose answers take longer."""
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "ablate each region": ("ablate", "the cat sat", "--model", "{t}/gpt2", "--region", "a=tokens:0-1", "--each-region"),
+    "heads retrieval": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "{t}/needle", "--lengths", "24"),
+    "heads directions": ("heads", "the cat sat", "--model", "{t}/gpt2", "--directions", "L0H0"),
+    "logits lens": ("logits", "the cat sat", "--model", "{t}/gpt2", "--lens"),
+    "patch into": ("patch", "the cat sat", "the sat cat", "--model", "{t}/gpt2", "--into", "L1H0:q"),
+    "run regions": ("run", TEXT, "--num-heads", "2", "--region", "a=tokens:0-4"),
+    "scan show head": ("scan", "show", "{t}/scan", "--head", "L0H0"),
+}
+"""Other documents and screens of some commands."""
 VALUES = {
     "csv": "{t}/out/a.csv", "output": "{t}/out/a.txt", "svg": "{t}/out/a.svg", "html": "{t}/out/a.html",
     "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
@@ -99,6 +109,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("pairs")
     shutil.copytree(small_gpt2(made / "gpt2"), made / "again")
     (made / "texts").write_text("the cat sat\na dog\n" * 3)
+    (made / "needle").write_text("the cat\tsat\n")
     with inside():
         assert ask("scan", str(made / "gpt2"), str(made / "texts"), "--out", str(made / "scan")).code == 0
     (made / "run.json").write_text(ask("run", TEXT, "--num-heads", "2", "--json").out)
@@ -153,6 +164,19 @@ def dropped(folder: Path, command: str, base: tuple[str, ...]) -> Iterator[str]:
 )
 def test_no_option_about_the_answer_drops_another(command: str, folder: Path) -> None:
     assert list(dropped(folder, command, {**BASES, **LONG}[command])) == []
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "scan show head" else pytest.mark.thorough) for name in VARIANTS]
+)
+def test_no_option_drops_another_of_a_variant(name: str, folder: Path) -> None:
+    line = VARIANTS[name]
+    command = "scan show" if line[0] == "scan" else line[0]
+    assert result(folder, *line).code == 0
+    fine = {"top beside brief", "full beside show", "full beside top"} if name == "heads directions" else set()
+    assert (
+        set(dropped(folder, command, line)) - fine == set()
+    )  # there `--top` chooses heads, and so few are shown whole
 
 
 def test_every_command_is_paired() -> None:

@@ -46,7 +46,7 @@ LINES: dict[str, tuple[str, ...]] = {
 OTHERS = {
     "explore": "its words are looked at below", "scan start": "it counts texts, below",
     "learn": "its words are those that it trains on",
-    "logits": "no model that is here has an output head and unknown words",
+    "logits": "a model that learned is asked, below",
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
          "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
@@ -69,6 +69,51 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def line_of(command: str, folder: Path) -> tuple[str, ...]:
     return tuple(part.replace("{tmp}", str(folder)) for part in LINES[command])
+
+
+WORDS = "k zz b k c"
+"""A model that learned with the letters a to p knows four of its five words."""
+LEARNED: dict[str, tuple[str, ...]] = {
+    "logits": ("logits", WORDS), "logits --lens": ("logits", WORDS, "--lens"),
+    "logits --by token": ("logits", WORDS, "--by", "token"),
+    "ablate --each-region": ("ablate", WORDS, "--region", "r=tokens:0-1", "--each-region"),
+    "why --writes": ("why", WORDS, "--from", "#3", "--to", "#0", "--writes"),
+    "heads --directions": ("heads", WORDS, "--directions", "L0H0"),
+    "heads --region": ("heads", WORDS, "--region", "r=tokens:0-1"),
+    "run --region": ("run", WORDS, "--region", "r=tokens:0-1"), "run --generate": ("run", WORDS, "--generate", "1"),
+    "cache": ("cache", WORDS, "--budget", "2"), "patch": ("patch", WORDS, "k zz c k c"),
+}  # fmt: skip
+"""What else commands do that a model with an output head and unknown words is needed for."""
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small decoder with a token for words that it does not know."""
+    made = tmp_path_factory.mktemp("learned") / "m"
+    assert ask("learn", "previous", "--steps", "1", "--save", str(made), "--brief").code == 0
+    return str(made)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_everything_that_a_decoder_is_asked_marks_and_counts_them(name: str, learned: str) -> None:
+    line = (*LEARNED[name], "--model", learned)
+    document = ask(*line, "--json").json
+    assert [warning for warning in document["warnings"] if warning.startswith("1 of 5 words is unknown to this model")]
+    assert [token["text"] for token in document["tokens"] if token.get("unknown")] == ["zz"]
+    for lang, count in (("en", "1of5wordsisunknowntothismodel"), ("zh", "5个词中有1个是这个模型不认识的")):
+        shown = "".join(ask(*line, "--lang", lang).out.split())
+        assert shown.count(count) == 2, lang  # as a warning above, and below the answer
+        assert count in shown[-200:]
+        assert "zz?" in shown or "--each-region" in name  # whose screen shows regions
+
+
+def test_needles_of_unknown_words_are_refused(learned: str, tmp_path: Path) -> None:
+    (tmp_path / "needle").write_text("k b\tzz\n")
+    (tmp_path / "hay").write_text("a b c d e f g h\n")
+    files = ("--needle", str(tmp_path / "needle"), "--haystack", str(tmp_path / "hay"))
+    answer = ask("heads", "--model", learned, "--retrieval", "--lengths", "8", *files)
+    assert (answer.code, answer.out) == (3, "")
+    assert "'zz' is unknown to this model" in answer.err
 
 
 def token_lists(found: Any) -> list[list[dict[str, Any]]]:

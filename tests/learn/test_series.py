@@ -253,3 +253,26 @@ def test_the_answer_is_of_the_head_that_rose_and_not_of_the_one_that_always_was_
     )
     assert risen([0.0, 0.0])[-1] == "The loss on the text goes from 2.000 to 1.000."
     assert risen([0.0, 0.0], texts=3)[-1] == "The mean loss on 3 texts goes from 2.000 to 1.000."
+
+
+def test_checkpoints_without_steps_go_by_their_names() -> None:
+    """The 2 of gpt2 is no step."""
+    from attncli.features.series.document import SeriesCheckpoint, SeriesDocument, SeriesHead, has_steps, short_names
+
+    def of(*names: str) -> SeriesDocument:
+        rows = [
+            SeriesCheckpoint(
+                name=name, step=step_of(name), digest="", same_as=None, loss=None,
+                heads=[SeriesHead(layer=0, head=0, metrics={"previous": 0.5}, labels=[])],
+            )
+            for name in names
+        ]  # fmt: skip
+        return SeriesDocument(
+            version="", text="a", tokens=[], texts=1, layers=1, heads=1, metrics=["previous"], checkpoints=rows,
+            changes=[], warnings=[],
+        )  # fmt: skip
+
+    assert short_names(of("m/gpt2", "m/again")) == {"m/gpt2": "gpt2", "m/again": "again"}
+    assert short_names(of("a/step-5", "b/step-5")) == {"a/step-5": "a/step-5", "b/step-5": "b/step-5"}
+    assert short_names(of("m/step-5", "m/step-2000")) == {"m/step-5": "5", "m/step-2000": "2,000"}
+    assert not has_steps(of("m/gpt2", "m/again"))

@@ -66,8 +66,8 @@ def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
     assert f"{len(effects) - 10} more heads" in listed
 
 
-NUMBER = re.compile(r"(?<![A-Za-z0-9_.:#])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
-"""A number as a sentence writes it; not one inside a name, such as `window:2`."""
+NUMBER = re.compile(r"(?<![A-Za-z0-9_.:#<])[-+<]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
+"""A number as a sentence writes it; not one inside a name, such as `window:2`. `<0.1%` is a share below that."""
 SAID = "the cat sat on the mat"
 RESIDUAL = ("--num-heads", "3", "--d-model", "24", "--residual")
 ASKED = {
@@ -102,6 +102,39 @@ ASKED = {
     "view": ("view", "{tmp}/run.json"),
     "ablate texts": ("ablate", "--file", "{tmp}/texts", "--lines", *RESIDUAL),
     "compare effects": ("compare", "{tmp}/effects-a.json", "{tmp}/effects-b.json"),
+    "learn": ("learn", "order", "--steps", "40"),
+    "learn seeds": ("learn", "previous", "--steps", "6", "--seeds", "2"),
+    "learn sentence": ("learn", "sentence", SAID, "--query", "sat", "--target", "cat", "--steps", "20"),
+    "series": (
+        "series",
+        "{tmp}/m/step-0",
+        "{tmp}/m/step-3",
+        "{tmp}/m",
+        "--text",
+        "a b a b",
+        "--metric",
+        "previous,entropy",
+    ),
+    "why": ("why", SAID, "--model", "minilm", "--from", "sat", "--to", "cat"),
+    "why than": ("why", SAID, "--model", "minilm", "--from", "sat", "--to", "cat", "--than", "mat", "--head", "L5H1"),
+    "why dimensions": ("why", SAID, "--num-heads", "2", "--from", "sat", "--to", "cat", "--by", "dimension"),
+    "why writes": ("why", SAID, "--model", "{tmp}/gpt2", "--from", "#9", "--to", "#2", "--writes", "--by", "token"),
+    "regions": (
+        "ablate",
+        SAID,
+        "--model",
+        "{tmp}/gpt2",
+        "--region",
+        "a=tokens:0-3",
+        "--region",
+        "b=tokens:5-9",
+        "--each-region",
+    ),
+    "retrieval": ("heads", "--model", "{tmp}/gpt2", "--retrieval", "--needle", "{tmp}/needle", "--lengths", "24"),
+    "run regions": ("run", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
+    "heads regions": ("heads", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
+    "lens": ("logits", SAID, "--model", "{tmp}/gpt2", "--lens", "--by", "token"),
+    "patch into": ("patch", SAID, "the dog sat on the mat", "--model", "minilm", "--into", "L1H2:k"),
     "explain": ("explain", SAID),
     "explain model": ("explain", SAID, "--model", "minilm", "--query", "sat"),
     "explain softmax": ("explain", "softmax", "1", "2", "3"),
@@ -184,6 +217,24 @@ def derived(document: Any) -> Iterator[float]:
             yield 0.95  # of the interval
         case "attn.effects/1":
             yield 0.95  # of the interval
+        case "attn.learn/1":
+            yield sum(run["learned"] for run in document["runs"])
+            yield sum(run["formed"] for run in document["runs"])
+        case "attn.series/1":
+            yield 0.1  # from where a score has risen
+            for name in document["metrics"]:
+                for row in document["checkpoints"]:
+                    yield np.mean([head["metrics"][name] or 0.0 for head in row["heads"]])
+        case "attn.why/1":
+            for part in document["parts"]:
+                yield from (abs(value - document["total"]) for side in SIDES if (value := part[side]) is not None)
+        case "attn.heads/1" if "region_shares" in document:
+            for head in document["region_shares"]["heads"]:
+                yield from (share / even for share, even in zip(head["share"], head["even"], strict=True) if even)
+        case "attn.regions/1":
+            yield from (np.exp(row["logprob"]) for row in document["effects"])
+            yield from (np.exp(document["logprob"]), 0.01)  # below which nothing is said to be lost
+            yield sum(abs(row["change"]) <= 0.01 for row in document["effects"][1:])
         case "attn.scan/1":
             yield sum(bool(head.get("labels")) for head in document["heads"])
             yield 30  # the fewest texts that have intervals
@@ -232,6 +283,9 @@ def unfounded(sentences: str, numbers: Sequence[float]) -> list[str]:
     held = np.abs(np.asarray([number for number in numbers if np.isfinite(number)]))
     found = []
     for text in NUMBER.findall(sentences):
+        if text.startswith("<"):
+            found += [] if (held < as_written(text[1:])[0]).any() else [text]
+            continue
         value, apart = as_written(text)
         if text not in EXACT and not (np.abs(held - abs(value)) <= apart).any():
             found.append(text)
@@ -243,6 +297,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small decoder, a scan of it and a saved run."""
     place = tmp_path_factory.mktemp("answers")
     model = small_gpt2(place / "gpt2")
+    (place / "needle").write_text("the cat\tsat\n")
+    learned = ("learn", "previous", "--steps", "3", "--save", str(place / "m"), "--snapshots", "2", "--brief")
+    assert ask(*learned).code == 0
     (place / "texts").write_text("".join(f"the cat sat on mat {number}\n" for number in range(12)))
     with inside():
         assert ask("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--quiet").code == 0
@@ -291,7 +348,7 @@ def facts(document: Any) -> Iterator[Fact]:
     tokens = document.get("tokens") or (document.get("a") or {}).get("tokens", [])
     keys = [token["text"] for token in document.get("keys", tokens) if isinstance(token, dict)] if tokens else []
     rows = document.get("queries", range(len(keys)))
-    for layer in document.get("layers") or ():
+    for layer in document["layers"] if isinstance(document.get("layers"), list) else ():
         for head in layer.get("heads", ()):
             for row, weights in zip(rows, head.get("weights", ()), strict=False):
                 query = row["text"] if isinstance(row, dict) else keys[row]
@@ -304,10 +361,21 @@ def facts(document: Any) -> Iterator[Fact]:
                 for query, weights in zip(aligned, head[side], strict=True):
                     for key, weight in zip(aligned, weights, strict=True):
                         yield Fact((head["a"]["layer"], head["a"]["head"]), frozenset((query, key)), weight or 0.0)
+    for row in (document.get("ablation") or {}).get("heads", ()):
+        yield Fact((row["layer"], row["head"]), frozenset(), row["loss"])
+    for checkpoint in document.get("checkpoints", ()):
+        for head in checkpoint["heads"]:
+            for number in numbers_of(head["metrics"]):
+                yield Fact((head["layer"], head["head"]), frozenset(), number)
+    if document["schema"] == "attn.why/1":
+        link = document["link"]
+        about = frozenset((tokens[link["query"]]["text"], tokens[link["key"]]["text"]))
+        for number in (document["weight"], document["score"], document["total"]):
+            yield Fact((link["layer"], link["head"]), about, number)
     ends = {keys[document[end]] for end in ("from", "to") if isinstance(document.get(end), int)}
     for name in ("heads", "effects", "parts", "links"):
         records = document.get(name)
-        for record in records if isinstance(records, list) else ():
+        for record in records if isinstance(records, list) and document["schema"] != "attn.why/1" else ():
             first = record.get("layer", record.get("index"))
             if isinstance(first, int) and isinstance(record.get("head"), int):
                 about = {keys[record[end]] for end in ("query", "key") if end in record and keys}
@@ -321,6 +389,8 @@ def facts(document: Any) -> Iterator[Fact]:
                         yield Fact((first, record["head"]), frozenset((query, key)), weight or 0.0)
 
 
+SIDES = ("query_side", "key_side")
+"""Of a part of a score: what it adds on each side."""
 RECORDS = {"tokens", "keys", "layers", "heads", "effects", "parts", "links", "moved", "aligned", "a", "b", "steps",
            "generated", "overview", "matrices"}  # fmt: skip
 """What a document holds of single tokens, links and heads."""
@@ -328,7 +398,8 @@ RECORDS = {"tokens", "keys", "layers", "heads", "effects", "parts", "links", "mo
 
 def whole(document: Any) -> list[float]:
     """The numbers that are of no head or word alone: the document's own, and what answers compute from all."""
-    rest = {name: value for name, value in document.items() if name not in RECORDS}
+    apart = RECORDS if document["schema"] != "attn.why/1" else set()  # a sentence of a part names no head of its own
+    rest = {name: value for name, value in document.items() if name not in apart}
     counts = [len(value) for name, value in document.items() if name in RECORDS and isinstance(value, list)]
     sides = [document[side] for side in ("a", "b") if isinstance(document.get(side), dict)]
     of_sides = [number for side in sides for name in side if name not in RECORDS for number in numbers_of(side[name])]
@@ -379,7 +450,7 @@ def misplaced(sentences: str, document: Any) -> list[str]:
                 if clause.place in (None, fact.place) and (fact.words <= clause.words or clause.words <= fact.words)
             ]
             # what is told first beside a head is its own, whatever is equal to it in the whole document
-            numbers = sorted(clause.numbers, key=lambda text: text[0] not in "+-")
+            numbers = sorted(clause.numbers, key=lambda text: text[0] not in "+-<")
             leading = unfounded(numbers[0], own) if clause.place is not None and numbers else []
             if leading or unfounded(" ".join(numbers), [*own, *rest]) or exchanged(line, clause, document):
                 wrong.append(line)

@@ -213,7 +213,7 @@ def ablate(
 
     environment: Environment = ctx.obj
     if removal.each_region:
-        _ablate_regions(environment, text, regions, model, attention, compute, output, measure_options)
+        _ablate_regions(environment, text, regions, model, attention, compute, output, page, measure_options)
         return
     if (regions.region or regions.regions) and removal.start is None and measure_options.query is None:
         raise UsageError(
@@ -281,6 +281,7 @@ def ablate(
 
 REGION_SUBJECTS = (
     "text", "file", "ids", "chat", "chat_template", "generation_prompt", "region", "regions", "each_region", "target",
+    "brief", "ascii", "show",
     "model", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
 )  # fmt: skip
 """What the work over regions takes besides how its answer looks."""
@@ -294,6 +295,7 @@ def _ablate_regions(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: OutputOptions,
+    page: PageOptions,
     measure_options: MeasureOptions,
 ) -> None:
     """`attn ablate --each-region`: the regions of a text cut off one after the other."""
@@ -307,9 +309,8 @@ def _ablate_regions(
             expected="one or the other",
             out_of_place=" ".join(out_of_place),
         )
-    if output.svg is not None or "html" in environment.explicit_options:
-        raise UsageError("what regions change has no page and no figure", expected="--json, --plain or the screen")
-    view = validate_options(output, environment, "regions")
+    view = validate_options(output, environment, "regions", files={"--html": page.html})
+    validate_page(page)
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     from attncli.features.regions.compute import ablate_regions
     from attncli.inputs.hub import own_cache_folder
@@ -319,8 +320,7 @@ def _ablate_regions(
     def on_result(count: int, runs: int) -> None:
         done[:] = count, runs
 
-    def documents() -> Iterator[RegionsDocument]:
-        source_text = request.one_text(environment, text)
+    def regions_document(source_text: Text) -> RegionsDocument:
         with request.errors_located_in(source_text):
             tokens = request.tokens_of(loaded_model, source_text)
             try:
@@ -348,9 +348,13 @@ def _ablate_regions(
                         )
                     )
                 raise
-        yield document
+        return document
 
-    write_documents(documents(), output, environment, view)
+    source_text = request.one_text(environment, text)
+    document = regions_document(source_text)
+    if page.html is not None:
+        write_document_page(loaded_model, source_text, document, page, view.lang, alone=True)
+    write_with_figure([document], output, environment, view)
 
 
 def _usual_place(model: Model) -> str:

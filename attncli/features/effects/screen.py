@@ -648,6 +648,15 @@ TOLD_BY = {
 """How a head is told what others make of the clean text."""
 
 
+def _unlike(a: float, b: float) -> list[str]:
+    """Two numbers with three digits, or with as many as tell them apart."""
+    return next(
+        texts
+        for digits in (*range(3, 18), 18)
+        if (texts := [f"{value:.{digits}g}" for value in (a, b)])[0] != texts[1] or a == b or digits == 18
+    )
+
+
 def patch_sentences(document: PatchDocument, view: View) -> list[str]:
     """The answer in words: where it was put in and what was measured, and which head carries most."""
     ends = {"target": document.target, "versus": document.versus}
@@ -684,7 +693,7 @@ def patch_sentences(document: PatchDocument, view: View) -> list[str]:
             )
         )
         head, share = head_phrase(first, view), percent(first.recovered)
-        clean, corrupt = (f"{value:.3g}" for value in (document.m_clean, document.m_corrupt))
+        clean, corrupt = _unlike(document.m_clean, document.m_corrupt)
         answer_sentences.append(say(view, name, head=head, share=share, clean=clean, corrupt=corrupt))
         last = min(document.effects, key=lambda row: row.recovered)
         if last.recovered < -LITTLE:

@@ -445,8 +445,11 @@ def _value(value: float | None, view: View) -> str:
 def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
     """What a metric means and its value for the example, a row for each fact, for `--plain`."""
     yield ["field", "value"]
-    for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
+    for name in ("name", "says", "formula", "range", "unit"):
         yield [name, getattr(document, name)]
+    yield ["rows", document.row_kind]
+    yield ["note", document.note]
+    yield ["source", document.source]
     yield ["value", document.example.value]
     yield ["uniform", document.example.uniform]
 

@@ -33,6 +33,8 @@ from attncli.cli.output import (
     write_documents,
     write_figure,
     write_page,
+    write_page_pieces,
+    write_with_figure,
 )
 from attncli.cli.progress import foretell_text, foretell_work, progress
 from attncli.cli.request import layers_and_heads
@@ -42,7 +44,6 @@ from attncli.language import message
 if TYPE_CHECKING:
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.document import HeadsDocument
-    from attncli.features.retrieval.document import RetrievalDocument
     from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.measure.labels import RepeatScores
@@ -206,7 +207,7 @@ def heads(
     if retrieval.retrieval:
         if text.text is not None:
             raise UsageError("--retrieval makes texts of its own, and TEXT is one", expected="one or the other")
-        _fetching_heads(environment, retrieval, model, attention, compute, output)
+        _fetching_heads(environment, retrieval, model, attention, compute, output, page)
         return
     for name in ("needle", "haystack", "lengths", "verify"):
         if name in environment.explicit_options:
@@ -285,8 +286,8 @@ def heads(
 
 
 RETRIEVAL_SUBJECTS = (
-    "retrieval", "needle", "haystack", "lengths", "verify", "top", "show", "model", "mask", "scale", "softcap",
-    "backend", "device", "dtype", "max_memory", "ignore_config",
+    "retrieval", "needle", "haystack", "lengths", "verify", "top", "show", "brief", "ascii", "model", "mask", "scale",
+    "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
 )  # fmt: skip
 """What needles in haystacks take besides how their answer looks."""
 
@@ -298,6 +299,7 @@ def _fetching_heads(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: OutputOptions,
+    page: PageOptions,
 ) -> None:
     """`attn heads --retrieval`: texts of its own, and which heads fetch a fact from them."""
     if out_of_place := [
@@ -310,25 +312,26 @@ def _fetching_heads(
             expected="one or the other",
             out_of_place=" ".join(out_of_place),
         )
-    if output.svg is not None or "html" in environment.explicit_options:
-        raise UsageError("needles in haystacks have no page and no figure", expected="--json, --plain or the screen")
-    view = validate_options(output, environment, "retrieval")
+    view = validate_options(output, environment, "retrieval", files={"--html": page.html})
+    validate_page(page)
     loaded_model = request.model(environment, model, attention, compute, heads=declarations.EIGHT)
     from attncli.features.retrieval import compute as needles
 
-    def documents() -> Iterator[RetrievalDocument]:
-        with progress(environment, "needles in haystacks") as on_progress:
-            document = needles.fetching_heads(
-                loaded_model,
-                needles=None if options.needle is None else needles.read_needles(options.needle),
-                passages=None if options.haystack is None else needles.read_passages(options.haystack),
-                lengths=None if options.lengths is None else needles.parse_lengths(options.lengths),
-                verify=options.verify,
-                progress=on_progress,
-            )
-        yield document
+    with progress(environment, "needles in haystacks") as on_progress:
+        document = needles.fetching_heads(
+            loaded_model,
+            needles=None if options.needle is None else needles.read_needles(options.needle),
+            passages=None if options.haystack is None else needles.read_passages(options.haystack),
+            lengths=None if options.lengths is None else needles.parse_lengths(options.lengths),
+            verify=options.verify,
+            progress=on_progress,
+        )
 
-    write_documents(documents(), output, environment, view)
+    if page.html is not None:
+        from attncli.draw.page import any_page
+
+        write_page_pieces(page, any_page(document, lang=view.lang, budget=page.budget, option=PAGE_BUDGET))
+    write_with_figure([document], output, environment, view)
 
 
 def _write_page(

@@ -88,14 +88,17 @@ def regions_sentences(document: RegionsDocument, view: View) -> list[str]:
         answer_sentences.append(
             say(
                 view,
-                "It draws most on {region}: without it its log probability falls by {loss}, to {share}.",
+                "It draws most on {region}: without it its log probability falls by {loss}, "
+                "its probability to {share}.",
                 region=quote_text(_name(document, first, view), view),
                 loss=f"{-(first.change or 0.0):.2f}",
                 share=percent(exp(first.logprob or 0.0), 1),
             )
         )
     elif measured:
-        answer_sentences.append(say(view, "No region takes anything from it when it cannot be read."))
+        answer_sentences.append(
+            say(view, "No region lowers its log probability by more than 0.01 when it cannot be read.")
+        )
     idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) <= LITTLE]
     if idle and -(measured[0].change or 0.0) > LITTLE:
         answer_sentences.append(

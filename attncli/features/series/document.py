@@ -100,17 +100,34 @@ def summary(row: SeriesCheckpoint, metric: str) -> float | None:
     return sum(values) / len(values) if metric in OF_ALL else max(values)
 
 
+def has_steps(document: SeriesDocument) -> bool:
+    """Whether each checkpoint is known by its step: all have one, and no two the same."""
+    steps = [row.step for row in document.checkpoints]
+    return None not in steps and len(set(steps)) == len(steps)
+
+
+def short_names(document: SeriesDocument) -> dict[str, str]:
+    """By its name, what each checkpoint is called in tables: its step, else its name without the folders that all are
+    in."""
+    if has_steps(document):
+        return {row.name: f"{row.step:,}" for row in document.checkpoints}
+    paths = {row.name: row.name.rstrip("/").split("/") for row in document.checkpoints}
+    depth = min(map(len, paths.values())) - 1
+    alike = next((place for place in range(depth) if len({path[place] for path in paths.values()}) > 1), depth)
+    return {name: "/".join(path[alike:]) for name, path in paths.items()}
+
+
 def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, float]]]]:
     """By the name of each metric that is a share, its number at each step, from 1 on; at each place in the series where
     not every checkpoint has a step."""
     series = []
-    has_steps = all(row.step is not None for row in document.checkpoints)
+    by_step = has_steps(document)
     for metric in document.metrics:
         points = []
         for place, row in enumerate(document.checkpoints):
             value = summary(row, metric)
             if value is not None:
-                points.append((float(max(row.step or 0, 1)) if has_steps else place + 1.0, value))
+                points.append((float(max(row.step or 0, 1)) if by_step else place + 1.0, value))
         if metric not in ("entropy", "distance") and points:
             series.append((metric, points))
     return series

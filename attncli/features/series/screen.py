@@ -19,7 +19,9 @@ from attncli.features.series.document import (
     SeriesCheckpoint,
     SeriesDocument,
     curve_points,
+    has_steps,
     metric_name,
+    short_names,
     summary,
 )
 from attncli.language import Message, listing, message, plural, say
@@ -57,22 +59,28 @@ def _best(row: SeriesCheckpoint, metric: str) -> str:
     return f"L{head.layer}H{head.head}"
 
 
-def _step_name(row: SeriesCheckpoint) -> str:
-    return f"{row.step:,}" if row.step is not None else safe(row.name)
+def _names(document: SeriesDocument) -> dict[str, str]:
+    """By its name, what each checkpoint is called."""
+    return {name: safe(text) for name, text in short_names(document).items()}
+
+
+def _axis(document: SeriesDocument) -> Message:
+    """What the checkpoints are told apart by."""
+    return message("step") if has_steps(document) else message("checkpoint")
 
 
 def _steps(document: SeriesDocument, view: View) -> Lines:
     """A row for each checkpoint."""
     columns = [
-        localize(message("step"), view),
+        localize(_axis(document), view),
         localize(message("loss"), view),
         *(safe(localize(metric_name(name), view)) for name in document.metrics),
     ]
     columns.append(localize(message("same as"), view))
-    names = {row.name: _step_name(row) for row in document.checkpoints}
+    names = _names(document)
     rows = []
     for row in document.checkpoints:
-        cells = [_step_name(row), "-" if row.loss is None else f"{row.loss:.3f}"]
+        cells = [names[row.name], "-" if row.loss is None else f"{row.loss:.3f}"]
         for metric in document.metrics:
             value = summary(row, metric)
             best = "" if metric in OF_ALL or value is None else f" {_best(row, metric)}"
@@ -84,7 +92,9 @@ def _steps(document: SeriesDocument, view: View) -> Lines:
     note = message(
         "the highest head of each; of {metrics} the mean of all heads", metrics=listing(map(metric_name, of_all))
     ) if of_all else message("the highest head of each")  # fmt: skip
-    return table(columns, rows, view, align=["right"] * len(columns), title=message("by step"), note=note)
+    title = message("by step") if has_steps(document) else message("by checkpoint")
+    align = ["right" if has_steps(document) else "left", *["right"] * (len(columns) - 1)]
+    return table(columns, rows, view, align=align, title=title, note=note)
 
 
 def _curve(document: SeriesDocument, view: View) -> Lines:
@@ -92,15 +102,16 @@ def _curve(document: SeriesDocument, view: View) -> Lines:
     series = [Series(safe(localize(metric_name(name), view)), tuple(points)) for name, points in curve_points(document)]
     if not series:
         return Lines()
-    title = heading(message("scores by step"), message("both axes logarithmic"), view)
-    return stack((title, curves(series, view, height=PLOT_LINES, x_name=localize(message("step"), view))))
+    title = message("scores by step") if has_steps(document) else message("scores by checkpoint, in their order")
+    picture = curves(series, view, height=PLOT_LINES, x_name=localize(_axis(document), view))
+    return stack((heading(title, message("both axes logarithmic"), view), picture))
 
 
 def _changes(document: SeriesDocument, view: View) -> Lines:
     """The heads whose labels change, and when."""
     if not document.changes:
         return Lines()
-    names = {row.name: _step_name(row) for row in document.checkpoints}
+    names = _names(document)
     shown = document.changes if view.full else document.changes[:MOST_CHANGES]
     rows = [
         [
@@ -133,6 +144,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
     texts: list[Message] = []
     first, last = document.checkpoints[0], document.checkpoints[-1]
     scores = [metric for metric in document.metrics if metric not in OF_ALL]
+    names = _names(document)
     for metric in scores:
         rising = {
             place: values
@@ -154,13 +166,13 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
                 head=last.heads[place].head,
                 first=values[0],
                 last=values[-1],
-                before=_step_name(document.checkpoints[after - 1]),
-                after=_step_name(document.checkpoints[after]),
+                before=names[document.checkpoints[after - 1].name],
+                after=names[document.checkpoints[after].name],
             )
         )
     if scores and not texts:
-        names = listing(map(metric_name, scores))
-        texts.append(message("In no head does a score rise by {least} or more: {scores}.", least=ROSE, scores=names))
+        listed = listing(map(metric_name, scores))
+        texts.append(message("In no head does a score rise by {least} or more: {scores}.", least=ROSE, scores=listed))
     if not scores:
         texts += _mean_sentences(document)
     if first.loss is not None and last.loss is not None:
@@ -231,7 +243,7 @@ def series_page(document: SeriesDocument, lang: str) -> bytes | None:
     ]
     maps = np.stack([np.asarray(row.maps, np.float64) for row in rows])
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(rows))
-    names = [row.step if row.step is not None else place for place, row in enumerate(rows)]
+    names = [row.step if row.step is not None and has_steps(document) else place for place, row in enumerate(rows)]
     notes = answer_sentences(document)
     line = listing((title, f"{rows[0].name} … {rows[-1].name}"), " · ")
     return steps_page(
