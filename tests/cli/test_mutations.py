@@ -89,3 +89,27 @@ def test_a_changed_document_is_shown_or_refused(name: str, folder: Path) -> None
         assert answer.code in (0, 3) or refused, (seed, view, answer.err)
         assert "unexpected" not in answer.err
         assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("learn", ("runs", 0, "best", 0, "score"), "\x1b[31m"),
+        ("learn", ("heads", 0, "scores"), {}),
+        ("learn", ("ablation", "heads"), []),
+        ("patch", ("query",), []),
+    ],
+)
+def test_what_an_answer_is_told_from_is_there_or_the_document_is_refused(
+    name: str, path: tuple[str | int, ...], value: object, folder: Path
+) -> None:
+    document: Any = ask(*(part.replace("{t}", str(folder)) for part in MADE[name]), "--json").json
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    (folder / "changed.json").write_text(json.dumps(document))
+    for view in ((), ("--html", str(folder / "page.html")), ("--figure", str(folder / "drawn.svg")), ("--plain",)):
+        answer = ask("view", str(folder / "changed.json"), *view)
+        assert (answer.code, answer.out) == (3, ""), answer.err
+        assert "unexpected" not in answer.err

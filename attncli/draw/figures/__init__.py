@@ -51,7 +51,7 @@ from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
 from attncli.features.learn.document import LearnDocument, curve_note, reference_name, score_name
 from attncli.features.mask.document import MaskDocument
 from attncli.features.run.document import RunDocument
-from attncli.features.series.document import SeriesDocument, curve_points, metric_name
+from attncli.features.series.document import SeriesDocument, curve_points, has_steps, metric_name
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
 from attncli.language import contextual, listing, message, plural, say, translate
@@ -580,7 +580,12 @@ def _learn(drawing: Drawing, document: LearnDocument, lang: str) -> None:
 def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
     """The scores over the steps of the checkpoints."""
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(document.checkpoints))
-    subtitle = message("scores by step; both axes logarithmic")
+    by_step = has_steps(document)
+    subtitle = (
+        message("scores by step; both axes logarithmic")
+        if by_step
+        else message("scores by checkpoint, in their order; both axes logarithmic")
+    )
     top = draw_title(drawing, translate(title, lang), translate(subtitle, lang))
     series = [(safe(translate(metric_name(name), lang)), points) for name, points in curve_points(document)]
     if not series:
@@ -588,7 +593,8 @@ def _series(drawing: Drawing, document: SeriesDocument, lang: str) -> None:
             message("the metrics {names} are no shares, so there is no curve to draw", names=listing(document.metrics)),
             expected=message("such as --metric previous,induction"),
         )
-    draw_curves(drawing, series, top, translate(message("step"), lang), translate(message("score"), lang))
+    x_name = translate(message("step") if by_step else message("checkpoint"), lang)
+    draw_curves(drawing, series, top, x_name, translate(message("score"), lang))
 
 
 def _cost(drawing: Drawing, document: CostDocument, view: View) -> None:

@@ -408,7 +408,8 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
         field(name="at")
     )
     query: Annotated[
-        list[Annotated[Count, index_of("token")]], describe("The tokens measured at; of logits, the last of them.")
+        list[Annotated[Count, index_of("token")]],
+        Meta(min_length=1, description="The tokens measured at; of logits, the last of them."),
     ]
     measure: Literal["logit difference", "log probability", "cosine"]
     target: TargetToken | None

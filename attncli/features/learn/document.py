@@ -166,8 +166,17 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
         for place, layer, head in rows:
             if layer >= self.model.layers or head >= self.model.heads:
                 yield place, message("there is no layer {layer} head {head}", layer=layer, head=head)
-        if not self.curve or not self.maps or not self.runs or not self.heads:
-            yield "curve", message("curve, maps, heads or runs are empty")
+        if not (self.curve and self.maps and self.runs and self.heads and self.ablation.heads):
+            yield "curve", message("curve, maps, heads, runs or ablation are empty")
+            return
+        known, names = {(row.layer, row.head) for row in self.heads}, set(self.heads[0].scores)
+        for number, row in enumerate(self.heads):
+            if set(row.scores) != names:
+                yield f"heads[{number}].scores", message("they are not the scores of the first head")
+        for number, run in enumerate(self.runs):
+            for best in run.best:
+                if best.score not in names or (best.layer, best.head) not in known:
+                    yield f"runs[{number}].best", message("it names a score or a head that is not there")
 
 
 def curve_note(document: LearnDocument) -> Message:
