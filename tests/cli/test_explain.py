@@ -255,3 +255,14 @@ def test_masks_named_in_place_of_texts_are_refused() -> None:
 def test_a_metric_as_a_table_says_which_rows_it_counts() -> None:
     rows = dict(line.split("\t") for line in ask("explain", "metric", "entropy", "--plain").out.splitlines())
     assert rows["rows"] == ask("explain", "metric", "entropy", "--json").json["rows"]
+
+
+@pytest.mark.parametrize("topic", ["multihead", "residual"])
+def test_of_a_checkpoint_the_layer_of_the_strongest_link_is_explained(topic: str) -> None:
+    asked = ("explain", topic, "it was too tired", "--model", "minilm", "--query", "it")
+    link = ask("run", "it was too tired", "--model", "minilm", "--query", "it", "--json").json["links"][0]
+    answer = ask(*asked, "--json")
+    assert answer.json["layer"] == link["layer"] != 0
+    assert f"layer {link['layer']} has the strongest link of 'it'" in answer.err
+    assert "--layer chooses another" in answer.err
+    assert ask(*asked, "--layer", "0", "--json").json["layer"] == 0

@@ -70,9 +70,12 @@ def strongest_head(
     text: str,
     tokens: Sequence[Token],
     query: int,
+    *,
+    whole_layer: bool = False,
 ) -> tuple[int, int]:
     """The layer and the head that `--layer` and `--head` name; of a checkpoint, where one of them is open, the one in
-    which the query has its strongest link. Standard error says which that is."""
+    which the query has its strongest link. Standard error says which that is. whole_layer: whether all heads of the
+    layer are explained."""
     from attncli.features.explain import compute as explaining
 
     layer, head = chosen_place(model, options)
@@ -83,6 +86,7 @@ def strongest_head(
         query,
         layer=layer,
         head=head,
+        whole_layer=whole_layer,
         note=environment.note,
         on_cost=partial(_refuse_search, compute),
     )
@@ -289,7 +293,7 @@ def multihead(
     """
     from attncli.features.explain.compute import multihead_document
 
-    place = _place(ctx.obj, text, model, attention, compute, query, heads=HEADS)
+    place = _place(ctx.obj, text, model, attention, compute, query, heads=HEADS, whole_layer=True)
     document = multihead_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
@@ -312,7 +316,7 @@ def residual(
     model_options = model
     if model.model is None:  # what the topic is about is there without being asked for
         model_options = replace(model, residual=True, layer_norm=True)
-    place = _place(ctx.obj, text, model_options, attention, compute, query)
+    place = _place(ctx.obj, text, model_options, attention, compute, query, whole_layer=True)
     document = residual_document(place.model, place.text.text, place.tokens, layer=place.layer, query=place.query)
     give_topic(ctx, document, output)
 
@@ -328,9 +332,10 @@ def _place(
     heads: int = 1,
     shown: str | None = None,
     strongest: bool = False,
+    whole_layer: bool = False,
 ) -> Place:
     """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
-    whether of a checkpoint the head that is not named is the one with the query's strongest link."""
+    whether of a checkpoint the head that is not named is the one with the query's strongest link. whole_layer: whether that is said of the layer."""
     from attncli.features.explain.compute import default_query
     from attncli.features.run.compute import RunRequest
 
@@ -341,8 +346,10 @@ def _place(
         index = request.query_index(environment, tokens, query)
     else:
         index = len(tokens) // 2 if shown == "middle" else default_query(tokens)
-    if strongest:
-        layer, head = strongest_head(environment, loaded_model, model, compute, source_text.text, tokens, index)
+    if strongest or whole_layer:
+        layer, head = strongest_head(
+            environment, loaded_model, model, compute, source_text.text, tokens, index, whole_layer=whole_layer
+        )
     else:
         layer, head = one_head(loaded_model, model)
     request.refuse_run(loaded_model, len(tokens), RunRequest([layer], stages=True), compute, "a shorter text")

@@ -149,14 +149,15 @@ def strongest_head(
     *,
     layer: int | None = None,
     head: int | None = None,
+    whole_layer: bool = False,
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> tuple[int, int]:
     """The layer and the head in which a query has its strongest link, as `run` counts links, where one of them is None
-    and the model is a checkpoint; else these, the first layer that attends and head 0 standing in for None. note: is
-    told which. on_cost: is told what the search takes."""
+    and the model is a checkpoint; else these, the first layer that attends and head 0 standing in for None. whole_layer:
+    whether all heads of the layer are explained. note: is told which. on_cost: is told what the search takes."""
     first_layer = model.spec.attending()[0] if layer is None else layer
-    if model.identity.source != "checkpoint" or None not in (layer, head):
+    if model.identity.source != "checkpoint" or None not in (layer, head) or (whole_layer and layer is not None):
         return first_layer, head or 0
     blocks = model.spec.blocks
     layers = list(model.spec.attending()) if layer is None else [layer]
@@ -175,7 +176,10 @@ def strongest_head(
             )
             note(
                 message(
-                    "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
+                    "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in head {head}; --layer "
+                    "chooses another"
+                    if whole_layer
+                    else "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
                     "{weight:.2f}; --layer and --head choose another",
                     layer=link.layer,
                     head=link.head,
