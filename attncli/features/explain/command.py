@@ -335,7 +335,8 @@ def _place(
     whole_layer: bool = False,
 ) -> Place:
     """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
-    whether of a checkpoint the head that is not named is the one with the query's strongest link. whole_layer: whether that is said of the layer."""
+    whether of a checkpoint the head that is not named is the one with the query's
+    strongest link. whole_layer: whether that is said of the layer."""
     from attncli.features.explain.compute import default_query
     from attncli.features.run.compute import RunRequest
 

@@ -154,8 +154,11 @@ def strongest_head(
     on_cost: Callable[[CostEstimate, int], None] = ignore,
 ) -> tuple[int, int]:
     """The layer and the head in which a query has its strongest link, as `run` counts links, where one of them is None
-    and the model is a checkpoint; else these, the first layer that attends and head 0 standing in for None. whole_layer:
-    whether all heads of the layer are explained. note: is told which. on_cost: is told what the search takes."""
+    and the model is a checkpoint; else these, the first layer that attends and head 0 standing in for None.
+
+    whole_layer: whether all heads of the layer are explained. note: is told which. on_cost: is told what the search
+    takes.
+    """
     first_layer = model.spec.attending()[0] if layer is None else layer
     if model.identity.source != "checkpoint" or None not in (layer, head) or (whole_layer and layer is not None):
         return first_layer, head or 0
