@@ -23,12 +23,13 @@ from attncli.mechanism.mask import (
     SameBucket,
     parse_mask,
 )
+from attncli.mechanism.mask.cache_policy import WhileReading
 
 GUIDE = {
     lang: (Path(attncli.language.guide.__path__[0]) / lang / "masks.md").read_text("utf-8") for lang in ("en", "zh")
 }
 CHINESE = re.compile("[\u4e00-\u9fff]")
-BOUND_TO_VECTORS = {Hashed, SameBucket, ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow}
+BOUND_TO_VECTORS = {Hashed, SameBucket, ByChance, Forgotten, HeavyHitters, LastQuery, LastWindow, WhileReading}
 """Kinds that no function of (i, j) can state; their oracles are those of hashing and of caches."""
 
 
