@@ -19,12 +19,12 @@ from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
 from attncli.draw.token_names import MARK, claim, quoted_ends, quoted_token
 from attncli.draw.view import View
-from attncli.features.compare.document import ComparedHead, CompareDocument
 from attncli.features.run.document import RunDocument, RunHead
 from attncli.language import Message, listing, message, say
 
 if TYPE_CHECKING:
     from attncli.documents import ModelPart, TokenRow
+    from attncli.features.compare.document import ComparedHead, CompareDocument
     from attncli.features.cross.document import CrossDocument
     from attncli.features.find.document import FindDocument, FoundHead
     from attncli.inputs.token import Token

@@ -6,7 +6,7 @@ The strongest links are kept while rows go by: which query looks at which key, o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,7 +16,6 @@ from attncli.documents import LeftOutKind, LinkRow, Numbers, TopLink
 from attncli.features.run.document import PooledMap, StrongestLink
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
-from attncli.measure.region_sums import RegionShares, RegionSums
 from attncli.measure.row_facts import (
     Bools,
     Exclusion,
@@ -32,6 +31,9 @@ from attncli.measure.row_facts import (
 )
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
+
+if TYPE_CHECKING:
+    from attncli.measure.region_sums import RegionShares, RegionSums
 
 # The strongest links of each head, kept while blocks of query rows go by.
 
@@ -421,6 +423,8 @@ class BlockCollector:
             self._maps = PooledMaps(len(heads), self._count, self._count, side=CELLS)
             consumers: list[Consumer] = [self._links.consumer(layer, heads), self._maps]
             if self._regions:
+                from attncli.measure.region_sums import RegionSums  # few runs name regions
+
                 looking = self._count - 1 if self._query is None else self._query
                 self._sums = RegionSums(len(heads), self._regions, self._count, looking)
                 consumers.append(self._sums)

@@ -28,7 +28,6 @@ from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.language import message
-from attncli.measure.region_sums import RegionShares
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import ADDED, Attention, Spec
@@ -39,6 +38,7 @@ from attncli.models.model import Model, take_text
 from attncli.models.run import LONG, rows_for
 
 if TYPE_CHECKING:
+    from attncli.measure.region_sums import RegionShares
     from attncli.measure.run_record import Recording  # only a page needs it
 
 
