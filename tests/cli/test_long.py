@@ -152,6 +152,49 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
             assert says.replace(" ", "") in "".join(shown.split())
 
 
+@pytest.mark.parametrize("query", [None, "sat"])
+def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) -> None:
+    texts = ("the cat sat on the mat", "a dog sat under the mat and slept")
+    options = ("--num-heads", "2", "--mask", "causal")
+    rules = ("--region", "who=tokens:0-1", "--region", "where=/the mat/")
+    asked = () if query is None else ("--query", query)
+    compared = ask("compare", *texts, *options, *rules, *asked, "--json")
+    assert compared.code == 0, compared.err
+    runs = [ask("run", text, *options, "--json").json for text in texts]
+    shares = []
+    for run in runs:
+        words = [token["text"] for token in run["tokens"]]
+        at = words.index(query) if query else len(words) - 1
+        mat = words.index("mat")
+        members = {"who": [0, 1], "where": [mat - 1, mat]}
+        members["rest"] = [place for place in range(len(words)) if place not in (0, 1, mat - 1, mat)]
+        heads = [head["weights"][at] for head in run["layers"][0]["heads"]]
+        shares.append({name: [sum(row[key] for key in keys) for row in heads] for name, keys in members.items()})
+    found = {region["name"]: region for region in compared.json["regions"]}
+    assert found.keys() == shares[0].keys()
+    for name, region in found.items():
+        a, b = (side[name] for side in shares)
+        assert (region["a"], region["b"]) == pytest.approx((sum(a) / 2, sum(b) / 2), abs=1e-6)
+        assert region["difference"] == pytest.approx(region["b"] - region["a"])
+        changes = [after - before for before, after in zip(a, b, strict=True)]
+        most = max(range(2), key=lambda head: abs(changes[head]))
+        assert region["most"]["a"]["head"] == most
+        assert region["most"]["difference"] == pytest.approx(changes[most], abs=1e-6)
+    saved = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, run in zip(saved, runs, strict=True):
+        path.write_text(json.dumps(run))
+    again = ask("compare", *map(str, saved), *rules, *asked, "--json")
+    for ours, theirs in zip(again.json["regions"], compared.json["regions"], strict=True):
+        assert (ours["name"], ours["tokens_b"]) == (theirs["name"], theirs["tokens_b"])
+        assert ours["difference"] == pytest.approx(theirs["difference"], abs=1e-6)
+    for lang, says in (("en", "The region whose share changed most"), ("zh", "份额变化最大的区域")):
+        for width in (60, 80, 120):
+            shown = ask("compare", *texts, *options, *rules, *asked, "--lang", lang, width=width).out
+            assert says.replace(" ", "") in "".join(shown.split())
+    nowhere = ask("compare", *texts, *options, "--region", "x=/dog/")
+    assert (nowhere.code, nowhere.out) == (3, "")
+
+
 @pytest.mark.parametrize("mask", ["none", "window:2", "dilated:6,2", "prefix:2"])
 def test_even_attention_is_over_what_a_query_sees(mask: str) -> None:
     document = ask("run", "a b c d e f", "--mask", mask, "--region", "x=tokens:1-3", "--json").json

@@ -12,7 +12,14 @@ import typer
 from msgspec.structs import replace
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
     from attncli.features.compare.document import CompareDocument
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.run.document import RunDocument
+    from attncli.inputs.regions import Region
     from attncli.measure.run_record import RunRecord
     from attncli.models.estimate import CostEstimate
 
@@ -170,6 +178,7 @@ def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
 
 def compare(
     ctx: typer.Context,
+    regions: RegionOptions,
     model: SideModel,
     attention: SideAttention,
     compute: SideCompute,
@@ -223,6 +232,8 @@ def compare(
             expected="saved runs, or texts",
             value="--all-links" if query is None else "--query",
         )
+    if effects is not None and (regions.region or regions.regions):
+        raise UsageError("--region names tokens, and saved effects have none", expected="saved runs, or texts")
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
@@ -236,6 +247,13 @@ def compare(
     runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
     worst: list[float] = []
 
+    def regions_in(document: RunDocument) -> list[Region]:
+        from attncli.documents.header import tokens_of
+        from attncli.inputs.token import Text
+
+        text = Text(document.text, "argument")
+        return request.regions_of(environment, regions, text, tokens_of(document.tokens))
+
     def documents() -> Iterator[CompareDocument]:
         from attncli.features.compare.compute import compare as compute_compare
 
@@ -248,6 +266,7 @@ def compare(
                 query=query,
                 top=output.top,
                 all_links=all_links,
+                regions=(regions_in(first), regions_in(second)),
                 note=environment.note,
             )
             worst.append(abs(document.summary.max_difference))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.documents import members
@@ -23,14 +24,17 @@ from attncli.features.compare.document import (
     BothNumbers,
     ComparedHead,
     CompareDocument,
+    ComparedRegion,
     CompareSide,
     CompareSummary,
     HeadPlace,
     MovedWeight,
     OnlyOn,
+    RegionChange,
     SignedDifference,
 )
 from attncli.features.run.document import RunDocument, RunHead
+from attncli.inputs.regions import Region
 from attncli.inputs.token import choose_token, find_span, ignore
 from attncli.language import message
 from attncli.measure.labels import row_divergences
@@ -91,6 +95,7 @@ def compare(
     query: str | None = None,
     top: int = 10,
     all_links: bool = False,
+    regions: tuple[Sequence[Region], Sequence[Region]] = ((), ()),
     note: Callable[[str], None] = ignore,
 ) -> CompareDocument:
     """What differs between two runs, B minus A: of two texts, heads, layers, masks, scales, positions or models.
@@ -103,6 +108,7 @@ def compare(
             for all that both texts have.
         top: How many of the weights that moved most are listed.
         all_links: Whether they may be those that say little: of special tokens, to oneself.
+        regions: Of either side, as `attncli.inputs.regions.find_regions` returns them; those of one name are compared.
         note: Is told what becomes of ambiguous names.
 
     Returns:
@@ -113,7 +119,67 @@ def compare(
             query that one of the texts lacks.
     """
     rows = None if query is None else _positions(a, b, query, note)
-    return compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
+    document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
+    if not any(regions):
+        return document
+    return replace(document, regions=compared_regions(a, b, regions, document))
+
+
+def compared_regions(
+    a: RunDocument, b: RunDocument, regions: tuple[Sequence[Region], Sequence[Region]], document: CompareDocument
+) -> list[ComparedRegion]:
+    """What goes to the regions that both sides have, the largest difference first.
+
+    The tokens that look are those of the document's `queries` and their partners, else the last of either side.
+    """
+    queries = ([len(a.tokens) - 1], [len(b.tokens) - 1])
+    if document.queries is not UNSET:
+        pairs = [pair for pair in document.aligned if pair[0] in document.queries]
+        queries = ([first for first, _ in pairs], [second for _, second in pairs])
+    members = [{region.name: list(region.tokens) for region in side} for side in regions]
+    sides = list(zip((a, b), queries, strict=True))
+    rows = [[_seeing_rows(_matrix(head.weights)[places]) for _, head in _heads(side)] for side, places in sides]
+    found = []
+    for name in members[0].keys() & members[1].keys():
+        shares = [
+            np.array([_mean(weights[:, tokens[name]].sum(-1)) for weights in heads])
+            for heads, tokens in zip(rows, members, strict=True)
+        ]
+        changes = shares[1] - shares[0]
+        place = int(np.nanargmax(np.abs(changes))) if np.isfinite(changes).any() else None
+        first, second = (_mean(side) for side in shares)
+        found.append(
+            ComparedRegion(
+                name=name,
+                tokens_a=members[0][name],
+                tokens_b=members[1][name],
+                a=_number(first),
+                b=_number(second),
+                difference=_number(second - first),
+                most=None
+                if place is None
+                else RegionChange(
+                    a=document.heads[place].a, b=document.heads[place].b, difference=float(changes[place])
+                ),
+            )
+        )
+    return sorted(found, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name))
+
+
+def _seeing_rows(weights: Floats) -> Floats:
+    """The rows [query, key] that see something."""
+    rows = np.nan_to_num(weights)
+    return rows[rows.sum(-1) > 0]
+
+
+def _mean(values: Floats) -> float:
+    """The mean of what is a number; NaN of nothing."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else float("nan")
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _positions(a: RunDocument, b: RunDocument, query: str, note: Callable[[str], None]) -> list[int]:

@@ -94,6 +94,28 @@ class ComparedHead(Part, frozen=True, kw_only=True):
         return self.max_difference if self.link is UNSET else self.link
 
 
+class RegionChange(Part, frozen=True, kw_only=True):
+    """What a pair of heads changes for a region."""
+
+    a: HeadPlace
+    b: HeadPlace
+    difference: Annotated[float, describe("B - A.")]
+
+
+class ComparedRegion(Part, frozen=True, kw_only=True):
+    """What goes to a region on either side: of what the last token looks at, or the queries of --query."""
+
+    name: str
+    tokens_a: Annotated[list[Annotated[Count, index_of("token of A")]], describe("Its positions in A, rising.")]
+    tokens_b: Annotated[list[Annotated[Count, index_of("token of B")]], describe("Its positions in B.")]
+    a: Annotated[float | None, describe("The share of it in A, the mean over heads; null where nothing is seen.")]
+    b: Annotated[float | None, describe("In B.")]
+    difference: Annotated[float | None, describe("B - A.")]
+    most: Annotated[
+        RegionChange | None, describe("The pair of heads in which the share differs most; null without any.")
+    ]
+
+
 class OnlyOn(Part, frozen=True, kw_only=True):
     """Positions without a partner."""
 
@@ -141,6 +163,9 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     ) = UNSET
     heads: list[ComparedHead]
     summary: CompareSummary
+    regions: Annotated[list[ComparedRegion], describe("With --region: the largest difference first.")] | UnsetType = (
+        UNSET
+    )
     links_leave_out: LeftOut | UnsetType = UNSET
     moved: Annotated[list[MovedWeight], describe("The weights that differ most of those that count, largest first.")]
     warnings: list[str]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from attncli.draw.heatmap import heatmap, legend, row_names
 from attncli.draw.lines import (
     Lines,
@@ -23,9 +25,9 @@ from attncli.draw.screen_header import SIDE, fact, mask_and_position, warning
 from attncli.draw.sentence import left_out_note, sentence, shaded_comparison, words
 from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
-from attncli.draw.token_names import claim, quoted_ends, quoted_token, short
+from attncli.draw.token_names import claim, quote_text, quoted_ends, quoted_token, region_name, short
 from attncli.draw.view import Parts, ScreenPart, View, never
-from attncli.features.compare.document import ComparedHead, CompareDocument, MovedWeight, SignedDifference
+from attncli.features.compare.document import ComparedHead, CompareDocument, HeadPlace, MovedWeight, SignedDifference
 from attncli.language import listing, message, plural, say, term
 
 if TYPE_CHECKING:
@@ -408,6 +410,58 @@ def _head_of(document: CompareDocument, link: MovedWeight) -> ComparedHead:
     return next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
 
 
+def _regions(document: CompareDocument, view: View) -> Lines:
+    """What goes to each region on either side, and the heads that change it most."""
+    if document.regions is UNSET:
+        return Lines()
+    rows = [
+        [
+            region_name(region.name, view),
+            _share(region.a),
+            _share(region.b),
+            _points(region.difference),
+            "-"
+            if region.most is None
+            else f"{_pair_name(region.most.a, region.most.b, view)} {_points(region.most.difference)}",
+        ]
+        for region in document.regions
+    ]
+    note = message(
+        "of what the rows compared look at, means over heads; most in: the heads that change it most"
+        if document.queries
+        else "of what the last token looks at, means over heads; most in: the heads that change it most"
+    )
+    columns = [message("region"), "A", "B", "B − A", message("most in")]
+    return table(columns, rows, view, align=["left", *["right"] * 4], title="regions", note=note)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else percent(value, 1)
+
+
+def _points(value: float | None) -> str:
+    """A difference of shares, with its sign."""
+    return "-" if value is None else f"{'−' if value < 0 else '+'}{percent(abs(value), 1)}"
+
+
+def _pair_name(a: HeadPlace, b: HeadPlace, view: View) -> str:
+    first, second = (f"L{place.layer}H{place.head}" for place in (a, b))
+    return first if first == second else f"{first}{spell('→', ascii=view.ascii)}{second}"
+
+
+def _region_sentences(document: CompareDocument, view: View) -> list[str]:
+    """Which region gets more in B, and which gets less."""
+    changed = [region for region in document.regions or () if region.difference is not None]
+    if not changed:
+        return []
+    region = changed[0]
+    shares = {"a": _share(region.a), "b": _share(region.b)}
+    name = quote_text(region_name(region.name, view), view)
+    return [
+        say(view, "The region whose share changed most: {region}, from {a} in A to {b} in B.", region=name, **shares)
+    ]
+
+
 def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     """The answer in words: which link changed most; for two ways to attend to one text, what that does to the output
     and to the cost."""
@@ -462,7 +516,7 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
             **ends,
             **places,
         )
-    return [sentence_text, *_output_and_cost(document, view)]
+    return [sentence_text, *_region_sentences(document, view), *_output_and_cost(document, view)]
 
 
 WAYS = frozenset({"mask", "hashing", "scale", "softcap", "position"})
@@ -513,6 +567,7 @@ COMPARE_PARTS: Parts[CompareDocument] = (
     ScreenPart("sides", compared_sides),
     ScreenPart("moved", _moved_weights),
     ScreenPart("heads", _heads),
+    ScreenPart("regions", _regions),
     ScreenPart("maps", _maps),
     ScreenPart("difference", _tables, never),
     ScreenPart("answer", compare_answer),
