@@ -139,7 +139,7 @@ def compared_regions(
     members = [{region.name: list(region.tokens) for region in side} for side in regions]
     sides = list(zip((a, b), queries, strict=True))
     rows = [[_seeing_rows(_matrix(head.weights)[places]) for _, head in _heads(side)] for side, places in sides]
-    found = []
+    compared = []
     for name in members[0].keys() & members[1].keys():
         shares = [
             np.array([_mean(weights[:, tokens[name]].sum(-1)) for weights in heads])
@@ -148,7 +148,7 @@ def compared_regions(
         changes = shares[1] - shares[0]
         place = int(np.nanargmax(np.abs(changes))) if np.isfinite(changes).any() else None
         first, second = (_mean(side) for side in shares)
-        found.append(
+        compared.append(
             ComparedRegion(
                 name=name,
                 tokens_a=members[0][name],
@@ -163,7 +163,7 @@ def compared_regions(
                 ),
             )
         )
-    return sorted(found, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name))
+    return sorted(compared, key=lambda region: (-abs(region.difference or 0.0), region.tokens_a, region.name))
 
 
 def _seeing_rows(weights: Floats) -> Floats:
