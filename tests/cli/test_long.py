@@ -109,6 +109,20 @@ def test_regions_are_sums_of_the_weights(folder: Path) -> None:
     assert "regions share tokens, cat and mat" in ask(*line, *REGIONS).err
 
 
+def test_a_figure_of_regions(folder: Path) -> None:
+    figure = folder / "regions.svg"
+    line = ("--model", str(folder / "gpt2"), "--figure", str(figure), "--quiet", "--lang")
+    for lang, rest in (("en", "rest"), ("zh", "其余")):
+        assert ask("run", "the cat sat on the mat", *REGIONS, *line, lang).code == 0
+        drawn = figure.read_text("utf-8")
+        shares = ask("run", "the cat sat on the mat", *REGIONS, *line[:2], "--json").json["region_shares"]["share"]
+        assert all(f">{text}</text>" in drawn for text in ("cat", "mat", rest, *(f"{share:.1%}" for share in shares)))
+    compared = ("compare", "the cat sat", "the dog sat", "--region", "who=tokens:0-1", "--num-heads", "2")
+    (row, *_) = ask(*compared, "--json").json["regions"]
+    assert ask(*compared, "--figure", str(figure), "--quiet").code == 0
+    assert f"{row['difference']:+.3f}".replace("-", "−") in figure.read_text("utf-8")
+
+
 def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
     text = "the cat sat on the mat"
     model = ("--model", str(folder / "gpt2"), "--json")

@@ -29,9 +29,10 @@ from attncli.draw.figures.charts import (
 )
 from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
 from attncli.draw.numbers import format_period, percent, writer
+from attncli.draw.region_tables import region_order
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
-from attncli.draw.token_names import key_names, mark_unknown_words, quoted_word
+from attncli.draw.token_names import key_names, mark_unknown_words, quoted_token, quoted_word, region_name
 from attncli.draw.view import View
 from attncli.errors import InputError
 from attncli.features.compare.document import ComparedHead, CompareDocument
@@ -50,7 +51,7 @@ from attncli.features.find.document import FindDocument
 from attncli.features.heads.document import HeadMetrics, HeadsDocument, Metrics
 from attncli.features.learn.document import LearnDocument, curve_note, reference_name, score_name
 from attncli.features.mask.document import MaskDocument
-from attncli.features.run.document import RunDocument
+from attncli.features.run.document import RegionPart, RunDocument
 from attncli.features.series.document import SeriesDocument, curve_points, has_steps, metric_name
 from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
@@ -74,6 +75,25 @@ class HeadWeights:
     weights: Numbers
     scores: Numbers | UnsetType = UNSET
     pool: int = 1
+
+
+def draw_regions(drawing: Drawing, document: RunDocument, part: RegionPart, view: View) -> None:
+    """The share of each region, the largest first, beside even attention; layers × regions; regions × regions."""
+    names = [region_name(region.name, view) for region in document.regions or ()]
+    top = draw_title(drawing, _title(document), model_note(document, view))
+    token = quoted_token(document.tokens, part.query, view)
+    drawing.text(0, top + 10, say(view, "of what {token} looks at; line: even attention", token=token), quiet=True)
+    order = [place for place in region_order(part) if np.isfinite(part.share[place])]
+    bars = [
+        Bar(names[place], float(part.share[place]), percent(float(part.share[place]), 1), float(part.even[place]))
+        for place in order
+    ]
+    top = draw_bars(drawing, bars, top + 20, most=1.0) + 24
+    maps = [FigureMap(say(view, "region to region"), part.between, names, names)]
+    if len(part.layers) > 1:
+        layers = [say(view, "layer {layer}", layer=layer) for layer in part.layers]
+        maps.insert(0, FigureMap(say(view, "regions by layer"), part.by_layer, layers, names))
+    draw_maps(drawing, maps, top, view, scale="linear")
 
 
 def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -> None:
@@ -436,6 +456,8 @@ def figure(
     draw. scale: as for maps on a screen. room: points from left to right that it may take (see `Style.room`)."""
     drawing, view, document = Drawing(theme, room=room), View(lang=lang), mark_unknown_words(document)
     match document:
+        case RunDocument() if document.region_shares is not UNSET:
+            draw_regions(drawing, document, document.region_shares, view)
         case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
             draw_heads(drawing, document, scale, view)
         case CompareDocument():
@@ -508,6 +530,11 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
+    if document.regions is not UNSET:
+        changes = [region for region in document.regions if region.difference is not None]
+        bars = [bar_of(region_name(region.name, view), region.difference or 0.0, signed=True) for region in changes]
+        drawing.text(0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True)
+        top = draw_bars(drawing, bars, top + 30)
     if len(document.heads) > 1:
         bars = [
             bar_of(

@@ -22,7 +22,7 @@ from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.mechanism.context import NOTHING, Interventions, KnockOut
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
-from attncli.models.run import LONG, rows_for
+from attncli.models.run import LONG, ProgressStore, rows_for
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -91,20 +91,23 @@ def ablate_regions(
     path = None if kept is None else kept / f"{fingerprint(model, tokens, places, target)}.json"
     file = KeptResults[RegionResults](path, RegionResults)
     results = file.read() or RegionResults()
+
+    def part_of(done: int) -> Callable[[float], None]:
+        return lambda share: progress((done + share) / runs)
+
     if not answer or results.logprob is None:
-        scores = _last_logits(
-            model, [*tokens, *following_tokens(model, tokens, answer[:-1])], max(len(answer), 1), rows
-        )
+        following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
+        scores = _last_logits(model, following, max(len(answer), 1), rows, NOTHING, part_of(0))
         answer = answer or [int(np.argmax(scores[-1]))]
         results = replace(results, logprob=sum_logprob(scores, answer))
         file.keep(results)
     on_result(len(results.regions) + 1, runs)
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
     for place, region in enumerate(regions):
-        progress((place + 1) / runs)
         if place in results.regions:
             continue
-        scores = _last_logits(model, following, len(answer), rows, _cut(model, region, len(following)))
+        cut = _cut(model, region, len(following))
+        scores = _last_logits(model, following, len(answer), rows, cut, part_of(place + 1))
         results.regions[place] = sum_logprob(scores, answer)
         file.keep(results)
         on_result(len(results.regions) + 1, runs)
@@ -156,11 +159,17 @@ def _cut(model: Model, region: Region, count: int) -> Interventions:
 
 
 def _last_logits(
-    model: Model, tokens: Sequence[Token], count: int, rows: int | None, interventions: Interventions = NOTHING
+    model: Model,
+    tokens: Sequence[Token],
+    count: int,
+    rows: int | None,
+    interventions: Interventions,
+    progress: Callable[[float], None],
 ) -> Floats:
-    """The logits after the last `count` tokens, [token, vocabulary], float64."""
+    """The logits after the last `count` tokens, [token, vocabulary], float64. progress: told the share of layers."""
     last = len(model.spec.blocks) - 1
-    (trace,) = model.trace(list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions)
+    watched = replace(model, store=ProgressStore(model.store, progress))
+    (trace,) = watched.trace(list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions)
     return np.asarray(model.backend.numpy(model.logits(trace.after[-count:])), np.float64)
 
 

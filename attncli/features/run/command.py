@@ -245,14 +245,16 @@ def _document(
     layers, heads = layers_and_heads(model, which)
     machine = output.json or output.ndjson or output.plain
     regions = request.regions_of(environment, run_options.regions, text, tokens)
-    keeps_weights = run_options.stages or run_options.save or output.svg is not None or batch is not None
+    keeps_weights = run_options.stages or run_options.save or batch is not None
+    is_named = bool(run_options.regions.region or run_options.regions.regions)
+    keeps_weights = keeps_weights or (output.svg is not None and not is_named)  # a chat's figure is that of its weights
     if regions and (
         keeps_weights or run_options.words or run_options.parts & {"scores", "weights", "output", "maps", "shapes"}
     ):
-        if run_options.regions.region or run_options.regions.regions:
+        if is_named:
             raise UsageError(
                 "regions are sums over weights, and no weights are kept",
-                expected="no --stages, --words, --save, --figure, --padded or --show weights beside --region",
+                expected="no --stages, --words, --save, --padded or --show weights beside --region",
             )
         regions = []
     tables = _in_tables(output, run_options)
