@@ -179,7 +179,9 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
                 reason=str(error),
             ) from error
         if not (members := _tokens_in(places, tokens)):
-            raise _nothing(rule, message("a pattern that something in the text matches"))
+            raise _nothing(
+                rule, _nearest(rule.spec[1:-1], text, message("a pattern that something in the text matches"))
+            )
         return members
     start, dots, end = rule.spec.replace("...", "…").partition("…")
     if not dots or not start or not end:
@@ -192,15 +194,18 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
     places = [match.span(1) for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)]
     if not (members := _tokens_in(places, tokens)):
         missing = start if start not in text else end
-        pieces = dict.fromkeys(text.split()[:MOST_WORDS])
-        close = get_close_matches(missing, pieces, n=1)
-        raise _nothing(
-            rule,
-            message("markers that the text has; {close} is nearest to {missing}", close=repr(close[0]), missing=missing)
-            if close
-            else message("markers that the text has"),
-        )
+        raise _nothing(rule, _nearest(missing, text, message("markers that the text has")))
     return members
+
+
+def _nearest(missing: str, text: str, expected: str) -> str:
+    """What is expected, with the word of the text that is nearest to what it lacks, where one is near."""
+    close = get_close_matches(missing, dict.fromkeys(text.split()[:MOST_WORDS]), n=1)
+    if not close:
+        return expected
+    return message(
+        "{expected}; {close} is nearest to {missing}", expected=expected, close=repr(close[0]), missing=missing
+    )
 
 
 def _range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:

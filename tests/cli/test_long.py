@@ -249,6 +249,7 @@ def test_messages_of_a_chat_are_regions(folder: Path) -> None:
         ("x=tokens:3-1", 2, "has no range"),
         ("x=chars:a", 2, "has no range"),
         ("x=/dog/", 3, "nothing in the text is in region 'x'"),
+        ("x=/cta/", 3, "something in the text matches; 'cat' is nearest to cta"),
         ("x=//", 2, "of no form that attn knows"),
         ("x=[[doc]]…[[/doc]]", 3, "nothing in the text is in region 'x'"),
         ("x=thee…sat", 3, "'the' is nearest to thee"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.language import Message, listing
+from attncli.language import Message, choice
 from attncli.mechanism.mask.eviction import (
     ByChance,
     Forgotten,
@@ -66,7 +66,7 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
             close = get_close_matches(name, POLICIES, 1)
             raise UsageError(
                 "--policy {spec} is no cache that forgets",
-                expected=listing(POLICIES, " or "),
+                expected=choice(POLICIES),
                 hint=f"--policy {close[0]}" if close else "attn guide long",
                 spec=repr(spec),
             )
