@@ -118,7 +118,7 @@ def test_a_figure_of_regions(folder: Path) -> None:
         shares = ask("run", "the cat sat on the mat", *REGIONS, *line[:2], "--json").json["region_shares"]["share"]
         assert all(f">{text}</text>" in drawn for text in ("cat", "mat", rest, *(f"{share:.1%}" for share in shares)))
     compared = ("compare", "the cat sat", "the dog sat", "--region", "who=tokens:0-1", "--num-heads", "2")
-    (row, *_) = ask(*compared, "--json").json["regions"]
+    (row, *_) = ask(*compared, "--json").json["region_changes"]
     assert ask(*compared, "--figure", str(figure), "--quiet").code == 0
     assert f"{row['difference']:+.3f}".replace("-", "−") in figure.read_text("utf-8")
 
@@ -184,7 +184,7 @@ def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) ->
         members["rest"] = [place for place in range(len(words)) if place not in (0, 1, mat - 1, mat)]
         heads = [head["weights"][at] for head in run["layers"][0]["heads"]]
         shares.append({name: [sum(row[key] for key in keys) for row in heads] for name, keys in members.items()})
-    found = {region["name"]: region for region in compared.json["regions"]}
+    found = {region["name"]: region for region in compared.json["region_changes"]}
     assert found.keys() == shares[0].keys()
     for name, region in found.items():
         a, b = (side[name] for side in shares)
@@ -198,7 +198,7 @@ def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) ->
     for path, run in zip(saved, runs, strict=True):
         path.write_text(json.dumps(run))
     again = ask("compare", *map(str, saved), *rules, *asked, "--json")
-    for ours, theirs in zip(again.json["regions"], compared.json["regions"], strict=True):
+    for ours, theirs in zip(again.json["region_changes"], compared.json["region_changes"], strict=True):
         assert (ours["name"], ours["tokens_b"]) == (theirs["name"], theirs["tokens_b"])
         assert ours["difference"] == pytest.approx(theirs["difference"], abs=1e-6)
     for lang, says in (("en", "The region whose share changed most"), ("zh", "份额变化最大的区域")):

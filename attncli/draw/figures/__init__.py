@@ -530,8 +530,8 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
     ]
     maps.append(FigureMap("B − A", as_matrix(most_changed.difference), words, words, signed=True))
     top = draw_maps(drawing, maps, top, view, scale=scale)
-    if document.regions is not UNSET:
-        changes = [region for region in document.regions if region.difference is not None]
+    if document.region_changes is not UNSET:
+        changes = [region for region in document.region_changes if region.difference is not None]
         bars = [bar_of(region_name(region.name, view), region.difference or 0.0, signed=True) for region in changes]
         drawing.text(0, top + 20, say(view, "what goes to each region: B − A"), size=8.5, quiet=True)
         top = draw_bars(drawing, bars, top + 30)

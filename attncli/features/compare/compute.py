@@ -122,7 +122,7 @@ def compare(
     document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
     if not any(regions):
         return document
-    return replace(document, regions=compared_regions(a, b, regions, document))
+    return replace(document, region_changes=compared_regions(a, b, regions, document))
 
 
 def compared_regions(

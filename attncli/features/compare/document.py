@@ -163,9 +163,9 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     ) = UNSET
     heads: list[ComparedHead]
     summary: CompareSummary
-    regions: Annotated[list[ComparedRegion], describe("With --region: the largest difference first.")] | UnsetType = (
-        UNSET
-    )
+    region_changes: (
+        Annotated[list[ComparedRegion], describe("With --region: the largest difference first.")] | UnsetType
+    ) = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     moved: Annotated[list[MovedWeight], describe("The weights that differ most of those that count, largest first.")]
     warnings: list[str]

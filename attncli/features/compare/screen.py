@@ -412,7 +412,7 @@ def _head_of(document: CompareDocument, link: MovedWeight) -> ComparedHead:
 
 def _regions(document: CompareDocument, view: View) -> Lines:
     """What goes to each region on either side, and the heads that change it most."""
-    if document.regions is UNSET:
+    if document.region_changes is UNSET:
         return Lines()
     rows = [
         [
@@ -424,7 +424,7 @@ def _regions(document: CompareDocument, view: View) -> Lines:
             if region.most is None
             else f"{_pair_name(region.most.a, region.most.b, view)} {_points(region.most.difference)}",
         ]
-        for region in document.regions
+        for region in document.region_changes
     ]
     note = message(
         "of what the rows compared look at, means over heads; most in: the heads that change it most"
@@ -451,7 +451,7 @@ def _pair_name(a: HeadPlace, b: HeadPlace, view: View) -> str:
 
 def _region_sentences(document: CompareDocument, view: View) -> list[str]:
     """Which region gets more in B, and which gets less."""
-    changed = [region for region in document.regions or () if region.difference is not None]
+    changed = [region for region in document.region_changes or () if region.difference is not None]
     if not changed:
         return []
     region = changed[0]
