@@ -32,8 +32,8 @@ ENGLISH = re.compile(r"(?<![\w.\-/'{#&])[A-Za-z][a-z]+(?:'[a-z]+)?(?![\w=\-/(|.:
 NAMES = frozenset((
     "ablate", "alibi", "attn", "broad", "causal", "confidence", "cosine", "distance", "Enter", "entropy", "Esc",
     "exp", "full", "gelu", "gpt", "induction", "knockout", "learned", "lookup", "max", "mean", "none", "numpy",
-    "offset", "rope", "sentence", "sink", "sinusoidal", "softmax", "Tab", "text", "tokenizer", "tokens", "torch",
-    "var", "window", "zero",
+    "offset", "random", "rope", "sentence", "sink", "sinks", "sinusoidal", "snapkv", "softmax", "Tab", "text",
+    "tokenizer", "tokens", "torch", "tova", "var", "window", "zero",
 ))  # fmt: skip
 """Names that are typed, and signs: the same in every language."""
 TEXT = "the cat sat"
