@@ -163,6 +163,14 @@ IGNORE_CONFIG = option(
     metavar="KEY",
     rare=True,
 )
+ADAPTER = option(
+    "--adapter",
+    help="A PEFT adapter merged into the checkpoint: its folder, perhaps with a weight; again for several.",
+    panel=MODEL,
+    about=CHECKPOINT_ALONE,
+    metavar="DIR[:W]",
+    rare=True,
+)
 SOURCE = option(
     "--source",
     help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
@@ -447,6 +455,7 @@ class ModelOptions:
     head: Annotated[list[str] | None, HEAD] = None
     model: Annotated[str | None, CHECKPOINT] = None
     ignore_config: Annotated[list[str] | None, IGNORE_CONFIG] = None
+    adapter: Annotated[list[str] | None, ADAPTER] = None
     source: Annotated[str | None, SOURCE] = None
     source_states: Annotated[Path | None, SOURCE_STATES] = None
     global_tokens: Annotated[str | None, GLOBAL_TOKENS] = None

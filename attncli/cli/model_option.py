@@ -67,7 +67,14 @@ def checkpoint(
             position=attention.position,
         )
     model = layers_told(
-        environment, load_checkpoint(environment, name, compute, ignore=tuple(options.ignore_config or ()))
+        environment,
+        load_checkpoint(
+            environment,
+            name,
+            compute,
+            ignore=tuple(options.ignore_config or ()),
+            adapters=tuple(options.adapter or ()),
+        ),
     )
     if options.global_tokens is not None:
         from attncli.models.config import seeing_all
@@ -100,9 +107,14 @@ def checkpoint(
 
 
 def load_checkpoint(
-    environment: Environment, name: str, compute: ComputeOptions, *, ignore: tuple[str, ...] = ()
+    environment: Environment,
+    name: str,
+    compute: ComputeOptions,
+    *,
+    ignore: tuple[str, ...] = (),
+    adapters: tuple[str, ...] = (),
 ) -> Model:
-    """The checkpoint of this name, downloaded if it must be."""
+    """The checkpoint of this name, downloaded if it must be, with these adapters."""
     from attncli.cli.progress import downloads
     from attncli.models.load import load
 
@@ -113,6 +125,7 @@ def load_checkpoint(
             device=compute.device,
             dtype=compute.dtype,
             ignore=ignore,
+            adapters=adapters,
             note=environment.notes,
             watch=on_progress,
             variables=environment.variables,

@@ -382,6 +382,12 @@ class ModelPart(Part, frozen=True, kw_only=True):
         Annotated[str, describe("The kinds of numbers that the weights are computed from; absent for plain floats.")]
         | UnsetType
     ) = UNSET
+    adapters: (
+        Annotated[
+            list[str], describe("Folders of adapters merged into the weights, with their weights; absent without.")
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class AttentionPart(Part, frozen=True, kw_only=True):

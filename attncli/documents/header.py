@@ -151,6 +151,7 @@ def model_part(model: Model) -> ModelPart:
         d_v=first.v_dim,
         digest=identity.digest,
         quantization=identity.quantization or UNSET,
+        adapters=list(identity.adapters) or UNSET,
     )
 
 

@@ -133,6 +133,8 @@ def _weights(model: ModelPart, view: View) -> list[str]:
             return [message("drawn at random, seed {seed}", seed=model.seed), message("not learned")]
         case "checkpoint":
             kinds = [] if model.quantization is UNSET else [safe(model.quantization, ascii=view.ascii)]
+            if model.adapters is not UNSET:
+                kinds += [message("adapter {name}", name=safe(label, ascii=view.ascii)) for label in model.adapters]
             return [name or "checkpoint", family, *kinds, contextual("weights", "learned")]
         case "file":
             rest = [message("what it does not hold: seed {seed}", seed=model.seed)] if model.seed is not None else []

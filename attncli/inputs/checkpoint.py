@@ -52,6 +52,8 @@ OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onn
 EXPECTED = f"{SINGLE} or {INDEX}"
 PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.safetensors", re.ASCII)
 """What an index may name."""
+FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+"""Types of eight bits that NumPy has no name for, and what ml_dtypes calls them."""
 QUANTISED = {
     "qweight": "GPTQ or AWQ", "qzeros": "GPTQ or AWQ", "absmax": "bitsandbytes", "SCB": "bitsandbytes",
     "weight_packed": "compressed-tensors", "weight_scale": message("scaled integers or float8"),
@@ -115,19 +117,20 @@ def local_header(path: Path) -> SafetensorsHeader | None:
 
 
 def find_tensors(
-    folder: Path, header: Callable[[Path], SafetensorsHeader | None] = local_header
+    folder: Path, header: Callable[[Path], SafetensorsHeader | None] = local_header, *, packed: bool = False
 ) -> dict[str, TensorInfo]:
     """Every tensor of a checkpoint by name, in file order; headers are read, no data.
 
-    header: gives the header of a weight file, None where there is no such file.
+    header: gives the header of a weight file, None where there is no such file. packed: whether weights of few bits
+    are listed, too; numbers of eight bits then go by the name that ml_dtypes has for them.
     Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format,
     for quantised ones and for data types such as float8.
     """
     single = header(guarded_path(folder, SINGLE))
     if single is not None:
-        return _tensors(single, guarded_path(folder, SINGLE))
+        return _tensors(single, guarded_path(folder, SINGLE), packed=packed)
     if is_there(guarded_path(folder, INDEX)):
-        return _tensors_of_shards(folder, header)
+        return _tensors_of_shards(folder, header, packed=packed)
     raise _nothing(folder)
 
 
@@ -151,7 +154,9 @@ def _shards(places: Mapping[str, object], index: Path) -> list[str]:
     return sorted({_plain_name(place, index) for place in places.values()})
 
 
-def _tensors_of_shards(folder: Path, header: Callable[[Path], SafetensorsHeader | None]) -> dict[str, TensorInfo]:
+def _tensors_of_shards(
+    folder: Path, header: Callable[[Path], SafetensorsHeader | None], *, packed: bool
+) -> dict[str, TensorInfo]:
     index = guarded_path(folder, INDEX)
     places = _places(index)
     tensors: dict[str, TensorInfo] = {}
@@ -168,7 +173,7 @@ def _tensors_of_shards(folder: Path, header: Callable[[Path], SafetensorsHeader 
                 count=count,
                 index=INDEX,
             )
-        for name, info in _tensors(shard_header, path).items():
+        for name, info in _tensors(shard_header, path, packed=packed).items():
             if name in tensors:
                 raise InputError(
                     "tensor {name} is in two shards",
@@ -210,8 +215,8 @@ def _plain_name(place: object, index: Path) -> str:
     return place
 
 
-def _tensors(header: SafetensorsHeader, path: Path) -> dict[str, TensorInfo]:
-    for entry in header.entries.values():
+def _tensors(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str, TensorInfo]:
+    for entry in () if packed else header.entries.values():
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
         method = QUANTISED.get(entry.name.rpartition(".")[2])
@@ -224,7 +229,7 @@ def _tensors(header: SafetensorsHeader, path: Path) -> dict[str, TensorInfo]:
                 entry=repr(entry.name),
             )
     return {
-        name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end)
+        name: TensorInfo(FLOAT8.get(entry.dtype, entry.dtype_name), entry.shape, path, entry.start, entry.end)
         for name, entry in header.entries.items()
     }
 
@@ -337,6 +342,18 @@ Array = np.ndarray[Any, Any]
 PIECE = 2**20
 """Bytes read at a time: few enough to stay in the processor's cache between reading and converting."""
 PACKED = ("quantization_config", "compression_config")
+MLX = "quantization"
+"""The key under which MLX says how weights are packed."""
+
+
+def is_packed(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json speaks of weights in few bits."""
+    return any(config.get(key) is not None for key in (*PACKED, MLX))
+
+
+def without_packing(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config without what it says of weights in few bits."""
+    return {key: value for key, value in config.items() if key not in (*PACKED, MLX)}
 
 
 class Checkpoint:
@@ -374,8 +391,8 @@ class Checkpoint:
         return checkpoint
 
     @classmethod
-    def describe(cls, folder: Path) -> Checkpoint:
-        """Read `config.json` alone: no weights, as if there were none.
+    def describe(cls, folder: Path, *, packed: bool = False) -> Checkpoint:
+        """Read `config.json` alone: no weights, as if there were none. packed: also of weights of few bits.
 
         Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of quantised weights,
         LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
@@ -386,7 +403,7 @@ class Checkpoint:
             )
         real = folder.resolve()
         config = read_object(guarded_path(real, "config.json"), what="a model's config.json", with_tags=True)
-        for key in PACKED:
+        for key in () if packed else PACKED:
             if config.get(key) is not None:
                 raise UnsupportedError(
                     "these weights are quantised ({config})",

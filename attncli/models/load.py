@@ -14,7 +14,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.checkpoint import Checkpoint, TensorInfo, guarded_path
+from attncli.inputs.checkpoint import Checkpoint, TensorInfo, guarded_path, is_packed, without_packing
 from attncli.inputs.files import is_there, read_object
 from attncli.inputs.hub import GENERATION, Fetch, Parts, Watch, gguf_file
 from attncli.inputs.token import Token, Tokenizer
@@ -306,6 +306,7 @@ def load(
     device: str | None = None,
     dtype: str = "float32",
     ignore: Collection[str] = (),
+    adapters: Sequence[str] = (),
     hold: bool = False,
     note: Callable[[str], None] | None = lambda message: None,
     watch: Watch | None = None,
@@ -316,6 +317,8 @@ def load(
     name_or_dir: a folder in Hugging Face layout, a hub id, or an alias such as "minilm"; weights: a weight file;
     with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
+    adapters: folders of PEFT's adapters, each perhaps with a weight ("DIR:0.5"), merged in this order as layers are
+    read.
     hold: whether a checkpoint's weights stay in memory once they are read, for many texts one after the other
     (`Model.traces`), which "auto" takes torch for where it is installed; else each is let go when it has been used.
     ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
@@ -325,6 +328,8 @@ def load(
     Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
     damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
     """
+    if name_or_dir is None and adapters:
+        raise UsageError("an adapter changes a checkpoint, and none is loaded", expected="a checkpoint's name as well")
     if name_or_dir is None:
         return _seeded_model(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
     if not all(option is None for option in (weights, seed, d_model, heads)):
@@ -338,13 +343,20 @@ def load(
         fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch),
     )
     whole = open_checkpoint(location.folder)
+    labels: tuple[str, ...] = ()
+    if adapters:
+        from attncli.inputs.adapter import adapted, parse_adapter
+
+        whole = adapted(whole, [parse_adapter(adapter) for adapter in adapters])
+        labels = whole.adapters
     checkpoint = text_model(whole)
     foreign_kind = foreign_family(checkpoint)
     if foreign_kind is not None:
         from attncli.models.transformers_engine import load_foreign
 
-        if backend == "numpy" or ignore:
+        if backend == "numpy" or ignore or adapters:
             what = message("the numpy backend" if backend == "numpy" else "keys of config.json to ignore")
+            what = message("adapters") if adapters else what
             raise UnsupportedError(
                 "models of the family {foreign_kind} run through transformers, which has no use for {what}",
                 foreign_kind=repr(foreign_kind),
@@ -371,7 +383,13 @@ def load(
         store_of(spec, binding),
         tokenizer_of(checkpoint),
         operations,
-        Identity("checkpoint", name=location.name, family=spec.family, quantization=checkpoint.quantization),
+        Identity(
+            "checkpoint",
+            name=location.name,
+            family=spec.family,
+            quantization=checkpoint.quantization,
+            adapters=labels,
+        ),
         warnings=(*checkpoint.notes, *warnings),
         decoder_store=None
         if spec.decoder is None or decoder_binding is None
@@ -402,7 +420,12 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
     """
     file = gguf_file(place)
     if file is None:
-        return Checkpoint.open(place, tensors)
+        described = Checkpoint.describe(place, packed=True)
+        if not is_packed(described.config):
+            return Checkpoint.open(place, tensors)
+        from attncli.inputs.packed_checkpoint import open_packed
+
+        return open_packed(described.folder, described.config, tensors)
     from attncli.models.gguf import open_gguf
 
     return open_gguf(file)
@@ -410,7 +433,15 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
 
 def describe_checkpoint(place: Path) -> Checkpoint:
     """What a checkpoint says of itself: of a folder its config alone. Raises as `open_checkpoint`."""
-    return Checkpoint.describe(place) if gguf_file(place) is None else open_checkpoint(place)
+    if gguf_file(place) is not None:
+        return open_checkpoint(place)
+    described = Checkpoint.describe(place, packed=True)
+    if is_packed(described.config):
+        from attncli.inputs.packed_checkpoint import check_method
+
+        check_method(described.config, str(place))
+        described.config = without_packing(described.config)
+    return described
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:

@@ -34,6 +34,7 @@ class Identity(Struct, frozen=True):
     weights; None where computing it would mean reading weights the run does not need.
     layout: how a weight file spells its tensors, in words; None for the others. quantization: the kinds of numbers
     that weights are computed from as they are read, such as "Q4_K, Q6_K"; None for plain floats.
+    adapters: those that are merged into the weights, as they were asked for.
     """
 
     source: Source
@@ -43,6 +44,7 @@ class Identity(Struct, frozen=True):
     digest: str | None = None
     layout: str | None = None
     quantization: str | None = None
+    adapters: tuple[str, ...] = ()
 
 
 AT_ONCE = 2048

@@ -27,13 +27,13 @@ from msgspec.structs import replace
 from attncli.arrays.backend import choose
 from attncli.arrays.numpy_backend import normal
 from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
-from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors
+from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors, is_packed
 from attncli.inputs.files import LARGEST_FILE, read_regular
 from attncli.inputs.hub import gguf_file
 from attncli.inputs.token import Token
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import transformers_model as library
-from attncli.models.load import load
+from attncli.models.load import load, open_checkpoint
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, Any]
@@ -158,14 +158,19 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
     """transformers' config of a checkpoint and every tensor; of a GGUF file as its family's own files have them."""
     torch, transformers = library.import_torch(), library.import_transformers()
     file = gguf_file(folder)
-    if file is None:
+    if file is None and is_packed(Checkpoint.describe(folder, packed=True).config):
+        checkpoint = open_checkpoint(folder)
+        values = checkpoint.config
+        arrays = {name: checkpoint.read(name, "float32") for name in checkpoint.names()}
+    elif file is None:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         return config, _read_tensors(folder)
-    from attncli.models.gguf import open_gguf
+    else:
+        from attncli.models.gguf import open_gguf
 
-    values, arrays = open_gguf(file).for_family()
+        values, arrays = open_gguf(file).for_family()
     ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))  # by silence some lie beyond the vocabulary
-    config = transformers.AutoConfig.for_model(values.pop("model_type"), **(values | ids))
+    config = transformers.AutoConfig.for_model(**(values | ids))
     return config, {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 

@@ -32,7 +32,7 @@ def hub(whole: dict[str, bytes]) -> Iterator[Hub]:
         "owner/whole": whole,
         "owner/quantised": {
             **whole,
-            "config.json": json.dumps({**config, "quantization_config": {"quant_method": "gptq"}}).encode(),
+            "config.json": json.dumps({**config, "quantization_config": {"quant_method": "quip"}}).encode(),
         },
         "owner/odd": {**whole, "config.json": json.dumps({**config, "hidden_act": "swishy"}).encode()},
     }
@@ -91,7 +91,7 @@ def test_tokens_fetches_the_tokenizer_alone_and_says_so(hub: Hub, online: dict[s
     assert sorted(hub.asked) == ["config.json", "tokenizer.json"]
 
 
-@pytest.mark.parametrize(("name", "says"), [("owner/quantised", "quantised (gptq)"), ("owner/odd", "swishy")])
+@pytest.mark.parametrize(("name", "says"), [("owner/quantised", "quantised (quip)"), ("owner/odd", "swishy")])
 @pytest.mark.parametrize("command", [("run", TEXT, "--model"), ("models", "show"), ("models", "verify")])
 def test_what_cannot_run_is_refused_before_its_weights_are_fetched(
     hub: Hub, online: dict[str, str], command: tuple[str, ...], name: str, says: str

@@ -25,6 +25,7 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import (
     DELIVERY,
     DRAWING,
+    MODEL,
     OUTPUT,
     RUN,
     SCREEN,
@@ -33,6 +34,7 @@ from attncli.cli.option import (
     meaning,
     number,
     only,
+    option,
     repeat,
     subjects_of,
 )
@@ -62,7 +64,10 @@ if TYPE_CHECKING:
 
 SideModel = Annotated[
     Repeated[ModelOptions],
-    only("model", "weights", "seed", "layer", "head", "d_model", "num_heads", "d_k", "d_v", "bias", "embeddings"),
+    only(
+        *("model", "weights", "seed", "layer", "head", "d_model", "num_heads", "d_k", "d_v", "bias", "embeddings"),
+        "adapter",
+    ),
     repeat("model", "weights", "seed", "layer", "head"),
 ]
 """Sizes of seeded weights are the same on all sides; repeat another option to compare its values."""
@@ -127,8 +132,11 @@ def sides(
     model: Repeated[ModelOptions],
     attention: Repeated[AttentionOptions],
     compute: Repeated[ComputeOptions],
+    with_adapter: str | None = None,
 ) -> list[Side]:
     """The sides that texts and repeated options make: at least two, the first to be compared with each other one.
+
+    with_adapter: what the second side has merged into it besides; then it and the first are alike otherwise.
 
     Raises UsageError where there is only one, or where options are repeated unequally often.
     """
@@ -136,6 +144,21 @@ def sides(
     repeats = {name: values for name, values in values_by_option.items() if len(values) > 1}
     counts = {f"--{name}": len(values) for name, values in repeats.items()}
     counts |= {"texts": len(texts)} if len(texts) > 1 else {}
+    if with_adapter is not None:
+        if counts:
+            raise UsageError(
+                "--with-adapter compares one model with itself changed",
+                expected="one text, one --model, and nothing given twice",
+            )
+        first = Side(
+            texts[0],
+            message("without the adapter"),
+            model.side(0),
+            _intersect_masks(attention.side(0)),
+            compute.side(0),
+        )
+        both = with_fields(first.model, adapter=[*(first.model.adapter or []), with_adapter])
+        return [first, with_fields(first, name=message("with {adapter}", adapter=Path(with_adapter).name), model=both)]
     if not counts:
         raise UsageError(
             "there is nothing to compare with",
@@ -193,6 +216,16 @@ def compare(
         ),
     ] = None,
     tokenizer: Annotated[str | None, declarations.TOKENIZER] = None,
+    with_adapter: Annotated[
+        str | None,
+        option(
+            "--with-adapter",
+            help="The other side: the same model with this PEFT adapter, a folder, perhaps with a weight.",
+            panel=MODEL,
+            about=RUN,
+            metavar="DIR[:W]",
+        ),
+    ] = None,
     query: Annotated[str | None, declarations.QUERY] = None,
     all_links: Annotated[bool, declarations.ALL_LINKS] = False,
     fail_above: Annotated[
@@ -244,7 +277,7 @@ def compare(
         files={"--html": page.html},
     )
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
+    runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records, with_adapter)
     worst: list[float] = []
 
     def regions_in(document: RunDocument) -> list[Region]:
@@ -394,13 +427,16 @@ def _sides(
     tokenizer: str | None,
     output: OutputOptions,
     records: list[RunRecord] | None,
+    with_adapter: str | None,
 ) -> Iterator[tuple[str, RunDocument]]:
     text_arguments, model = split_texts_and_files(texts or (), model)
     if len(text_arguments) > 2:
         raise UsageError("{text_arguments} texts are given", expected="one or two", text_arguments=len(text_arguments))
     asked_texts: list[str | None] = [*text_arguments] if text_arguments else [None]
     side_texts = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
-    for side in sides(side_texts, model, attention, compute):
+    if with_adapter is not None and not model.values["model"] and "model" not in environment.settings:
+        raise UsageError("--with-adapter changes a checkpoint, and none is named", expected="--model NAME as well")
+    for side in sides(side_texts, model, attention, compute, with_adapter):
         yield side.name, _run_side(environment, side, tokenizer, output, records)
 
 

@@ -315,7 +315,7 @@ def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[LayerHead], heads
     """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
     names = ["text"] if a.text != b.text else []
     names += ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not names else []
-    identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
+    identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v", "adapters")
     names += ["weights"] if any(getattr(a.model, name) != getattr(b.model, name) for name in identity) else []
     names += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
     names += ["head"] if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)) else []

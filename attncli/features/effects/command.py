@@ -283,6 +283,7 @@ REGION_SUBJECTS = (
     "text", "file", "ids", "chat", "chat_template", "generation_prompt", "region", "regions", "each_region", "target",
     "brief", "ascii", "show",
     "model", "mask", "scale", "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
+    "adapter",
 )  # fmt: skip
 """What the work over regions takes besides how its answer looks."""
 

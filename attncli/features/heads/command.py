@@ -287,7 +287,7 @@ def heads(
 
 RETRIEVAL_SUBJECTS = (
     "retrieval", "needle", "haystack", "lengths", "verify", "top", "show", "brief", "ascii", "model", "mask", "scale",
-    "softcap", "backend", "device", "dtype", "max_memory", "ignore_config",
+    "softcap", "backend", "device", "dtype", "max_memory", "ignore_config", "adapter",
 )  # fmt: skip
 """What needles in haystacks take besides how their answer looks."""
 

@@ -1,0 +1,387 @@
+"""Adapters: low-rank changes of a checkpoint's matrices, in PEFT's folders, merged with them as they are read.
+
+A matrix W becomes W + s·B·A with s = α/r (LoRA) or α/√r (rank-stabilised); with magnitudes m (DoRA) its rows, scaled to
+the length m: m·(W + s·B·A)/‖W + s·B·A‖. Everything is computed in float64 and rounded once.
+
+Source: Hu et al., LoRA, 2021; Kalajdzievski, 2023 (rank stabilisation); Liu et al., DoRA, 2024; the files are those of
+PEFT's `save_pretrained`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from attncli.arrays import backend as arrays
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.inputs.checkpoint import Array, Checkpoint, TensorInfo, guarded_path
+from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe
+from attncli.inputs.files import is_there, read_object
+from attncli.inputs.tensors import tensor_file
+from attncli.language import listing, message
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+PLAIN = frozenset(
+    (
+        *("alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "corda_config", "eva_config"),
+        *("exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern"),
+        *("layers_to_transform", "loftq_config", "lora_alpha", "lora_bias", "lora_dropout", "megatron_config"),
+        *("megatron_core", "modules_to_save", "peft_type", "peft_version", "r", "rank_pattern", "revision"),
+        *("runtime_config", "target_modules", "task_type", "trainable_token_indices", "use_dora", "use_rslora"),
+        *("ensure_weight_tying", "lora_ga_config", "qalora_group_size", "velora_config"),
+    )
+)
+"""Keys of a config that are read here, or say how training began and went on."""
+PARTS = {
+    ".lora_A.weight": "a",
+    ".lora_B.weight": "b",
+    ".lora_embedding_A": "table_a",
+    ".lora_embedding_B": "table_b",
+    ".lora_magnitude_vector": "magnitude",
+    ".lora_magnitude_vector.weight": "magnitude",
+    ".lora_B.bias": "shift",
+}
+"""The ends of tensors' names, and what they are."""
+NAME = re.compile(r"\^?[\w.-]{1,200}\$?")
+"""A module's name, or its end, as patterns of a config have it."""
+SPECIFICATION = re.compile(r"(.+):(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.DOTALL)
+LARGEST_WEIGHT = 1e6
+
+
+class AdapterRequest(Struct, frozen=True):
+    """An adapter's folder, and how much of its change is added."""
+
+    folder: Path
+    weight: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """As it is told: its folder, and its weight where that is not 1."""
+        return str(self.folder) if self.weight == 1 else f"{self.folder}:{self.weight:g}"
+
+
+def parse_adapter(text: str) -> AdapterRequest:
+    """What `DIR` or `DIR:WEIGHT` names. A folder whose own name ends so comes first. Raises UsageError."""
+    match = None if (Path(text) / CONFIG).exists() else SPECIFICATION.fullmatch(text)
+    weight = 1.0 if match is None else float(match[2])
+    if not text or not abs(weight) <= LARGEST_WEIGHT:
+        raise UsageError(
+            "{option} is {value}", expected="DIR or DIR:WEIGHT, such as lora:0.5", option="--adapter", value=repr(text)
+        )
+    return AdapterRequest(Path(text if match is None else match[1]), weight)
+
+
+class _Change(Struct, frozen=True, eq=False):
+    """What one adapter changes in one module: its tensors by part, the scale, and whether its config says that the
+    matrix is stored [in, out]."""
+
+    scale: float
+    in_out: bool
+    parts: dict[str, Array]
+
+
+class MergedRows:
+    """A recipe: rows of a matrix with the changes of adapters, in their order. in_out: whether it is [in, out]."""
+
+    def __init__(self, base: Checkpoint, name: str, changes: Sequence[_Change], *, in_out: bool) -> None:
+        self._base, self._name, self._changes, self._in_out = base, name, changes, in_out
+        own = base.recipes.get(name) if isinstance(base, DerivedCheckpoint) else None
+        by_row = own is None or own.unit == 1
+        # a row's length is that of a column where the matrix is stored the other way round
+        self.unit = 1 if by_row and not (in_out and any("magnitude" in change.parts for change in changes)) else 0
+        self._count = base.info(name).shape[0]
+
+    def rows(self, start: int, stop: int) -> Array:
+        if start == 0 and stop == self._count:
+            matrix = self._base.read(self._name, "float64")
+        else:
+            matrix = self._base.read_rows(self._name, range(start, stop), "float64")
+        for change in self._changes:
+            matrix = matrix + self._delta(change, start, stop)
+            magnitude = change.parts.get("magnitude")
+            if magnitude is not None and self._in_out:
+                matrix = matrix * (magnitude / np.linalg.norm(matrix, axis=0))
+            elif magnitude is not None:
+                matrix = matrix * (magnitude[start:stop] / np.linalg.norm(matrix, axis=1))[:, None]
+        return matrix
+
+    def _delta(self, change: _Change, start: int, stop: int) -> Array:
+        parts = change.parts
+        if "table_a" in parts:  # [rank, vocabulary] and [width, rank]
+            delta = parts["table_a"][:, start:stop].T @ parts["table_b"].T
+        elif self._in_out:
+            delta = parts["a"][:, start:stop].T @ parts["b"].T
+        else:
+            delta = parts["b"][start:stop] @ parts["a"]
+        return delta * change.scale
+
+
+class ShiftedBias:
+    """A recipe: a bias with what adapters add to it."""
+
+    unit = 0
+
+    def __init__(self, base: Checkpoint, name: str, shifts: Sequence[Array]) -> None:
+        self._base, self._name, self._shifts = base, name, shifts
+
+    def rows(self, start: int, stop: int) -> Array:
+        return sum(self._shifts, self._base.read(self._name, "float64"))
+
+
+class ReplacedTensor:
+    """A recipe: a tensor that an adapter brings whole."""
+
+    unit = 0
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def rows(self, start: int, stop: int) -> Array:
+        return self._array
+
+
+class AdaptedCheckpoint(DerivedCheckpoint):
+    """A `Checkpoint` with adapters merged into it. base: the one that they change; what they leave alone is read there.
+
+    adapters: each as it is told.
+    """
+
+    def __init__(self, base: Checkpoint, recipes: Mapping[str, Recipe], adapters: Sequence[str]) -> None:
+        super().__init__(base.folder, base.config, dict(base.names()), recipes)
+        self.base, self.adapters, self.notes = base, tuple(adapters), base.notes
+        self.format = base.format
+
+    @property
+    def quantization(self) -> str | None:
+        """As `Checkpoint.quantization`, of the base."""
+        return self.base.quantization
+
+    def read(self, name: str, dtype: str | None = None) -> Array:
+        """As `Checkpoint.read`."""
+        if name in self.recipes:
+            return super().read(name, dtype)
+        self.bytes_read += self.info(name).bytes
+        return self.base.read(name, dtype)
+
+    def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
+        """As `Checkpoint.read_rows`."""
+        return super().read_rows(name, rows, dtype) if name in self.recipes else self.base.read_rows(name, rows, dtype)
+
+    def product(
+        self,
+        name: str,
+        x: arrays.Array,
+        backend: arrays.Backend,
+        bias: arrays.Array | None = None,
+        *,
+        in_out: bool = False,
+    ) -> arrays.Array | None:
+        """As `Checkpoint.product`."""
+        return None if name in self.recipes else self.base.product(name, x, backend, bias, in_out=in_out)
+
+    def ahead(self, names: Sequence[str]) -> None:
+        """As `Checkpoint.ahead`."""
+        self.base.ahead([name for name in names if name not in self.recipes])
+
+    def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
+        """As `Checkpoint.part`; the recipes go on reading the whole."""
+        recipes = {new: self.recipes[old] for new, old in names.items() if old in self.recipes}
+        return AdaptedCheckpoint(self.base.part(names, config), recipes, self.adapters)
+
+    def close(self) -> None:
+        """As `Checkpoint.close`."""
+        self.base.close()
+
+
+def adapted(base: Checkpoint, requests: Sequence[AdapterRequest]) -> AdaptedCheckpoint:
+    """A checkpoint with these adapters merged into it, one after the other.
+
+    Raises InputError for a folder that holds none, for tensors that fit no matrix of the base, and for shapes that
+    contradict it; UnsupportedError for adapters other than LoRA with its relatives, and for GGUF files.
+    """
+    if base.format == "gguf":
+        raise UnsupportedError(
+            "adapters change the tensors of a folder, and this is a GGUF file",
+            where=str(base.folder),
+            expected="the folder of the model that the adapter was trained on",
+        )
+    changes: dict[str, list[_Change]] = {}
+    shifts: dict[str, list[Array]] = {}
+    recipes: dict[str, Recipe] = {}
+    for request in requests:
+        _read_adapter(base, request, changes, shifts, recipes)
+    for name, matrix_changes in changes.items():
+        shape = base.info(name).shape
+        in_out = _fits(shape[::-1], matrix_changes[0].parts) and (
+            matrix_changes[0].in_out or not _fits(shape, matrix_changes[0].parts)
+        )
+        for change in matrix_changes:
+            if not _fits(shape[::-1] if in_out else shape, change.parts):
+                raise _misfit(base, name, change.parts)
+        recipes[name] = MergedRows(base, name, matrix_changes, in_out=in_out)
+    for name, bias_shifts in shifts.items():
+        if any(shift.shape != base.info(name).shape for shift in bias_shifts):
+            raise _misfit(base, name, {"shift": bias_shifts[0]})
+        recipes[name] = ShiftedBias(base, name, bias_shifts)
+    return AdaptedCheckpoint(base, recipes, [request.label for request in requests])
+
+
+def _read_adapter(
+    base: Checkpoint,
+    request: AdapterRequest,
+    changes: dict[str, list[_Change]],
+    shifts: dict[str, list[Array]],
+    recipes: dict[str, Recipe],
+) -> None:
+    """Add what one adapter changes, by the base's tensors."""
+    folder = request.folder
+    if not folder.is_dir() or not is_there(guarded_path(folder.resolve(), CONFIG)):
+        raise InputError(
+            "this folder holds no adapter",
+            where=str(folder),
+            expected=f"{CONFIG} · {WEIGHTS}",
+            hint=message("PEFT's save_pretrained writes one"),
+        )
+    real = folder.resolve()
+    config = read_object(guarded_path(real, CONFIG), what="an adapter's config")
+    where = str(folder / CONFIG)
+    _check_config(config, request, where)
+    if not is_there(guarded_path(real, WEIGHTS)):
+        raise InputError("this folder holds no adapter", where=str(folder), expected=WEIGHTS)
+    modules: dict[str, dict[str, Array]] = {}
+    for name, array in tensor_file(guarded_path(real, WEIGHTS)).tensors().items():
+        module, part = _part_of(name)
+        if part == "whole":
+            target = _target(base, module, str(folder))
+            if base.info(target).shape != array.shape:
+                raise _misfit(base, target, {"whole": array})
+            recipes[target] = ReplacedTensor(array.astype(np.float64))
+        else:
+            modules.setdefault(module, {})[part] = array.astype(np.float64)
+    for module, parts in modules.items():
+        target = _target(base, f"{module}.weight", str(folder))
+        first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
+        if first not in parts or second not in parts:
+            raise InputError(
+                "the change of {module} has no {part}",
+                where=str(folder),
+                expected="both matrices",
+                module=repr(module),
+                part=repr(first if first not in parts else second),
+            )
+        scale = _scale(config, module, parts[first].shape[0], where) * request.weight
+        shift = parts.pop("shift", None)
+        if "magnitude" in parts:
+            parts["magnitude"] = parts["magnitude"].reshape(-1)
+        changes.setdefault(target, []).append(_Change(scale, bool(config.get("fan_in_fan_out")), parts))
+        if shift is not None:
+            shifts.setdefault(_target(base, f"{module}.bias", str(folder)), []).append(shift * scale)
+
+
+def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
+    """Raise for an adapter of another kind than those that are merged here."""
+    kind = config.get("peft_type")
+    if kind != "LORA":
+        raise UnsupportedError("this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80])
+    for key, value in config.items():
+        if key not in PLAIN and value not in (None, False, [], {}):
+            raise UnsupportedError(
+                "{file} sets {key} to {value}",
+                where=where,
+                expected="an adapter of B·A, its scale and its magnitudes",
+                file=CONFIG,
+                key=key,
+                value=repr(value)[:80],
+            )
+    if config.get("use_dora") and request.weight != 1:
+        raise UnsupportedError(
+            "an adapter with magnitudes has no share of {weight:g}",
+            where=str(request.folder),
+            expected="the whole adapter, without a weight",
+            weight=request.weight,
+        )
+
+
+def _scale(config: Mapping[str, Any], module: str, rank: int, where: str) -> float:
+    """What B·A of a module is multiplied by."""
+    alpha = config.get("lora_alpha")
+    patterns = config.get("alpha_pattern") or {}
+    for pattern, value in patterns.items() if isinstance(patterns, dict) else ():
+        if not NAME.fullmatch(pattern):  # PEFT takes any expression, and one can be written that never ends
+            raise UnsupportedError(
+                "{file} sets {key} to {value}",
+                where=where,
+                expected="names of modules",
+                file=CONFIG,
+                key="alpha_pattern",
+                value=repr(pattern)[:80],
+            )
+        if f".{module}".endswith("." + pattern.removeprefix("^").removesuffix("$")):
+            alpha = value
+            break
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < LARGEST_WEIGHT or rank < 1:
+        raise InputError(
+            "{file} sets {key} to {value}",
+            where=where,
+            expected="a number",
+            file=CONFIG,
+            key="lora_alpha",
+            value=repr(alpha)[:80],
+        )
+    return float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
+
+
+def _part_of(name: str) -> tuple[str, str]:
+    """The module that a tensor changes, and as what; "whole" for a tensor that takes another's place."""
+    short = name.removeprefix(PREFIX)
+    for end, part in PARTS.items():
+        if short.endswith(end):
+            return short.removesuffix(end), part
+    return short.replace(".base_layer.", ".").replace(".modules_to_save.", "."), "whole"
+
+
+def _target(base: Checkpoint, name: str, where: str) -> str:
+    """The base's tensor that a name of the adapter means: classes put words before it, or leave them out."""
+    names = base.names()
+    words = name.split(".")
+    for start in range(len(words) - 1):
+        candidate = ".".join(words[start:])
+        if candidate in names:
+            return candidate
+        longer = [stored for stored in names if stored.endswith(f".{candidate}")]
+        if len(longer) == 1 and start == 0:
+            return longer[0]
+    raise InputError(
+        "the base has no tensor {name}, which the adapter changes",
+        where=where,
+        expected="the model that the adapter was trained on",
+        name=repr(name),
+    )
+
+
+def _fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:
+    """Whether the change belongs to a matrix of this shape, [out, in], or to a table, [token, width]."""
+    if "table_a" in parts:
+        a, b = parts["table_a"], parts["table_b"]
+        return a.ndim == b.ndim == 2 and shape == (a.shape[1], b.shape[0]) and a.shape[0] == b.shape[1]
+    a, b = parts["a"], parts["b"]
+    whole = a.ndim == b.ndim == 2 and a.shape[0] == b.shape[1] and shape == (b.shape[0], a.shape[1])
+    return whole and ("magnitude" not in parts or parts["magnitude"].shape == (shape[0],))
+
+
+def _misfit(base: Checkpoint, name: str, parts: Mapping[str, Array]) -> InputError:
+    info: TensorInfo = base.info(name)
+    return InputError(
+        "tensor {name} has shape {shape}, and the adapter changes it by {parts}",
+        where=str(info.file),
+        expected="the model that the adapter was trained on",
+        name=repr(name),
+        shape=list(info.shape),
+        parts=listing(f"{part} {list(array.shape)}" for part, array in parts.items()),
+    )

@@ -1,0 +1,529 @@
+"""Folders whose matrices lie there in few bits: what each library writes, and what its numbers stand for.
+
+Which scheme it is says `quantization_config` in config.json (MLX: `quantization`); which tensors belong together say
+their names. Matrices are [out, in]; numbers are computed in float32: (integer − zero point) times scale.
+
+Source: the descriptions of the formats: DeepSeek-V3's weights (FP8 by blocks, 2024), compressed-tensors, AutoGPTQ,
+AutoAWQ, bitsandbytes (Dettmers et al., QLoRA, 2023), OCP Microscaling 1.0 (2023), MLX's affine quantization.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.checkpoint import MLX, PACKED, Array, Checkpoint, TensorInfo, find_tensors, without_packing
+from attncli.inputs.derived_checkpoint import DerivedCheckpoint, Recipe, kinds_by_size
+from attncli.inputs.ggml_blocks import E2M1
+from attncli.language import listing, message
+
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+"""Which of eight columns stands in each four bits of a word, the lowest first."""
+WORD_BITS = (2, 4, 8)
+"""Numbers of bits of which a whole number fills a word."""
+NESTED = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
+STATE = "quant_state.bitsandbytes__"
+
+Parts = Mapping[str, str]
+"""The tensors of one module by the last part of their names."""
+
+
+def open_packed(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo] | None) -> DerivedCheckpoint:
+    """The checkpoint of a folder whose config speaks of weights in few bits.
+
+    Raises UnsupportedError for a scheme that is not read, InputError for parts that are missing or contradict one
+    another.
+    """
+    raw = Checkpoint(folder, dict(config), dict(find_tensors(folder, packed=True) if tensors is None else tensors))
+    return _Packed(raw).checkpoint()
+
+
+METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "mlx", "mxfp4")
+"""The schemes that are read, as configs call them."""
+
+
+def check_method(config: Mapping[str, Any], where: str) -> None:
+    """Raise UnsupportedError for a config that names a scheme that is not read."""
+    method = _method(config)
+    if method not in METHODS:
+        raise UnsupportedError(
+            "these weights are quantised ({method})", where=where, expected=listing(METHODS), method=method
+        )
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    settings = next(config[key] for key in (*PACKED, MLX) if config.get(key) is not None)
+    usual = "none" if config.get(MLX) is None else "mlx"
+    return str(settings.get("quant_method", usual)) if isinstance(settings, dict) else usual
+
+
+class _Packed:
+    """Finds which tensors make a matrix together."""
+
+    def __init__(self, raw: Checkpoint) -> None:
+        self.raw = raw
+        settings = next(raw.config[key] for key in (*PACKED, MLX) if raw.config.get(key) is not None)
+        self.settings: Mapping[str, Any] = settings if isinstance(settings, dict) else {}
+        self.where = str(raw.folder)
+        self.method = _method(raw.config)
+        self.used_names: set[str] = set()
+        self.tensors: dict[str, TensorInfo] = {}
+        self.recipes: dict[str, Recipe] = {}
+        self.sizes: Counter[str] = Counter()
+
+    def checkpoint(self) -> DerivedCheckpoint:
+        names = self.raw.names()
+        modules: dict[str, dict[str, str]] = {}
+        for name in names:
+            module, _, part = name.rpartition(".")
+            for inner in (".weight.", ".qweight."):
+                if inner in name:
+                    module, _, part = name.partition(inner)
+                    part = f"{inner[1:-1]}.{part}"
+            modules.setdefault(module, {})[part] = name
+        builders: Mapping[str, Callable[[str, Parts], None]] = {
+            "fp8": self.scaled, "fbgemm_fp8": self.scaled, "compressed-tensors": self.compressed, "gptq": self.gptq,
+            "awq": self.awq, "bitsandbytes": self.bitsandbytes, "mxfp4": self.mxfp4, "mlx": self.mlx,
+        }  # fmt: skip
+        check_method(self.raw.config, self.where)
+        for module, parts in modules.items():
+            builders[self.method](module, parts)
+        for name, info in names.items():
+            if name in self.used_names:
+                continue
+            if info.dtype.startswith("float8") or info.dtype in ("uint8", "int8", "uint32", "int32"):
+                raise InputError(
+                    "tensor {name} holds {dtype}, and what it is scaled by is not here",
+                    where=str(info.file),
+                    expected=message("the parts of a matrix of {method}", method=self.method),
+                    name=repr(name),
+                    dtype=info.dtype,
+                )
+            self.tensors[name] = info
+        config = without_packing(self.raw.config)
+        return DerivedCheckpoint(self.raw.folder, config, self.tensors, self.recipes, kinds_by_size(self.sizes))
+
+    def add(self, name: str, shape: tuple[int, ...], scheme: str, recipe: Recipe, parts: list[str]) -> None:
+        """Tell a matrix that is computed. parts: the stored tensors that it is made of, the largest first."""
+        info = self.raw.info(parts[0])
+        self.used_names.update(parts)
+        self.tensors[name] = TensorInfo("float32", shape, info.file, info.start, info.stop, scheme)
+        self.recipes[name] = recipe
+        self.sizes[scheme] += info.bytes
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.raw.info(name).shape
+
+    def check(self, name: str, expected: tuple[int, ...], *others: tuple[int, ...]) -> None:
+        """Raise InputError for a part of another shape than those that its matrix allows."""
+        shape = self.shape(name)
+        if shape not in (expected, *others):
+            raise InputError(
+                "tensor {name} has shape {shape}",
+                where=str(self.raw.info(name).file),
+                expected=listing([str(list(one_shape)) for one_shape in (expected, *others)], " or "),
+                name=repr(name),
+                shape=list(shape),
+            )
+
+    def part(self, module: str, parts: Parts, *names: str) -> list[str]:
+        """The stored tensors of a module by these parts of names. Raises InputError for one that is missing."""
+        for name in names:
+            if name not in parts:
+                raise InputError(
+                    "the weights of {module} lack {part}",
+                    where=self.where,
+                    expected=", ".join(names),
+                    module=repr(module),
+                    part=repr(name),
+                )
+        return [parts[name] for name in names]
+
+    def bits(self, *keys: str) -> int:
+        """How many bits a number has. Raises UnsupportedError where they fill no word evenly."""
+        value = next((self.settings[key] for key in keys if key in self.settings), None)
+        if value not in WORD_BITS:
+            raise UnsupportedError(
+                "config.json sets {key} to {value}",
+                where=self.where,
+                expected=listing(map(str, WORD_BITS)),
+                key=keys[0],
+                value=repr(value)[:80],
+            )
+        return int(value)
+
+    def groups(self, count: int, of: int, name: str) -> int:
+        """How many numbers share a scale."""
+        if not count or of % count:
+            raise InputError(
+                "tensor {name} has {count} scales for rows of {length}",
+                where=str(self.raw.info(name).file),
+                expected="as many as divide the row",
+                name=repr(name),
+                count=count,
+                length=of,
+            )
+        return of // count
+
+    def scaled(self, module: str, parts: Parts) -> None:
+        """Numbers of eight bits with a scale for all, for a row, or for a block."""
+        scale = next((parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None)
+        if scale is None or "weight" not in parts or len(self.shape(parts["weight"])) != 2:
+            return
+        weight, info = parts["weight"], self.raw.info(parts["weight"])
+        scales = self.shape(scale)
+        rows, columns = info.shape
+        if len(scales) == 2:
+            block = self._block(scales, info.shape, scale)
+        elif scales in ((), (1,)):
+            block = (rows, columns)
+        else:
+            self.check(scale, (rows,))
+            block = (1, columns)
+        zero = parts.get("weight_zero_point")
+        scheme = "FP8" if info.dtype.startswith("float8") else "INT8"
+        idle = [parts[name] for name in ("input_scale", "activation_scale", "input_scale_ub") if name in parts]
+        recipe = ScaledRows(self.raw, weight, scale, zero, block)
+        self.add(f"{module}.weight", info.shape, scheme, recipe, [weight, scale, *([zero] if zero else []), *idle])
+
+    def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
+        """Rows and columns of a block: what the config says, else what divides the matrix evenly."""
+        stated = self.settings.get("weight_block_size")
+        block = tuple(stated) if isinstance(stated, list) and len(stated) == 2 else None
+        if scales in ((shape[0], 1), (1, 1)):
+            return (shape[0] // scales[0], shape[1])
+        if block is None or not all(type(size) is int and size > 0 for size in block):
+            return (self.groups(scales[0], shape[0], name), self.groups(scales[1], shape[1], name))
+        self.check(name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True)))
+        return block
+
+    def compressed(self, module: str, parts: Parts) -> None:
+        """compressed-tensors: whole bytes, or integers of few bits in words along the row."""
+        if "weight_packed" not in parts:
+            self.scaled(module, parts)
+            return
+        packed, scale, size = self.part(module, parts, "weight_packed", "weight_scale", "weight_shape")
+        stored = self.raw.read(size)
+        shape = tuple(int(length) for length in stored.reshape(-1))
+        if len(shape) != 2 or min(shape) < 1:
+            self.check(size, (2,))
+        rows, words = self.shape(packed)
+        bits = 32 * words // shape[1] if words else 0
+        if self.raw.info(packed).dtype != "int32" or bits not in WORD_BITS:
+            raise UnsupportedError(
+                "tensor {name} has {words} words for rows of {length}",
+                where=str(self.raw.info(packed).file),
+                expected=message("words of 32 bits, 2, 4 or 8 for a number"),
+                name=repr(packed),
+                words=words,
+                length=shape[1],
+            )
+        self.check(packed, (shape[0], -(-shape[1] * bits // 32)))
+        group = self.groups(self.shape(scale)[-1], shape[1], scale)
+        self.check(scale, (rows, shape[1] // group))
+        zero, order = parts.get("weight_zero_point"), parts.get("weight_g_idx")
+        if zero is not None:
+            self.check(zero, (-(-rows * bits // 32), shape[1] // group), (rows, shape[1] // group))
+        recipe = PackedRows(self.raw, packed, scale, zero, None, bits, group, shape, order)
+        extra = [name for name in (zero, order) if name is not None]
+        self.add(f"{module}.weight", shape, f"INT{bits}", recipe, [packed, scale, size, *extra])
+
+    def mlx(self, module: str, parts: Parts) -> None:
+        """MLX: words along the row, a scale and an offset for each group."""
+        if "scales" not in parts:
+            return
+        weight, scale, bias = self.part(module, parts, "weight", "scales", "biases")
+        own = self.settings.get(module)
+        bits = self.bits("bits") if not isinstance(own, dict) else int(own.get("bits", 4))
+        rows, words = self.shape(weight)
+        if bits not in WORD_BITS or self.settings.get("mode", "affine") != "affine":
+            self.bits("mode")
+        columns = words * 32 // bits
+        group = self.groups(self.shape(scale)[-1], columns, scale)
+        self.check(scale, (rows, columns // group))
+        self.check(bias, (rows, columns // group))
+        recipe = PackedRows(self.raw, weight, scale, None, bias, bits, group, (rows, columns), None)
+        self.add(f"{module}.weight", (rows, columns), f"MLX {bits}-bit", recipe, [weight, scale, bias])
+
+    def gptq(self, module: str, parts: Parts) -> None:
+        """GPTQ: words down the columns of [in, out], each row of which has a group."""
+        if "qweight" not in parts:
+            return
+        weight, zeros, scale = self.part(module, parts, "qweight", "qzeros", "scales")
+        bits = self.bits("bits", "w_bit")
+        per_word = 32 // bits
+        words, out = self.shape(weight)
+        count = self.shape(scale)[0]
+        self.check(scale, (count, out))
+        self.check(zeros, (count, -(-out // per_word)))
+        order = parts.get("g_idx")
+        if order is not None:
+            self.check(order, (words * per_word,))
+        group = self.groups(count, words * per_word, scale) if order is None else 0
+        more = 0 if self.settings.get("checkpoint_format") == "gptq_v2" else 1
+        recipe = GptqMatrix(self.raw, (weight, zeros, scale, order), bits, group, more)
+        parts_used = [weight, zeros, scale, *([order] if order else [])]
+        self.add(f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used)
+
+    def awq(self, module: str, parts: Parts) -> None:
+        """AWQ: words along the rows of [in, out], their numbers in an order of their own."""
+        if "qweight" not in parts:
+            return
+        weight, zeros, scale = self.part(module, parts, "qweight", "qzeros", "scales")
+        if self.bits("bits", "w_bit") != 4 or self.settings.get("version", "gemm").lower() != "gemm":
+            raise UnsupportedError(
+                "config.json sets {key} to {value}",
+                where=self.where,
+                expected=message("4 bits, packed as for gemm"),
+                key="version",
+                value=repr(self.settings.get("version"))[:80],
+            )
+        rows, words = self.shape(weight)
+        count = self.shape(scale)[0]
+        self.check(scale, (count, words * 8))
+        self.check(zeros, (count, words))
+        recipe = AwqMatrix(self.raw, (weight, zeros, scale), self.groups(count, rows, scale))
+        self.add(f"{module}.weight", (words * 8, rows), "AWQ 4-bit", recipe, [weight, zeros, scale])
+
+    def bitsandbytes(self, module: str, parts: Parts) -> None:
+        """bitsandbytes: bytes with a scale for each row, or pairs of codes with a scale for each block."""
+        if "SCB" in parts:
+            weight, scale = self.part(module, parts, "weight", "SCB")
+            rows, _ = shape = self.shape(weight)
+            self.check(scale, (rows,))
+            by_row = ScaledRows(self.raw, weight, scale, None, (1, shape[1]), 1 / 127)
+            idle = [parts["weight_format"]] if "weight_format" in parts else []
+            self.add(f"{module}.weight", shape, "INT8", by_row, [weight, scale, *idle])
+            return
+        state_part = next((part for part in parts if part.startswith(f"weight.{STATE}")), None)
+        if state_part is None:
+            return
+        # the matrix itself is `module.weight`, its parts `module.weight.absmax` and so on
+        weight, state = self.part(module, parts, "weight", state_part)
+        stated = self._state(state)
+        shape, block = tuple(stated["shape"]), stated["blocksize"]
+        count = int(np.prod(shape))
+        nested = "weight.nested_absmax" in parts
+        names = NESTED if nested else NESTED[:2]
+        stored = self.part(module, parts, *(f"weight.{name}" for name in names))
+        blocks = -(-count // block)
+        self.check(weight, (-(-count // 2), 1), (1, -(-count // 2)))
+        self.check(stored[0], (blocks,))
+        self.check(stored[1], (16,))
+        if nested:
+            self.check(stored[2], (-(-blocks // stated["nested_blocksize"]),))
+            self.check(stored[3], (256,))
+        recipe = CodedMatrix(self.raw, weight, stored, stated, count)
+        scheme = state_part.rpartition("__")[2].upper()
+        self.add(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
+
+    def _state(self, name: str) -> Mapping[str, Any]:
+        """What stands beside a matrix of codes: shape, block sizes, offset."""
+        try:
+            state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
+            sizes = [state["blocksize"], *state["shape"], state.get("nested_blocksize", 1)]
+            if all(type(size) is int and 0 < size < 2**40 for size in sizes) and len(state["shape"]) == 2:
+                offset = float(state.get("nested_offset", 0.0))
+                return {**state, "nested_offset": offset, "nested_blocksize": sizes[-1]}
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise InputError(
+            "tensor {name} does not say what the codes are",
+            where=str(self.raw.info(name).file),
+            expected=message("a JSON object with shape and blocksize"),
+            name=repr(name),
+        )
+
+    def mxfp4(self, module: str, parts: Parts) -> None:
+        """MXFP4: experts as pairs of codes with a power of two for each 32, stored [out, in], used [in, out]."""
+        for part in parts:
+            if not part.endswith("_blocks"):
+                continue
+            stem = part.removesuffix("_blocks")
+            blocks, scale = self.part(module, parts, part, f"{stem}_scales")
+            shape = self.shape(blocks)
+            if len(shape) != 4 or shape[3] != 16:
+                self.check(blocks, (*shape[:3], 16))
+            experts, out, count, _ = shape
+            self.check(scale, (experts, out, count))
+            recipe = MxExperts(self.raw, blocks, scale)
+            self.add(f"{module}.{stem}", (experts, count * 32, out), "MXFP4", recipe, [blocks, scale])
+
+
+def raw_numbers(array: Array, dtype: str) -> Array:
+    """Stored numbers as float32; those of eight bits by the library that knows them."""
+    if dtype.startswith("float8"):
+        import ml_dtypes
+
+        return array.view(getattr(ml_dtypes, dtype)).astype(np.float32)
+    return array.astype(np.float32)
+
+
+def word_numbers(words: Array, bits: int) -> Array:
+    """The numbers in each word along the last axis, the lowest bits first, uint8."""
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    numbers = (words.view(np.uint32)[..., None] >> shifts) & np.uint32(2**bits - 1)
+    return numbers.astype(np.uint8).reshape(*words.shape[:-1], -1)
+
+
+class ScaledRows:
+    """A recipe: stored numbers times the scale of their block. factor: what all are multiplied by besides."""
+
+    def __init__(
+        self, raw: Checkpoint, weight: str, scale: str, zero: str | None, block: tuple[int, int], factor: float = 1.0
+    ) -> None:
+        self._raw, self._names, self._block, self._factor = raw, (weight, scale, zero), block, factor
+        self.unit = 1
+
+    def rows(self, start: int, stop: int) -> Array:
+        weight, scale, zero = self._names
+        info = self._raw.info(weight)
+        numbers = raw_numbers(self._raw.read_rows(weight, range(start, stop)), info.dtype)
+        if zero is not None:
+            numbers -= self._spread(self._raw.read(zero).astype(np.float32), info.shape, start, stop)
+        numbers *= self._spread(self._raw.read(scale, "float32"), info.shape, start, stop)
+        numbers *= np.float32(self._factor)
+        return numbers
+
+    def _spread(self, scales: Array, shape: tuple[int, ...], start: int, stop: int) -> Array:
+        rows = -(-shape[0] // self._block[0])
+        by_block = scales.reshape(rows, -1)[np.arange(start, stop) // self._block[0]]
+        return np.repeat(by_block, self._block[1], axis=1)[:, : shape[1]]
+
+
+class PackedRows:
+    """A recipe: integers in words along the row, with a scale, and a zero point or an offset, for each group."""
+
+    def __init__(
+        self,
+        raw: Checkpoint,
+        weight: str,
+        scale: str,
+        zero: str | None,
+        bias: str | None,
+        bits: int,
+        group: int,
+        shape: tuple[int, ...],
+        order: str | None,
+    ) -> None:
+        self._raw, self._weight, self._scale, self._zero, self._bias = raw, weight, scale, zero, bias
+        self._bits, self._group, self._shape, self._order = bits, group, shape, order
+        self.unit = 1
+
+    def rows(self, start: int, stop: int) -> Array:
+        rows, half = range(start, stop), 2 ** (self._bits - 1)
+        words = self._raw.read_rows(self._weight, rows)
+        numbers = word_numbers(words, self._bits)[:, : self._shape[1]].astype(np.float32)
+        group_of = np.arange(self._shape[1]) // self._group
+        if self._order is not None:
+            group_of = self._raw.read(self._order).astype(np.int64)
+        scales = self._raw.read_rows(self._scale, rows, "float32")[:, group_of]
+        if self._bias is not None:
+            return numbers * scales + self._raw.read_rows(self._bias, rows, "float32")[:, group_of]
+        numbers -= half  # stored without a sign
+        if self._zero is not None:
+            zeros = self._raw.read(self._zero)
+            if zeros.shape[0] != self._shape[0]:  # in words down the columns
+                zeros = word_numbers(np.ascontiguousarray(zeros.T), self._bits).T.astype(np.float32) - half
+            numbers -= zeros[start:stop].astype(np.float32)[:, group_of]
+        return numbers * scales
+
+
+class GptqMatrix:
+    """A recipe: GPTQ's matrix. names: of words, zero points, scales, and the group of each row. group: rows that share
+    one, where the order does not say. more: what stored zero points are short of."""
+
+    unit = 0
+
+    def __init__(
+        self, raw: Checkpoint, names: tuple[str, str, str, str | None], bits: int, group: int, more: int
+    ) -> None:
+        self._raw, self._names, self._bits, self._group, self._more = raw, names, bits, group, more
+
+    def rows(self, start: int, stop: int) -> Array:
+        weight, zero, scale, order = self._names
+        numbers = word_numbers(np.ascontiguousarray(self._raw.read(weight).T), self._bits).astype(np.float32)
+        scales = self._raw.read(scale, "float32").T
+        zeros = word_numbers(self._raw.read(zero), self._bits)[:, : scales.shape[0]].T
+        zeros = ((zeros + np.uint8(self._more)) & np.uint8(2**self._bits - 1)).astype(np.float32)
+        group_of = np.arange(numbers.shape[1]) // self._group if order is None else self._raw.read(order).astype(int)
+        if group_of.min() < 0 or group_of.max() >= scales.shape[1]:
+            raise InputError(
+                "tensor {name} names the group {group}",
+                where=str(self._raw.info(weight).file),
+                expected="0 to {last}",
+                name=repr(order),
+                group=int(group_of.max()),
+                last=scales.shape[1] - 1,
+            )
+        numbers -= zeros[:, group_of]
+        numbers *= scales[:, group_of]
+        return numbers
+
+
+class AwqMatrix:
+    """A recipe: AWQ's matrix. names: of words, zero points, scales. group: rows that share them."""
+
+    unit = 0
+
+    def __init__(self, raw: Checkpoint, names: tuple[str, str, str], group: int) -> None:
+        self._raw, self._names, self._group = raw, names, group
+
+    def rows(self, start: int, stop: int) -> Array:
+        numbers, zeros = (self._in_order(self._raw.read(name)) for name in self._names[:2])
+        scales = self._raw.read(self._names[2], "float32")
+        group_of = np.arange(numbers.shape[0]) // self._group
+        matrix: Array = ((numbers - zeros[group_of]) * scales[group_of]).T
+        return matrix
+
+    @staticmethod
+    def _in_order(words: Array) -> Array:
+        packed = word_numbers(words, 4).reshape(*words.shape, 8)
+        numbers = np.empty(packed.shape, np.float32)
+        numbers[..., AWQ_ORDER] = packed
+        return numbers.reshape(words.shape[0], -1)
+
+
+class CodedMatrix:
+    """A recipe: codes of four bits, the higher half of a byte first: a number of a table times its block's scale."""
+
+    unit = 0
+
+    def __init__(self, raw: Checkpoint, weight: str, stored: list[str], state: Mapping[str, Any], count: int) -> None:
+        self._raw, self._weight, self._stored, self._state, self._count = raw, weight, stored, state, count
+
+    def rows(self, start: int, stop: int) -> Array:
+        codes = self._raw.read(self._weight).reshape(-1)
+        pairs = np.stack((codes >> 4, codes & 15), axis=1).reshape(-1)[: self._count]
+        numbers = self._raw.read(self._stored[1], "float32")[pairs]
+        scales = self._raw.read(self._stored[0])
+        if len(self._stored) > 2:
+            table = self._raw.read(self._stored[3], "float32")
+            outer = np.repeat(self._raw.read(self._stored[2], "float32"), self._state["nested_blocksize"])
+            scales = table[scales] * outer[: scales.size] + np.float32(self._state["nested_offset"])
+        numbers *= np.repeat(scales.astype(np.float32), self._state["blocksize"])[: self._count]
+        return numbers.reshape(self._state["shape"])
+
+
+class MxExperts:
+    """A recipe: experts of MXFP4, one at a time, as [in, out]."""
+
+    unit = 1
+
+    def __init__(self, raw: Checkpoint, blocks: str, scale: str) -> None:
+        self._raw, self._blocks, self._scale = raw, blocks, scale
+
+    def rows(self, start: int, stop: int) -> Array:
+        experts = range(start, stop)
+        codes = self._raw.read_rows(self._blocks, experts)
+        numbers = np.stack((E2M1[codes & 15], E2M1[codes >> 4]), axis=-1)
+        numbers = numbers.reshape(*codes.shape[:3], 32)
+        powers = self._raw.read_rows(self._scale, experts).astype(np.int32) - 127
+        numbers = np.ldexp(numbers, powers[..., None])
+        return numbers.reshape(*codes.shape[:2], -1).swapaxes(1, 2)

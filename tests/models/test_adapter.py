@@ -1,0 +1,195 @@
+"""Adapters: the same weights as PEFT's own merge, and errors for what does not belong to the model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from asking import ask
+from safetensors.numpy import load_file, save_file
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.inputs.adapter import adapted, parse_adapter
+from attncli.models.load import open_checkpoint
+
+LIMIT = 1e-6
+LLAMA = "llama 3.1"
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("base")))
+
+
+def train(base: Path, folder: Path, seed: int = 1, **settings: Any) -> Path:
+    """An adapter of these settings with random numbers, as PEFT saves it."""
+    import peft
+    import torch
+    import transformers
+
+    transformers.logging.disable_progress_bar()
+    torch.manual_seed(seed)
+    model = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(base), peft.LoraConfig(**settings))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "magnitude" in name:
+                weight.mul_(1 + 0.3 * torch.rand(weight.shape))
+            elif "lora_" in name or "modules_to_save" in name:
+                weight.copy_(0.3 * torch.randn(weight.shape))
+    model.save_pretrained(folder)
+    return folder
+
+
+def merged(base: Path, *folders: Path) -> dict[str, np.ndarray]:
+    """PEFT's own merge of adapters, one after the other."""
+    import peft
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(base)
+    for folder in folders:
+        model = peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lora": (LLAMA, {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "v_proj"]}),
+    "every matrix": (LLAMA, {"r": 2, "lora_alpha": 3, "target_modules": "all-linear"}),
+    "rank stabilised": (LLAMA, {"r": 4, "lora_alpha": 5, "use_rslora": True, "target_modules": ["q_proj", "k_proj"]}),
+    "dora": (LLAMA, {"r": 3, "lora_alpha": 5, "use_dora": True, "target_modules": ["q_proj", "o_proj", "down_proj"]}),
+    "patterns": (
+        LLAMA,
+        {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "k_proj"], "rank_pattern": {"k_proj": 2},
+         "alpha_pattern": {"k_proj": 7, "layers.1.self_attn.q_proj": 2}},
+    ),
+    "in-out": (
+        "gpt2 with head",
+        {"r": 3, "lora_alpha": 5, "target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True},
+    ),
+    "in-out dora": (
+        "gpt2 with head",
+        {"r": 3, "lora_alpha": 5, "use_dora": True, "target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True},
+    ),
+    "table": (LLAMA, {"r": 3, "lora_alpha": 5, "target_modules": ["embed_tokens", "q_proj"]}),
+    "saved modules": (LLAMA, {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj"], "modules_to_save": ["norm"]}),
+    "bias": ("qwen3", {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj"], "lora_bias": True}),
+}  # fmt: skip
+
+
+def worst(base: Path, expected: dict[str, np.ndarray], *specifications: str) -> float:
+    """The largest difference of any tensor from PEFT's."""
+    checkpoint = adapted(open_checkpoint(base), [parse_adapter(text) for text in specifications])
+    differences = []
+    for name in checkpoint.names():
+        stored = name if name in expected else f"model.{name}" if f"model.{name}" in expected else f"transformer.{name}"
+        differences.append(np.abs(checkpoint.read(name, "float32") - expected[stored]).max())
+    return float(max(differences))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_merge_is_pefts(name: str, bases: Callable[[str], Path], tmp_path: Path):
+    case, settings = SETTINGS[name]
+    base = bases(case)
+    adapter = train(base, tmp_path / "adapter", **settings)
+    expected = merged(base, adapter)
+    assert worst(base, expected, str(adapter)) < LIMIT
+    assert worst(base, expected) > 0.1, "the adapter changes something"
+    if "dora" not in name:
+        assert worst(base, expected, f"{adapter}:0.9") > 1e-3, "a negative control"
+
+
+def test_rows_are_those_of_the_whole(bases: Callable[[str], Path], tmp_path: Path):
+    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=3, target_modules=["embed_tokens", "q_proj"])
+    checkpoint = adapted(open_checkpoint(bases(LLAMA)), [parse_adapter(str(adapter))])
+    for name in checkpoint.recipes:
+        assert np.array_equal(checkpoint.read_rows(name, [5, 1, 5]), checkpoint.read(name)[[5, 1, 5]])
+
+
+def test_several_are_merged_in_turn_and_by_weight(bases: Callable[[str], Path], tmp_path: Path):
+    base = bases(LLAMA)
+    one = train(base, tmp_path / "one", 1, r=3, lora_alpha=5, target_modules=["q_proj", "k_proj"])
+    two = train(base, tmp_path / "two", 2, r=2, lora_alpha=5, use_dora=True, target_modules=["q_proj"])
+    assert worst(base, merged(base, one, two), str(one), str(two)) < LIMIT
+    assert worst(base, merged(base, one, two), str(two), str(one)) > 1e-3
+    config = json.loads((one / "adapter_config.json").read_text())
+    half = shutil.copytree(one, tmp_path / "half")
+    (half / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 2.5}))
+    assert worst(base, merged(base, half), f"{one}:0.5") < LIMIT
+
+
+def test_a_run_says_which_adapter(bases: Callable[[str], Path], tmp_path: Path):
+    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
+    plain, changed = (attncli.load(bases(LLAMA), note=None, adapters=given) for given in ((), (str(adapter),)))
+    assert changed.identity.adapters == (str(adapter),)
+    tokens = plain.tokenizer.ids_to_tokens([5, 3, 8, 9])
+    before, after = (np.stack([trace.stages["weights"] for trace in model.trace(tokens)]) for model in (plain, changed))
+    assert np.abs(before - after).max() > 0.01
+
+
+def test_what_does_not_belong_is_refused(bases: Callable[[str], Path], tmp_path: Path):
+    base = bases(LLAMA)
+    adapter = train(base, tmp_path / "a", r=2, lora_alpha=3, target_modules=["q_proj"])
+
+    def changed(name: str, config: dict[str, Any] | None = None, tensors: dict[str, np.ndarray] | None = None) -> str:
+        folder = shutil.copytree(adapter, tmp_path / name)
+        if config is not None:
+            own = json.loads((folder / "adapter_config.json").read_text())
+            (folder / "adapter_config.json").write_text(json.dumps({**own, **config}))
+        if tensors is not None:
+            save_file(tensors, folder / "adapter_model.safetensors")
+        return str(folder)
+
+    arrays = load_file(adapter / "adapter_model.safetensors")
+    first = next(name for name in arrays if "lora_A" in name)
+    (tmp_path / "empty").mkdir()
+    for text, message in (
+        (str(tmp_path / "empty"), "holds no adapter"),
+        (str(tmp_path / "nothing"), "holds no adapter"),
+        (changed("kind", {"peft_type": "IA3"}), "kind 'IA3'"),
+        (changed("alpha", {"lora_alpha": "much"}), "lora_alpha to 'much'"),
+        (changed("pattern", {"alpha_pattern": {"(a+)+$": 3}}), "alpha_pattern"),
+        (changed("other", {"use_qalora": True}), "use_qalora"),
+        (changed("share", {"use_dora": True}) + ":0.5", "share of 0.5"),
+        (changed("shape", tensors={**arrays, first: arrays[first][:, :7]}), "the adapter changes it by"),
+        (changed("half", tensors={name: array for name, array in arrays.items() if name != first}), "has no 'a'"),
+        (changed("alien", tensors={first.replace("layers.0", "layers.77"): arrays[first]}), "no tensor"),
+    ):
+        with pytest.raises((InputError, UnsupportedError), match=message.replace("(", r"\(")):
+            attncli.load(base, note=None, adapters=[text])
+    with pytest.raises(UsageError):
+        parse_adapter("x:1e9")
+    with pytest.raises(UsageError):
+        attncli.load(seed=0, adapters=[str(adapter)])
+
+
+def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp_path: Path):
+    base = shutil.copytree(bases(LLAMA), tmp_path / "base")
+    words = {word: place for place, word in enumerate(["[UNK]", "the", "cat", "sat", "on"])}
+    vocabulary = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    vocabulary.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    vocabulary.save(str(base / "tokenizer.json"))
+    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
+    how = ("the cat sat on the", "--model", str(base))
+    plain, changed = (json.loads(ask("run", *how, *more, "--json").out) for more in ((), ("--adapter", str(adapter))))
+    assert "adapters" not in plain["model"]
+    assert changed["model"]["adapters"] == [str(adapter)]
+    compared = json.loads(ask("compare", *how, "--with-adapter", str(adapter), "--json").out)
+    assert compared["differs"] == ["weights"]
+    assert compared["b"]["model"]["adapters"] == [str(adapter)]
+    largest = max(
+        np.abs(np.array(a["weights"]) - np.array(b["weights"])).max()
+        for one, other in zip(plain["layers"], changed["layers"], strict=True)
+        for a, b in zip(one["heads"], other["heads"], strict=True)
+    )
+    assert abs(abs(compared["summary"]["max_difference"]) - largest) < 1e-6
+    assert f"adapter {adapter}" in " ".join(ask("run", *how, "--adapter", str(adapter)).out.split())
+    assert ask("compare", "a", "--with-adapter", str(adapter)).code == 2
+    assert ask("compare", "a", "b", "--model", str(base), "--with-adapter", str(adapter)).code == 2
