@@ -124,7 +124,7 @@ VALUES = {
     "policy": "tova", "budget": "2",
     "needle": "{tmp}/text", "haystack": "{tmp}/text",
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
-    "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q",
+    "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q", "adapter": "lora", "with_adapter": "lora",
     "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
