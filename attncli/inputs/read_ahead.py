@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Condition, Lock, Thread
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -44,6 +44,14 @@ class Stretch(Struct, frozen=True, eq=False):
         """Bytes of a piece: whole rows, as many as are no more than `PIECE`, or `PIECE` where one row is more."""
         rows = PIECE // self.row
         return (rows - rows % TOGETHER if rows >= TOGETHER else rows) * self.row or PIECE
+
+
+class PieceSource(Protocol):
+    """Pieces of a matrix for several threads, as `Pieces` gives them. count: how many there are."""
+
+    count: int
+
+    def __iter__(self) -> Iterator[tuple[int, Array]]: ...
 
 
 class Pieces:
@@ -166,7 +174,7 @@ def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend, *, 
 
 
 def multiply_pieces(
-    pieces: Pieces,
+    pieces: PieceSource,
     stored_dtype: np.dtype[Any],
     shape: Sequence[int],
     x: AnyArray,
@@ -191,7 +199,7 @@ def multiply_pieces(
 
 
 def _by_library(
-    pieces: Pieces,
+    pieces: PieceSource,
     stored_dtype: np.dtype[Any],
     shape: Sequence[int],
     x: AnyArray,
@@ -221,7 +229,7 @@ def _by_library(
     return result, all(finite)
 
 
-def _by_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
+def _by_tiles(pieces: PieceSource, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
     """`multiply_pieces` a tile at a time, without a bias."""
     rows, width = shape
     result = np.empty((len(x), rows), x.dtype)
@@ -247,7 +255,9 @@ def _by_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int],
     return result, all(finite)
 
 
-def _by_turned_tiles(pieces: Pieces, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
+def _by_turned_tiles(
+    pieces: PieceSource, stored_dtype: np.dtype[Any], shape: Sequence[int], x: Array
+) -> tuple[Array, bool]:
     """`_by_tiles` for a matrix stored as [in, out]: each piece gives every sum a part, and the parts are added in the
     order of the file, whichever thread made them."""
     width, columns = shape

@@ -10,12 +10,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from asking import ask
 from safetensors.numpy import load_file, save_file
 from tiny_checkpoints import CASES, make
 from tiny_sizes import LLAMA, Case, rope
 
 import attncli
 from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.packed_checkpoint import METHODS
 from attncli.models.load import open_checkpoint
 from attncli.models.verify import verify
 
@@ -307,3 +309,11 @@ def test_parts_that_contradict_one_another_are_refused(plain: Path, tmp_path: Pa
     (folder / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "quip"}}))
     with pytest.raises(UnsupportedError, match="quantised \\(quip\\)"):
         attncli.load(folder, note=None)
+
+
+def test_the_list_of_models_names_every_format():
+    rows = {row["name"]: row for row in json.loads(ask("models", "list", "--json").out)["formats"]}
+    assert {"safetensors", "GGUF", "adapter", *METHODS} <= rows.keys()
+    assert "gpt2" in rows["GGUF"]["families"]
+    assert rows["mxfp4"]["families"] == ["gpt_oss"]
+    assert "GGUF" in ask("models", "list").out

@@ -15,12 +15,13 @@ from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.files import read_object
 from attncli.inputs.hub import TOKENIZER, HubId, ModelLocation, all_cached, find_snapshot
+from attncli.inputs.packed_checkpoint import METHODS
 from attncli.language import message
 from attncli.mechanism.mask import describe_mask, spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
-from attncli.models.families import MODEL_TYPES
+from attncli.models.families import ARCHITECTURES, FOUR_BIT_EXPERTS, MODEL_TYPES, WITH_EXPERTS
 from attncli.models.verify import LIMIT, RATIO, Verification
 
 
@@ -47,10 +48,19 @@ class CachedModel(Part, frozen=True, kw_only=True):
     missing: Annotated[list[str], describe("Needed files that are not there; empty for a whole model.")]
 
 
+class FormatRow(Part, frozen=True, kw_only=True):
+    """A way in which weights lie in files, and what proves that they are read right."""
+
+    name: str
+    families: Annotated[list[str], describe("The families that are read from it; empty for all of them.")]
+    proof: Annotated[str, describe("What the numbers are held against in tests, and how near they come.")]
+
+
 class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
     """Which models there are."""
 
     families: Annotated[list[str], describe("The families that run natively.")]
+    formats: list[FormatRow]
     aliases: list[AliasRow]
     cache: Annotated[str, describe("The folder of the hub's local cache.")]
     cached: list[CachedModel]
@@ -435,8 +445,27 @@ def models_document(cache: Path) -> ModelsDocument:
         for name, alias in ALIASES.items()
     ]
     return ModelsDocument(
-        version=__version__, families=list(MODEL_TYPES), aliases=aliases, cache=str(cache), cached=cached_models
+        version=__version__,
+        families=list(MODEL_TYPES),
+        formats=_formats(),
+        aliases=aliases,
+        cache=str(cache),
+        cached=cached_models,
     )
+
+
+def _formats() -> list[FormatRow]:
+    """Every way in which weights may lie in files."""
+    gguf_families = sorted({*ARCHITECTURES.values(), *WITH_EXPERTS.values()})
+    whole, loops = message("transformers' run, float64, 1e-10"), message("loops of its description, 1e-6")
+    proofs: list[tuple[str, list[str], str]] = [
+        ("safetensors", [], whole),
+        ("pytorch_model.bin", [], whole),
+        ("GGUF", gguf_families, message("the folder's run, 1e-6")),
+        *((method, list(FOUR_BIT_EXPERTS) if method == "mxfp4" else [], loops) for method in METHODS),
+        ("adapter", [], message("PEFT's merge, 1e-6")),
+    ]
+    return [FormatRow(name=name, families=families, proof=proof) for name, families, proof in proofs]
 
 
 def _here(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:

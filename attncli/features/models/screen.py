@@ -56,6 +56,15 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         [alias.name, alias.family, "-" if alias.here is None else localize(contextual("here", "yes"), view), alias.hub]
         for alias in document.aliases
     ]
+    formats = table(
+        ["format", "families", message("held against")],
+        [
+            [row.name, str(len(row.families) or len(document.families)), localize(row.proof, view)]
+            for row in document.formats
+        ],
+        view,
+        title=message("{rows} formats", rows=len(document.formats)),
+    )
     note = message("here: installed, or in the hub's cache; the others are fetched")
     aliases = table(
         ["alias", "family", "here", message("on the hub")],
@@ -78,7 +87,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     )
     where = stack(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
     hub = stack((cache_table, where)) if rows_cached else stack((heading(title, "", view), where))
-    return fit_to_view(stack_spaced((families, aliases, hub, answer)), view)
+    return fit_to_view(stack_spaced((families, formats, aliases, hub, answer)), view)
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
@@ -86,6 +95,8 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
     yield ("what", "name", "family", "where", "bytes", "runs")
     for name in document.families:
         yield ("family", name, name, "", "", "natively")
+    for row in document.formats:
+        yield ("format", row.name, " ".join(row.families), row.proof, "", "natively")
     for alias in document.aliases:
         yield ("alias", alias.name, alias.family, alias.here or alias.hub, "", "natively")
     for model in document.cached:

@@ -36,6 +36,8 @@ ARCHITECTURES = {
     "starcoder2": "starcoder2",
 }
 """The family of each architecture that GGUF files are read of, by the name that it has there."""
+FOUR_BIT_EXPERTS = ("gpt_oss",)
+"""The families whose experts MXFP4 is read of."""
 WITH_EXPERTS = {"llama": "mixtral"}
 """The family of an architecture whose layers have experts, where that is another."""
 
