@@ -107,6 +107,8 @@ ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
 READS = {
     "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
     "--regions": ("run", "a b", "--regions", "FILE"),
+    "--adapter": ("run", "a b", "--model", "{t}/gpt2", "--adapter", "FILE"),
+    "--with-adapter": ("compare", "a b", "--model", "{t}/gpt2", "--with-adapter", "FILE"),
     "--needle": ("heads", "--model", "{t}/gpt2", "--retrieval", "--needle", "FILE"),
     "--haystack": ("heads", "--model", "{t}/gpt2", "--retrieval", "--haystack", "FILE"),
     "--chat": ("run", "--chat", "FILE", "--chat-template", "{t}/text"),
