@@ -144,7 +144,13 @@ def test_every_document_marks_and_counts_them(command: str, folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lang", "count", "width"), [("en", COUNT, 60), ("zh", COUNT_ZH, 80), ("en", COUNT, 120)], ids=["60", "80", "120"]
+    ("lang", "count", "width"),
+    [
+        pytest.param("en", COUNT, 60, marks=pytest.mark.thorough),
+        ("zh", COUNT_ZH, 80),
+        pytest.param("en", COUNT, 120, marks=pytest.mark.thorough),
+    ],
+    ids=["60", "80", "120"],
 )
 @pytest.mark.parametrize("command", LINES)
 def test_every_screen_marks_and_counts_them(command: str, lang: str, count: str, width: int, folder: Path) -> None:

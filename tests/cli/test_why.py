@@ -362,7 +362,14 @@ def test_memory_that_is_short_makes_one_part_of_a_layer_s_heads() -> None:
     assert "the heads of each layer are one part here" in shown
 
 
-@pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "it", "--to", "animal")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run",),
+        pytest.param(("heads",), marks=pytest.mark.thorough),
+        pytest.param(("find", "--from", "it", "--to", "animal"), marks=pytest.mark.thorough),
+    ],
+)
 def test_a_page_holds_the_parts_of_chosen_heads(command: tuple[str, ...], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     name, *options = command

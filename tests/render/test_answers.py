@@ -311,7 +311,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("lang", ["en", pytest.param("zh", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", ASKED)
 def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, folder: Path) -> None:
     asked = [part.replace("{tmp}", str(folder)) for part in ASKED[name]]

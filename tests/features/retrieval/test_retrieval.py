@@ -143,7 +143,6 @@ def test_a_model_that_cannot_do_it_is_told_as_that(folder: Path) -> None:
         (("heads", "--retrieval"), 4, "predicts no next token"),
         (("heads", "--verify"), 2, "--verify is about --retrieval"),
         (("heads", "--lengths", "24"), 2, "--lengths is about --retrieval"),
-        ((*LINE, "--html", "{t}/page.html"), 2, "have no page"),
         ((*LINE, "--metric", "entropy"), 2, "--metric does not go with --retrieval"),
         ((*LINE[:-1], "x"), 2, "is no list of lengths"),
         ((*LINE[:-1], "5"), 3, "the texts are to have 5"),

@@ -184,9 +184,14 @@ COMMANDS = {
     "cross": ("cross", "the cat sat", "on a mat"),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
 }
+SOONEST = ("run", "find", "compare shifted", "why", "tensors")
+"""Those that are always tried; the others take long."""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in SOONEST else pytest.param(name, marks=pytest.mark.thorough) for name in COMMANDS],
+)
 def test_saved_and_direct_pages_open_at_the_same_place(window: Opened, tmp_path: Path, name: str) -> None:
     direct = tmp_path / "direct.html"
     if name == "logits":

@@ -164,6 +164,7 @@ def test_keys_go_to_the_ends_and_by_pages(window: Opened) -> None:
     window.clean()
 
 
+@pytest.mark.thorough
 def test_firefox_takes_along(file: Path, tmp_path: Path) -> None:
     with firefox(tmp_path) as browser:
         browser.go(file.as_uri() + "#h=5.11&q=10&k=2&v=matrix&embed=1")

@@ -52,6 +52,7 @@ def test_every_step_has_its_view_its_words_and_its_address(window: Opened) -> No
     window.clean()
 
 
+@pytest.mark.thorough
 def test_arrows_and_play_go_through_the_steps(window: Opened, chromium: Any, file: Path) -> None:
     window.value("() => attn.choose({tour: 1, view: 'matrix'})")
     window.page.focus("#tour-on")
