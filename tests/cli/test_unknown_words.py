@@ -261,6 +261,7 @@ def test_several_texts_are_counted(tmp_path: Path) -> None:
     assert "3 个文本中有 2 个含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
 
 
+@pytest.mark.thorough
 def test_scans_count_them_and_can_leave_their_texts_out(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text(f"{TEXT}\nthe cat sat\nthe dog ate 吃\n", "utf-8")
     line = ("scan", "minilm", str(tmp_path / "texts.txt"), "--workers", "1", "--no-labels", "--metric", "entropy")

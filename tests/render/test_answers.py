@@ -50,6 +50,7 @@ def test_heads_of_several_layers_open_on_their_strongest_links() -> None:
     assert ask(*asked, "--show", "grid", "--lang", "zh").out.startswith("每个头的最强连接")
 
 
+@pytest.mark.thorough
 def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
     asked = ("patch", "the cat sat on it", "the dog sat on it", "--model", "minilm")
     effects = ask(*asked, "--json").json["effects"]

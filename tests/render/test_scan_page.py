@@ -294,6 +294,7 @@ def test_nothing_keeps_anyone_out_of_several_scans_and_sites(folder: Path, tmp_p
     nothing_keeps_anyone_out(tmp_path / "site" / "index.html", chromium, least=10)
 
 
+@pytest.mark.thorough
 def test_firefox_is_used_with_keys_and_a_mouse(page: Path, tmp_path: Path) -> None:
     with firefox(tmp_path) as window:
         window.go(page.as_uri() + "#head=1.1&metric=sink&x=sink&y=entropy")

@@ -65,6 +65,7 @@ def test_a_corpus_is_known_by_its_bytes_wherever_it_is(encoder, lines, tmp_path)
     assert (told.code, "no file that is named holds this part" in told.err) == (3, True)
 
 
+@pytest.mark.thorough
 def test_workers_read_the_corpus_where_their_own_scan_has_it(encoder, lines, tmp_path):
     """Another part sees the same bytes under another path, and was the last to say where they are."""
     corpus = tmp_path / "corpus.txt"
@@ -87,6 +88,7 @@ def test_a_copy_is_found_under_another_name(encoder, lines, tmp_path):
     assert run(again, tmp_path / "out", str(encoder), Inside()).failed_shards == []
 
 
+@pytest.mark.thorough
 def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpus, tmp_path, monkeypatch):
     folder = tmp_path / "out"
     made = planned(encoder, corpus, folder)

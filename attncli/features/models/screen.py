@@ -57,7 +57,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         for alias in document.aliases
     ]
     formats = table(
-        ["format", "families", message("held against")],
+        [message("format"), "families", message("held against")],
         [
             [row.name, str(len(row.families) or len(document.families)), localize(row.proof, view)]
             for row in document.formats

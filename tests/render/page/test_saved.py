@@ -226,6 +226,7 @@ MOVED = """() => [...document.querySelectorAll('#view .found li')].map((row) =>
 
 
 @pytest.mark.parametrize("options", [(), ("--all-links",)])
+@pytest.mark.thorough
 def test_a_page_lists_the_links_that_the_terminal_lists(
     window: Opened, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_drawing_of_the_view_is_its_words_and_maps(window: Opened, tmp_path: P
     window.clean()
 
 
+@pytest.mark.thorough
 def test_a_picture_of_the_view_has_its_colours(window: Opened, tmp_path: Path) -> None:
     window.value("() => attn.choose({view: 'matrix'})")
     window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
