@@ -95,7 +95,8 @@ def asked() -> Iterator[tuple[str, str, tuple[str, ...]]]:
         for parameter in command.params:
             if parameter.param_type_name == "option":
                 values = NUMBERS if takes_number(parameter) else WRITTEN.get(parameter.name, ())
-                if parameter.name == "d_model":  # seeded weights of that width take seconds, as they should
+                # seeded weights, and thousands of random vectors, of that width take seconds, as they should
+                if parameter.name == "d_model" or (name, parameter.name) == ("explain scaling", "d_k"):
                     values = tuple(value for value in values if value != "4097")
                 if values:
                     yield name, parameter.opts[0], values
