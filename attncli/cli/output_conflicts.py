@@ -4,12 +4,12 @@ nothing is drawn, rows that are cut and shown whole. Nothing that is asked for i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attncli.cli.option import OUTPUT, SCREEN, About
+from attncli.cli.option import OUTPUT, RUN, SCREEN, About
 from attncli.errors import AttnError, UsageError
 from attncli.language import listing, message
 
@@ -26,6 +26,23 @@ SCAN_FILES = ("plan.json", "scan.json", "shards", "corpus", "duplicates-")
 """How the names of a scan's own files and folders begin, in its folder."""
 SPECS = (".npy", ".npz", ".json", ".csv", ".tsv", ".safetensors", ".pt", ".pth")
 """How a file's name ends where words of another meaning may stand in its place."""
+
+
+def refuse_beside(environment: Environment, option: str, names: Collection[str]) -> None:
+    """Raise UsageError for options about the run that one with measurements of its own does not heed. names: of the
+    parameters that go with it."""
+    out_of_place = [
+        environment.spellings[name]
+        for name, about in environment.subjects.items()
+        if about & RUN and name in environment.explicit_options and name not in names
+    ]
+    if out_of_place:
+        raise UsageError(
+            "{out_of_place} does not go with {option}",
+            expected="one or the other",
+            out_of_place=" ".join(out_of_place),
+            option=option,
+        )
 
 
 def refuse_contradictions(options: OutputOptions, environment: Environment, *, files: bool) -> None:

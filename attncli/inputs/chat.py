@@ -464,7 +464,7 @@ def _environment() -> Any:
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             return nodes.Scope(body).set_lineno(line)
 
-    class Bounded(ImmutableSandboxedEnvironment):
+    class TemplateSandbox(ImmutableSandboxedEnvironment):
         """A sandbox in which nothing is repeated or padded beyond reason."""
 
         intercepted_binops = frozenset(("*", "**", "%"))
@@ -522,7 +522,7 @@ def _environment() -> Any:
                 sort_keys: bool = False) -> str:  # fmt: skip
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    environment = Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment = TemplateSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     for name in ("center", "format"):
         environment.filters.pop(name)
     environment.globals.pop("lipsum")

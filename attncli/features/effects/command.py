@@ -45,6 +45,7 @@ from attncli.cli.output import (
     write_page,
     write_with_figure,
 )
+from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
 from attncli.language import listing, message
@@ -300,16 +301,7 @@ def _ablate_regions(
     measure_options: MeasureOptions,
 ) -> None:
     """`attn ablate --each-region`: the regions of a text cut off one after the other."""
-    if out_of_place := [
-        environment.spellings[name]
-        for name, about in environment.subjects.items()
-        if about & RUN and name in environment.explicit_options and name not in REGION_SUBJECTS
-    ]:
-        raise UsageError(
-            "{out_of_place} does not go with --each-region",
-            expected="one or the other",
-            out_of_place=" ".join(out_of_place),
-        )
+    refuse_beside(environment, "--each-region", REGION_SUBJECTS)
     view = validate_options(output, environment, "regions", files={"--html": page.html})
     validate_page(page)
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)

@@ -36,6 +36,7 @@ from attncli.cli.output import (
     write_page_pieces,
     write_with_figure,
 )
+from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.progress import foretell_text, foretell_work, progress
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
@@ -302,16 +303,7 @@ def _fetching_heads(
     page: PageOptions,
 ) -> None:
     """`attn heads --retrieval`: texts of its own, and which heads fetch a fact from them."""
-    if out_of_place := [
-        environment.spellings[name]
-        for name, about in environment.subjects.items()
-        if about & RUN and name in environment.explicit_options and name not in RETRIEVAL_SUBJECTS
-    ]:
-        raise UsageError(
-            "{out_of_place} does not go with --retrieval",
-            expected="one or the other",
-            out_of_place=" ".join(out_of_place),
-        )
+    refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
     loaded_model = request.model(environment, model, attention, compute, heads=declarations.EIGHT)

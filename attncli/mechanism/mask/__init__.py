@@ -76,10 +76,11 @@ def shows_all(mask: Mask) -> bool:
 LARGEST = 10**9
 
 
-def _spellings() -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
-    for kind in Mask.__subclasses__():
+def _spellings(base: type[Mask] = Mask) -> Iterator[tuple[str, tuple[Spelling, type[Mask]]]]:
+    for kind in base.__subclasses__():
         if kind.spelling is not None:
             yield kind.spelling.name, (kind.spelling, kind)
+        yield from _spellings(kind)
 
 
 KINDS: dict[str, tuple[Spelling, type[Mask]]] = dict(_spellings())

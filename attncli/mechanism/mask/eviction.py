@@ -8,7 +8,7 @@ are those of scaled and capped scores over what is still there; other masks, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
@@ -35,8 +35,28 @@ def check_budget(spec: str, budget: int, keys: int) -> None:
         )
 
 
+class Eviction(Mask, frozen=True):
+    """A cache of `budget` keys: what the masks of all policies that decide by vectors or chance have in common."""
+
+    budget: int
+
+    spelling: ClassVar[Spelling | None] = None
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise unbound(self)
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return before(i)
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def check_size(self, queries: int, keys: int) -> None:
+        check_budget(self.spec(), self.budget, keys)
+
+
 @final
-class HeavyHitters(Mask, frozen=True):
+class HeavyHitters(Eviction, frozen=True):
     """A cache of `budget` keys that forgets the one with the least weight per query that saw it, never one of the
     `recent` last ones.
 
@@ -44,7 +64,6 @@ class HeavyHitters(Mask, frozen=True):
     heads that share keys, as in NVIDIA/kvpress, observed attention.
     """
 
-    budget: int
     recent: int
 
     spelling = Spelling("h2o", "h2o:BUDGET or h2o:BUDGET,RECENT", (1, 2), 1, "h2o:4,2")
@@ -70,20 +89,8 @@ class HeavyHitters(Mask, frozen=True):
             recent=self.recent,
         )
 
-    def sees(self, pairs: Pairs) -> Array:
-        raise unbound(self)
-
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return before(i)
-
     def pairs(self, n: int) -> int | None:
         return cached_pairs(self.budget, n)
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
-
-    def check_size(self, queries: int, keys: int) -> None:
-        check_budget(self.spec(), self.budget, keys)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         weight_sums = np.zeros((k.shape[0], k.shape[-2]))
@@ -98,14 +105,12 @@ class HeavyHitters(Mask, frozen=True):
 
 
 @final
-class LastQuery(Mask, frozen=True):
+class LastQuery(Eviction, frozen=True):
     """A cache of `budget` keys that forgets the one that the query at hand looks at least, the mean over all heads.
 
     Source: Oren et al., Transformers are Multi-State RNNs (TOVA), 2024 (arXiv 2401.06104); the query's own key stays,
     as in NVIDIA/kvpress.
     """
-
-    budget: int
 
     spelling = Spelling("tova", "tova:BUDGET", (1,), 1, "tova:4")
 
@@ -118,20 +123,8 @@ class LastQuery(Mask, frozen=True):
             budget=self.budget,
         )
 
-    def sees(self, pairs: Pairs) -> Array:
-        raise unbound(self)
-
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return before(i)
-
     def pairs(self, n: int) -> int | None:
         return cached_pairs(self.budget, n)
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
-
-    def check_size(self, queries: int, keys: int) -> None:
-        check_budget(self.spec(), self.budget, keys)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
@@ -142,7 +135,7 @@ class LastQuery(Mask, frozen=True):
 
 
 @final
-class LastWindow(Mask, frozen=True):
+class LastWindow(Eviction, frozen=True):
     """The last `window` queries vote which keys before them stay: their mean weights, pooled over `pool` neighbours and
     averaged over heads that share keys. They see what stays, `budget` keys with their own; queries before them see all.
 
@@ -150,7 +143,6 @@ class LastWindow(Mask, frozen=True):
     over neighbours, and the window itself counts in the budget.
     """
 
-    budget: int
     window: int = WINDOW
     pool: int = POOL
 
@@ -180,20 +172,8 @@ class LastWindow(Mask, frozen=True):
             pool=self.pool,
         )
 
-    def sees(self, pairs: Pairs) -> Array:
-        raise unbound(self)
-
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return before(i)
-
     def pairs(self, n: int) -> int | None:
         return None
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
-
-    def check_size(self, queries: int, keys: int) -> None:
-        check_budget(self.spec(), self.budget, keys)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         queries, keys = grouped(backend, q, k)
@@ -212,10 +192,9 @@ class LastWindow(Mask, frozen=True):
 
 
 @final
-class ByChance(Mask, frozen=True):
+class ByChance(Eviction, frozen=True):
     """A cache of `budget` keys that forgets one by chance, never the query's own: what every policy should beat."""
 
-    budget: int
     seed: int = 0
 
     spelling = Spelling("random", "random:BUDGET or random:BUDGET,SEED", (1, 2), 0, "random:4")
@@ -237,20 +216,8 @@ class ByChance(Mask, frozen=True):
             budget=self.budget,
         )
 
-    def sees(self, pairs: Pairs) -> Array:
-        raise unbound(self)
-
-    def reach(self, i: Ints, keys: int) -> Reach:
-        return before(i)
-
     def pairs(self, n: int) -> int | None:
         return cached_pairs(self.budget, n)
-
-    def depends_on(self) -> Literal["positions", "length", "vectors"]:
-        return "vectors"
-
-    def check_size(self, queries: int, keys: int) -> None:
-        check_budget(self.spec(), self.budget, keys)
 
     def bind(self, backend: Backend, q: Array, k: Array, scale: float, softcap: float | None) -> Mask:
         draws = normal(self.seed, "cache", (k.shape[0], k.shape[-2])).astype(np.float64)
