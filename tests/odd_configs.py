@@ -20,7 +20,7 @@ FURTHEST = 19
 """Positions that a model has, where it has so many."""
 STORED = ("float32", "float32", "float32", "bfloat16", "float16", "float64")
 ROTARY_TYPES = ("default", "default", "linear", "dynamic", "llama3", "yarn", "longrope")
-PARTIAL = ("glm", "glm4", "gpt_neox", "nemotron", "phi", "phi3", "stablelm")
+PARTIAL = ("glm", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "nemotron", "phi", "phi3", "stablelm")
 BOTH_KINDS = ("gemma3_text", "modernbert", "olmo3")
 """Families whose rotary parameters are told by type of layer."""
 LATENT = ("deepseek_v2", "deepseek_v3")
@@ -85,8 +85,8 @@ def sizes_of(family: str, draw: Random) -> Sizes:
 
 EVEN = frozenset({
     "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text",
-    "glm", "glm4", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "gte", "jina_embeddings_v3", "llama",
-    "llama4_text", "ministral", "mistral", "mixtral", "modernbert", "nemotron", "nomic_bert", "olmo", "olmo2", "olmo3",
+    "glm", "glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "gte", "hunyuan_v1_dense", "hunyuan_v1_moe", "jina_embeddings_v3", "llama",
+    "llama4_text", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "nemotron", "nomic_bert", "olmo", "olmo2", "olmo3",
     "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5gemma",
     "whisper", "xlnet",
 })  # fmt: skip
@@ -148,7 +148,7 @@ SIZES: dict[str, Draw] = {
     "num_key_value_heads": lambda draw, sizes: sizes.kv_heads, "intermediate_size": one_of(11, 16), "n_inner": one_of(None, 13),
     "encoder_ffn_dim": one_of(9), **dict.fromkeys(("hidden_dim", "decoder_ffn_dim", "ffn_dim", "d_ff", "d_inner"), one_of(11)),
     "ffn_hidden_size": one_of(13), "d_kv": one_of(1, 3, 4, 7), "intermediate_size_mlp": one_of(7), "num_local_experts": one_of(3, 4),
-    "num_experts": one_of(3, 5), "n_routed_experts": one_of(6), "num_experts_per_tok": one_of(1, 2), "moe_intermediate_size": one_of(5, 7),
+    "num_experts": one_of(3, 5), "n_routed_experts": one_of(6), "num_experts_per_tok": one_of(1, 2), "moe_topk": one_of(1, 2), "moe_intermediate_size": one_of(5, 7),
     "shared_expert_intermediate_size": one_of(5), "embedding_size": one_of(7), "initializer_range": one_of(0.3),
 }  # fmt: skip
 """What every model of a family with such a key is told."""
@@ -234,7 +234,10 @@ def options_of(family: str, kind: Any, draw: Random) -> dict[str, Any]:
     config = {key: value(draw, sizes) for key, value in SIZES.items() if key in keys}
     config |= {key: value(draw, sizes) for key, value in OPTIONS.items() if key in keys and draw.random() < 0.6}
     for key in NEVER_LEFT_OUT:
-        if key in keys and (getattr(usual, key, None) is not None or family in ("ministral", "mixtral", "deepseek_v2")):
+        if key in keys and (
+            getattr(usual, key, None) is not None
+            or family in ("hunyuan_v1_dense", "ministral", "mixtral", "deepseek_v2")
+        ):
             config.setdefault(key, OPTIONS[key](draw, sizes))
     if "hidden_size" in config and "head_dim" in config:
         config["hidden_size"] = sizes.heads * draw.choice((1, 3, 4, sizes.dim))
@@ -255,6 +258,13 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
         if family == "deepseek_v2":
             config.pop("norm_topk_prob", None)
         return {**narrow, "num_key_value_heads": config["num_attention_heads"], "topk_group": groups}
+    if family == "ministral3":
+        parameters = config.get("rope_parameters") or {"rope_type": "default", "rope_theta": 97.0}
+        return {"rope_parameters": {"original_max_position_embeddings": 4, **parameters, "llama_4_scaling_beta": 0.3}}
+    if family == "glm4_moe":
+        return {"topk_group": min(config.get("topk_group", 1), config.get("n_group", 1))}
+    if family == "hunyuan_v1_dense" and config.get("rope_parameters", {}).get("rope_type") == "dynamic":
+        return {"rope_parameters": {**config["rope_parameters"], "alpha": draw.choice((2.0, 1000.0))}}
     if family == "gpt_neo":
         kinds = [draw.choice(("global", "local")) for _ in range(draw.choice((1, 2)))]
         times = draw.choice((1, 2))

@@ -246,6 +246,29 @@ CASES: dict[str, Case] = {
     "ernie4_5 without biases": Case("ernie4_5", LLAMA, "AutoModelForCausalLM"),
     "seed_oss": Case("seed_oss", {**LLAMA, **rope("default"), "attention_out_bias": True, "mlp_bias": True}),
     "seed_oss without biases": Case("seed_oss", {**LLAMA, "attention_bias": False}, "AutoModelForCausalLM"),
+    "ministral3": Case(
+        "ministral3",
+        {**LLAMA, "sliding_window": 5,
+         **rope("yarn", factor=4.0, original_max_position_embeddings=5, max_position_embeddings=64, beta_fast=3.0, beta_slow=0.5, mscale=1.0,
+                mscale_all_dim=1.0, llama_4_scaling_beta=0.3)},
+        "AutoModelForCausalLM",
+    ),
+    "hunyuan_v1_dense": Case(
+        "hunyuan_v1_dense", {**LLAMA, **rope("dynamic", alpha=7.0, factor=1.0), "attention_bias": True}, "AutoModelForCausalLM"
+    ),
+    "hunyuan_v1_moe": Case(
+        "hunyuan_v1_moe", {**LLAMA, **rope("default"), "num_hidden_layers": 2, "num_experts": 5, "moe_topk": [2, 3]}
+    ),
+    "glm4_moe": Case(
+        "glm4_moe",
+        {**LLAMA, **rope("default", partial_rotary_factor=0.6), "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
+         "use_qk_norm": True, "attention_bias": True, "routed_scaling_factor": 1.7, "n_group": 3, "topk_group": 2},
+    ),
+    "minimax_m2": Case(
+        "minimax_m2",
+        {**LLAMA, **rope("default", partial_rotary_factor=0.6), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2},
+        "AutoModelForCausalLM",
+    ),
     "gpt_oss": Case(
         "gpt_oss",
         {**LLAMA, **rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},

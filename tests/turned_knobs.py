@@ -162,6 +162,13 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("phi", "theta", lambda spec: rope(spec, theta=41.0)),
     ("qwen2", "theta", lambda spec: rope(spec, theta=41.0)),
     ("seed_oss", "theta", lambda spec: rope(spec, theta=41.0)),
+    ("ministral3", "temperature", lambda spec: attention(spec, temperature=replace(spec.blocks[0].attention.temperature,
+    first=1))),
+    ("hunyuan_v1_dense", "theta", lambda spec: rope(spec, theta=97.0)),
+    ("hunyuan_v1_moe", "norm after rotation", lambda spec: attention(spec, qk_norm=replace(
+    spec.blocks[0].attention.qk_norm, after=False))),
+    ("glm4_moe", "share", lambda spec: rope(spec, dims=4)),
+    ("minimax_m2", "normed queries", lambda spec: attention(spec, qk_norm=None)),
     ("stablelm", "theta", lambda spec: rope(spec, theta=41.0)),
 ]  # fmt: skip
 """The checkpoint among the tiny ones, what is turned, and how."""

@@ -138,7 +138,7 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
 
 def temperatures(temperature: Temperature, positions: np.ndarray[Any, Any]) -> Floats:
     """What the query at each position is multiplied with, [token], float64, at least 1. Source: Llama 4, 2025."""
-    steps = np.floor((np.asarray(positions, np.float64) + 1.0) / temperature.floor)
+    steps = np.floor((np.asarray(positions, np.float64) + temperature.first) / temperature.floor)
     return np.log1p(steps) * temperature.scale + 1.0
 
 

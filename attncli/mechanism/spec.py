@@ -192,10 +192,14 @@ class Latent(Struct, frozen=True):
 
 
 class Temperature(Struct, frozen=True):
-    """Queries that grow with their position p: multiplied by 1 + scale·ln(1 + ⌊(p + 1)/floor⌋) (Llama 4)."""
+    """Queries that grow with their position p: multiplied by 1 + scale·ln(1 + ⌊(p + first)/floor⌋).
+
+    first: what the first position counts as, 1 (Llama 4) or 0 (Ministral 3).
+    """
 
     floor: int
     scale: float
+    first: int = 1
 
 
 class Attention(Struct, frozen=True):

@@ -354,6 +354,8 @@ def rope(
     pairing: Literal["half", "adjacent"] = "half",
     scaled: bool = True,
     original: int | None = None,
+    by_alpha: bool = False,
+    beside: Collection[str] = (),
 ) -> Rope:
     """The rotary embedding that a config describes.
 
@@ -361,8 +363,9 @@ def rope(
     theta, partial: how the config spells base and rotated share outside `rope_parameters`. default_partial: the share
     where it says nothing; None for a family that rotates whole heads whatever the config says.
     scaled: whether `rope_scaling` is meant for these layers. original: the `original_max_position_embeddings` that the
-    config means by silence. Raises UnsupportedError for a type of scaling that is not known, and for scaling of a share
-    of heads in a family that rotates whole heads.
+    config means by silence. by_alpha: whether `alpha` stretches the base once and for all, whatever the length of the
+    text. beside: keys among the parameters that the family reads itself. Raises UnsupportedError for a type of scaling
+    that is not known, and for scaling of a share of heads in a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
@@ -383,6 +386,10 @@ def rope(
             head_dim=head_dim,
             base=base,
         )
+    alpha = inside.cap("alpha", None) if by_alpha and rope_type == "dynamic" and dims > 2 else None
+    if alpha is not None:
+        base, rope_type = base * alpha ** (dims / (dims - 2)), "default"
+        beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")  # written, and without use
     scaling = (
         None
         if rope_type == "default"
@@ -391,7 +398,7 @@ def rope(
     unread = [
         key
         for key in inside.values
-        if key not in inside.read_keys and key not in ("finetuned", "original_max_position_embeddings")
+        if key not in inside.read_keys and key not in ("finetuned", "original_max_position_embeddings", *beside)
     ]
     if unread:
         raise UnsupportedError(

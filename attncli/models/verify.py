@@ -219,7 +219,7 @@ def _as_it_is() -> Iterator[None]:
 @contextmanager
 def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
     single, double = torch.float32, torch.float64
-    functions = {torch.sqrt, torch.log1p, torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
+    functions = {torch.sqrt, torch.log, torch.log1p, torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
 
     class Widening(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         """Casts to float32 stay float64: of float64 tensors, or of everything where `everything` is set."""

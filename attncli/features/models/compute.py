@@ -147,10 +147,11 @@ class LatentPart(Part, tag_field="kind", tag="latent", frozen=True, kw_only=True
 
 
 class TemperaturePart(Part, tag_field="kind", tag="temperature", frozen=True, kw_only=True):
-    """Queries that grow with their position p: times 1 + scale · ln(1 + ⌊(p + 1)/floor⌋)."""
+    """Queries that grow with their position p: times 1 + scale · ln(1 + ⌊(p + first)/floor⌋)."""
 
     floor: Size
     scale: float
+    first: Annotated[Count, describe("What the first position counts as.")]
 
 
 class LinearPart(Part, tag_field="kind", tag="linear", frozen=True, kw_only=True):

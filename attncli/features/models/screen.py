@@ -431,7 +431,10 @@ def _latent(latent: LatentPart) -> str:
 
 
 def _temperature(grows: TemperaturePart) -> str:
-    return message("queries times 1 + {scale}·ln(1 + ⌊(p + 1)/{floor}⌋)", scale=brief(grows.scale), floor=grows.floor)
+    place = "(p + 1)" if grows.first else "p"
+    return message(
+        "queries times 1 + {scale}·ln(1 + ⌊{place}/{floor}⌋)", scale=brief(grows.scale), place=place, floor=grows.floor
+    )
 
 
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:

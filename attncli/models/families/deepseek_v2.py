@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from attncli.errors import InputError
@@ -10,7 +11,15 @@ from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue, rope, stretched_scale
 from attncli.models.families import llama, qwen2_moe
-from attncli.models.family import Family
+from attncli.models.family import Family, Source
+
+MIXTURE: Mapping[str, Source] = {
+    **qwen2_moe.EXPERTS,
+    "experts.correction": "mlp.gate.e_score_correction_bias",
+    "shared.gate": "mlp.shared_experts.gate_proj",
+    "shared.up": "mlp.shared_experts.up_proj",
+    "shared.down": "mlp.shared_experts.down_proj",
+}
 
 NAMES = llama.NAMES.with_roles(
     {
@@ -20,11 +29,7 @@ NAMES = llama.NAMES.with_roles(
         "attn.kv_down": "self_attn.kv_a_proj_with_mqa",
         "attn.kv_down_norm": "self_attn.kv_a_layernorm",
         "attn.kv": "self_attn.kv_b_proj",
-        **qwen2_moe.EXPERTS,
-        "experts.correction": "mlp.gate.e_score_correction_bias",
-        "shared.gate": "mlp.shared_experts.gate_proj",
-        "shared.up": "mlp.shared_experts.up_proj",
-        "shared.down": "mlp.shared_experts.down_proj",
+        **MIXTURE,
     },
     without=("attn.k", "attn.v"),
 )
