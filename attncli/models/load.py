@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -255,14 +256,16 @@ class RowCache:
 
 
 class CachedStore:
-    """`Store` that asks another one for each weight of a layer once."""
+    """`Store` that asks another one for each weight of a layer once. Threads may share it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._layers: dict[tuple[int, str], dict[str, Array | None]] = {}
+        self._reading = Lock()
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        return self._store.embed(backend, tokens)
+        with self._reading:
+            return self._store.embed(backend, tokens)
 
     def embed_parts(self, backend: Backend, tokens: Sequence[Token]) -> list[EmbeddingVectors]:
         return self._store.embed_parts(backend, tokens)
@@ -276,7 +279,9 @@ class CachedStore:
 
         def role(name: str) -> Array | None:
             if name not in arrays:
-                arrays[name] = weights(name)
+                with self._reading:
+                    if name not in arrays:  # another thread may have read it meanwhile
+                        arrays[name] = weights(name)
             return arrays[name]
 
         return role
