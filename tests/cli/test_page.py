@@ -67,6 +67,9 @@ def test_view_makes_the_page_of_a_saved_comparison(tmp_path: Path) -> None:
         "query": str(places.index(moved["query"])), "key": str(places.index(moved["key"])),
     }  # fmt: skip
     assert found["partial"]
+    # the words that only one text has stand above each other, without a place in the runs
+    columns = [[entry if isinstance(entry, int) else entry[0] for entry in both] for both in found["columns"]]
+    assert columns == [["the", "a"], ["cat", "dog"], *([place] * 2 for place in range(len(words)))]
     for run, side in zip(found["runs"], "ab", strict=True):
         (strongest,) = run["heads"][0]["k"][:1]
         weights = document["heads"][0][f"weights_{side}"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b, sha256
 from importlib.resources import files
+from itertools import zip_longest
 from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
@@ -125,7 +126,8 @@ class Page:
     words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
     why: of which links it holds the parts. lens: what tells what each layer would say next.
     left_out: pairs of words that are no links to list of two runs; None where every pair is. answer: what the document
-    says in words, by language.
+    says in words, by language. texts: the tokens of either text of a comparison, and which of them the runs are of; nothing
+    where they are of all.
     """
 
     title: str
@@ -142,6 +144,7 @@ class Page:
     lens: LogitsDocument | None = None
     answer: Answer = field(default_factory=dict)
     bands: Sequence[tuple[Mapping[str, str], int, int]] = ()
+    texts: Sequence[tuple[Sequence[Token], Sequence[int]]] = ()
 
 
 class PageHeads:
@@ -213,20 +216,32 @@ class PageHeads:
 # The page's script and style: modules joined into one script, without what only their readers need.
 
 MODULES = (
-    "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
-    "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "tour", "keyboard", "main",
+    "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "stacked", "matrix",
+    "links", "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "tour", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
+COMPARING, EFFECTS, WHY = ("stacked", "difference"), ("effects",), ("why",)
+"""Modules that only pages of comparisons, of effects, and of reasons and lenses have."""
 
 IMPORT = re.compile(r'^import (\{ [^}]+ \}) from "\./(\w+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+|\{[^}]*\}))", re.MULTILINE)
-REMARK = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+REMARK = re.compile(r"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)\n|/\*\* @type (?:(?!\*/).)*\*/ ?", re.MULTILINE | re.DOTALL)
 
 
 @cache
-def script() -> str:
-    """The page's script: all modules in one."""
-    return join_modules({name: read_asset(f"{name}.js") for name in MODULES})
+def script(*unused: str) -> str:
+    """The page's script: the modules in one, but those that a page has no use for."""
+    return join_modules({name: read_asset(f"{name}.js") for name in MODULES if name not in unused})
+
+
+def script_of(page: Page) -> str:
+    """The script that this page needs."""
+    kinds = (
+        (COMPARING, page.pairs is not None),
+        (EFFECTS, bool(page.effects)),
+        (WHY, bool(page.why) or page.lens is not None),
+    )
+    return script(*(name for names, is_needed in kinds if not is_needed for name in names))
 
 
 @cache
@@ -238,19 +253,24 @@ def style() -> str:
 def join_modules(modules: Mapping[str, str]) -> str:
     """The modules as one script that hands out nothing: each a function that returns what it exports.
 
-    Only lines that are remarks are left out, a fifth of the bytes. Short names and no spaces would make it 35 kB where
+    Only remarks that are lines or types are left out, a fifth of the bytes. Short names and no spaces would make it 35 kB where
     it is 64, beside data of up to 15 MB, and took a minifier of 240 lines.
 
     Args:
         modules: The source of each module by its name, in the order in which they run; a module imports only from those
-            before it, and declares what it exports with `const` or `function`.
+            before it, and declares what it exports with `const` or `function`. What is imported from a module that is
+            not there is undefined.
     Returns:
         The script, strict, which leaves no name behind.
     """
     parts = []
     for name, source in modules.items():
         exports = ", ".join(re.findall(r"\w+", " ".join(EXPORT.findall(source))))
-        body = EXPORT.sub("", IMPORT.sub(r"const \1 = \2Module;", REMARK.sub("", source)))
+        body = IMPORT.sub(
+            lambda found: f"const {found[1]} = {f'{found[2]}Module' if found[2] in modules else '{}'};",
+            REMARK.sub("", source),
+        )
+        body = EXPORT.sub("", body)
         parts.append(f"const {name}Module = (() => {{\n{body}return {{ {exports} }};\n}})();\n")
     return f'(() => {{\n"use strict";\n{"".join(parts)}}})();'
 
@@ -355,17 +375,18 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
         "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands, "tour": [step.name for step in TOUR],
+        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands, "columns": word_columns(page), "tour": [step.name for step in TOUR],
     }  # fmt: skip
     first = page.runs[0]
-    head = page_head(page.lang, page.title, script(), style(), policy="worker-src blob:; ")
+    code = script_of(page)
+    head = page_head(page.lang, page.title, code, style(), policy="worker-src blob:; ")
     long = " data-long" if len(first.sides.queries) > 60 else ""
     line = safe_html(runs[0]["line"][page.lang])
     yield (head + SKELETON.format(line=line, long=long, version=__version__)).encode()
     yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
     for index, block in enumerate(maps):
         yield element(f"t{index}", block)
-    yield f"<script>{script()}</script>\n".encode()
+    yield f"<script>{code}</script>\n".encode()
     for name, block in page_heads.blocks.items():
         yield element(name, block)
     yield b"</body>\n</html>\n"
@@ -391,6 +412,34 @@ def words(tokens: Sequence[Token]) -> list[list[str | int]]:
         rows.append([label(marked_text(token).strip(" ") or token.text), int(follows_directly), int(token.special)])
         before = token
     return rows
+
+
+def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
+    """Both texts of a comparison word beside word: for each column the place in either run, the word itself where the
+    run is not of it, or nothing. Words that took each other's place share a column.
+    """
+    if page.pairs is None:
+        return []
+    texts = page.texts or [(run.sides.queries, range(len(run.sides.queries))) for run in page.runs]
+    rows = []
+    for tokens, held in texts:
+        row: list[int | list[str | int]] = list(words(tokens))
+        for place, index in enumerate(held):
+            row[index] = place
+        rows.append(row)
+    pairs = [
+        tuple(held[place] for (_, held), place in zip(texts, pair, strict=True))
+        for pair in zip(*page.pairs, strict=True)
+    ]
+    if pairs != sorted(pairs, key=lambda pair: pair[1]):  # the same words in another order: each text as it is
+        pairs = []
+    columns: list[list[int | list[str | int] | None]] = []
+    first = (0, 0)
+    for pair in [*pairs, (len(rows[0]), len(rows[1]))]:
+        columns += map(list, zip_longest(*(row[begin:end] for row, begin, end in zip(rows, first, pair, strict=True))))
+        columns.append([row[place] for row, place in zip(rows, pair, strict=True) if place < len(row)])
+        first = (pair[0] + 1, pair[1] + 1)
+    return columns[:-1]
 
 
 def _line(run: RunRecord, view: View) -> str:
@@ -594,7 +643,11 @@ def compared_page(
     answer = answer_of(document)
     if partial:  # claims name words of the whole text
         answer = {spoken: [_moved_claims(pieces, places) for pieces in texts] for spoken, texts in answer.items()}
-    return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out, answer=answer)
+    places_of = [list(side) for side in zip(*document.aligned, strict=True)]
+    whole = list(zip(texts, places_of, strict=True)) if partial else ()
+    return Page(
+        records[0].text, records, pairs, (), start, lang, budget, partial, option, left_out, answer=answer, texts=whole
+    )
 
 
 def _moved_claims(pieces: Sequence[str | tuple[str, str]], places: Sequence[int]) -> list[str | tuple[str, str]]:

@@ -1,30 +1,28 @@
-import { drawn, framed, prepared } from "./axes.js";
 import { meta } from "./data.js";
-import { at, fill, lead, make, ranking } from "./dom.js";
+import { at, fill, lead, make, note, ranking, set } from "./dom.js";
 import { lay } from "./grid.js";
-import { abs, floor, largest, max, min } from "./numbers.js";
-import { farthest, legend, picture, signedPicture } from "./shades.js";
-import { choose, state } from "./state.js";
-import { weightsOf } from "./weights.js";
-import { linkName, say, signed, told } from "./words.js";
+import { cellOf, show } from "./matrix.js";
+import { abs, clamp, floor, largest, max } from "./numbers.js";
+import { farthest, picture } from "./shades.js";
+import { choose, leave, peek, pick, state } from "./state.js";
+import { pooled, weightsOf } from "./weights.js";
+import { linkName, runName, say, signed, told } from "./words.js";
 
 /** Two runs of one head on the words that both have: A, B and B − A, NaN where neither is seen. @param {number} place */
 async function sides(place) {
-  const [left, right] = await Promise.all([weightsOf(0, place), weightsOf(1, place)]);
-  if (!left || !right || !meta.pairs) return null;
+  const both = await Promise.all([0, 1].map((run) => weightsOf(run, place)));
+  const maps = await Promise.all(both.map((one) => one?.tile([0, one.n, 0, one.m, 1])));
+  if (!maps[0] || !maps[1] || !meta.pairs) return null;
   const [a, b] = meta.pairs;
-  const maps = [0, 1, 2].map(() => new Float32Array(a.length ** 2));
-  a.forEach((first, i) => {
-    const [one, two] = [left.row(first), right.row(b[i])];
-    a.forEach((second, j) => {
-      const [x, y] = [one[second], two[b[j]]];
-      const at = i * a.length + j;
-      maps[0][at] = x;
-      maps[1][at] = y;
-      maps[2][at] = x < 0 && y < 0 ? NaN : max(y, 0) - max(x, 0);
-    });
-  });
-  return maps;
+  const [one, two, moved] = [0, 1, 2].map(() => new Float32Array(a.length ** 2));
+  const wide = both.map((side) => side?.m ?? 0);
+  for (let i = 0, at = 0; i < a.length; i++)
+    for (let j = 0; j < a.length; j++, at++) {
+      one[at] = maps[0][a[i] * wide[0] + a[j]];
+      two[at] = maps[1][b[i] * wide[1] + b[j]];
+      moved[at] = one[at] < 0 && two[at] < 0 ? NaN : max(two[at], 0) - max(one[at], 0);
+    }
+  return [one, two, moved];
 }
 
 /** How far each weight moved, 0 where a pair is no link to list: what takes the weight that no word gets is drawn alone. @param {Float32Array} moved @param {number} count */
@@ -34,42 +32,65 @@ function listed(moved, count) {
   return moved.map((value, cell) => (left(floor(cell / count), cell % count) ? 0 : abs(value) || 0));
 }
 
+/** What is shown: the two runs and how far they differ. @type {Float32Array[]} */
+let maps = [];
+const box = make("div.beside");
+const said = make("p.pair");
+
 /** The signed difference of the two runs, the two beside it, and what moved most. */
 export async function showDifference() {
   const place = state.head;
-  const maps = await sides(place);
+  const made = await sides(place);
   if (state.view !== "difference" || place !== state.head) return;
-  if (!maps || !meta.pairs) return fill("view", lead(say("difference.none")));
-  const [a, b] = meta.pairs;
-  const count = a.length;
-  const words = a.map((index) => meta.runs[0].q[index]);
+  if (!made || !meta.pairs) return fill("view", lead(say("difference.none")));
+  maps = made;
   const moved = maps[2];
+  const places = meta.pairs[state.run];
+  const words = places.map((index) => meta.runs[state.run].q[index]);
+  const count = words.length;
+  const names = [0, 1].map(runName);
+  await show({
+    n: count, m: count, source: { parts: null, all: moved, m: count }, of: { name: "B − A", words, places },
+    row: (i) => moved.subarray(i * count, (i + 1) * count), column: (j) => Float32Array.from(words, (_, i) => moved[i * count + j]), tile: (tile) => pooled(moved, count, tile, NaN, abs),
+  });
   const high = farthest(moved);
-  const [first, second] = meta.runs.map(({ name }) => name);
-  const names = [`${second} − ${first}`, first, second];
-  const whole = min(at("view").clientWidth, 900);
-  const images = [signedPicture(moved, count, count, high), ...[0, 1].map((which) => picture(maps[which], count, count, state.scale, farthest(maps[which])))];
-  const figures = images.map((image, which) => {
-    const canvas = make("canvas", { role: "img", "aria-label": names[which] });
-    const seen = { x: 0, y: 0, wide: count, tall: count };
-    const width = whole * (which ? 0.3 : 0.66);
-    const frame = which ? { left: 0, top: 0, cell: width / count, turn: 0, ...seen } : framed(words, words, width, seen);
-    drawn(prepared(canvas, frame, which ? [] : words, which ? [] : words, width), frame, image, 0, 0, count, count);
-    return make("figure", make("figcaption", names[which]), canvas);
+  const figures = [0, 1].map((which) => {
+    const map = set(picture(maps[which], count, count, state.scale, farthest(maps[which])), { role: "img", "aria-label": names[which] });
+    const here = (/** @type {MouseEvent} */ event) => {
+      const { left, top, width } = map.getBoundingClientRect();
+      const [query, key] = [event.clientY - top, event.clientX - left].map((at) => places[clamp(floor((at / width) * count), count - 1)]);
+      return { query, key };
+    };
+    set(map, { onpointermove: (/** @type {PointerEvent} */ event) => event.pointerType === "mouse" && peek(here(event)), onpointerleave: leave, onclick: (/** @type {MouseEvent} */ event) => pick(here(event)) });
+    return make("figure", make("figcaption", names[which]), make("div.plot", map, make("i.cell")));
   });
   const sizes = listed(moved, count);
   const cells = largest(sizes, 12).filter((cell) => sizes[cell] > 1e-6);
-  fill("view",
-    make("div.sides", figures[0], make("div", figures[1], figures[2])),
-    legend(signed(-high, 2), `+${high.toFixed(2)}`, true),
+  const apart = meta.columns.some((both) => both.some((entry, side) => typeof entry !== "number" || !meta.pairs?.[side].includes(entry)));
+  box.replaceChildren(said, make("div.sides", ...figures), apart ? note(say("difference.alone")) : "",
     ranking(cells.map((cell) => {
       const [i, j, value] = [floor(cell / count), cell % count, moved[cell]];
-      const here = state.run ? b : a;
       return {
         name: linkName(words[i], words[j]), share: abs(value) / high, kind: value < 0 ? "in" : "", number: (value > 0 ? "+" : "") + signed(value),
-        rank: `${told(maps[0][cell])} → ${told(maps[1][cell])}`, act: () => choose({ query: here[i], key: here[j] }),
+        rank: `${told(maps[0][cell])} → ${told(maps[1][cell])}`, act: () => choose({ query: places[i], key: places[j] }),
       };
     })));
+  at("view").prepend(said);
+  at("view").append(box);
+  followDifference();
+}
+
+/** Mark the chosen pair in the two runs, and tell its weights and what lies between them. */
+export function followDifference() {
+  const [i, j] = cellOf();
+  const count = meta.pairs?.[0].length ?? 1;
+  const words = meta.runs[state.run].q;
+  const cell = i * count + j;
+  const [one, two, moved] = maps.map((map) => map[cell]);
+  const known = i >= 0 && j >= 0;
+  box.querySelectorAll(".cell").forEach((mark) =>
+    Object.assign(/** @type {HTMLElement} */ (mark).style, { left: `${(100 * j) / count}%`, top: `${(100 * i) / count}%`, width: `${100 / count}%`, height: `${100 / count}%`, display: known ? "" : "none" }));
+  said.replaceChildren(linkName(words[state.query], words[state.key]), make("b", known && !isNaN(moved) ? `${told(one)} → ${told(two)} (${moved > 0 ? "+" : ""}${signed(moved)})` : "–"));
 }
 
 /** Lay over every tile how much its head moved most. */
@@ -77,8 +98,8 @@ export async function layDifference() {
   /** @type {number[]} */
   const values = [];
   for (const place of meta.runs[0].heads.keys()) {
-    const maps = await sides(place);
-    values.push(maps && meta.pairs ? farthest(listed(maps[2], meta.pairs[0].length)) : 0);
+    const made = await sides(place);
+    values.push(made && meta.pairs ? farthest(listed(made[2], meta.pairs[0].length)) : 0);
     await new Promise((done) => setTimeout(done));
     if (state.view !== "difference") return;
   }

@@ -1,8 +1,8 @@
 import { block } from "./data.js";
-import { at, button, make, set } from "./dom.js";
-import { abs, clamp, max, min } from "./numbers.js";
+import { at, button, colour, make, set } from "./dom.js";
+import { abs, clamp, floor, max, min } from "./numbers.js";
 import { picture, shade, signedShade } from "./shades.js";
-import { bare, choose, head, run, state } from "./state.js";
+import { bare, choose, head, run, shortName, state } from "./state.js";
 import { headName, labelName, say } from "./words.js";
 
 /** Tiles in a row, at most. */
@@ -46,6 +46,7 @@ async function drawTiles() {
   const sorted = state.sort !== "layer";
   grid.style.setProperty("--across", String(across()));
   grid.classList.toggle("sorted", sorted);
+  grid.classList.toggle("threads", state.tiles === "lines");
   const small = Float32Array.from(new Uint8Array(await block(`t${state.run}`)), (root) => root / 255);
   const side = (/** @type {number|string} */ text) => make("span.layer", { "aria-hidden": true }, text);
   /** @type {Node[]} */
@@ -54,11 +55,31 @@ async function drawTiles() {
   for (const place of order()) {
     const one = heads[place];
     if (!sorted && one.l !== layer) tiles.push(side((layer = one.l)));
-    const map = picture(small.subarray(place * tall * wide, (place + 1) * tall * wide), tall, wide, "linear", 1);
+    const cells = small.subarray(place * tall * wide, (place + 1) * tall * wide);
+    const map = state.tiles === "lines" ? threads(cells, tall, wide) : picture(cells, tall, wide, "linear", 1);
     tiles.push(button(() => choose({ head: place }), { class: "tile", id: `h${place}` }, map, make("span.name", { "aria-hidden": true }), make("span.over")));
   }
   grid.replaceChildren(...tiles);
   label();
+}
+
+/** A small map as lines, from the words that look, left, to those that are looked at. @param {Float32Array} cells @param {number} tall @param {number} wide */
+function threads(cells, tall, wide) {
+  const side = 96;
+  const map = make("canvas", { width: side, height: side });
+  const pen = /** @type {CanvasRenderingContext2D} */ (map.getContext("2d"));
+  pen.strokeStyle = colour("looks");
+  cells.forEach((root, cell) => {
+    const weight = root ** 2;
+    if (weight < 0.06) return;
+    pen.globalAlpha = min(0.2 + weight, 1);
+    pen.lineWidth = 1 + 4 * weight;
+    pen.beginPath();
+    pen.moveTo(4, ((floor(cell / wide) + 0.5) * side) / tall);
+    pen.lineTo(side - 4, (((cell % wide) + 0.5) * side) / wide);
+    pen.stroke();
+  });
+  return map;
 }
 
 /** Name the tiles and mark the chosen one. */
@@ -77,7 +98,7 @@ export function label() {
     const number = value === null ? (hidden[place] ? say("weight.hidden") : "") : value.toFixed(2).replace("-0.00", "0.00");
     const [map, name, over] = tile.children;
     if (mapless) paint(/** @type {HTMLCanvasElement} */ (map), value === null ? null : (signed ? signedShade : shade)(value / high));
-    set(name, { "data-name": metric < 0 ? one.h : `${one.l}.${one.h}` });
+    set(name, { "data-name": metric < 0 ? one.h : shortName(one) });
     over.textContent = number;
     tile.classList.toggle("faint", !mapless && laid !== null && abs(value ?? 0) < high / 4);
     tile.tabIndex = place === state.head ? 0 : -1;

@@ -1,11 +1,12 @@
 import { meta } from "./data.js";
 import { at } from "./dom.js";
 import { layer, step } from "./grid.js";
-import { whole, zoom } from "./matrix.js";
+import { moveCell, whole, zoom } from "./matrix.js";
 import { max } from "./numbers.js";
 import { move, turn } from "./sentence.js";
 import { SCALES } from "./shades.js";
-import { choose, hold, state } from "./state.js";
+import { across } from "./stacked.js";
+import { choose, hold, pin, state } from "./state.js";
 import { goTo } from "./tour.js";
 
 /** @type {Record<string, [number, number]>} */
@@ -37,14 +38,15 @@ export function pressed(event, views) {
     r: turn,
     "/": () => { to("search"); setTimeout(() => at("from").focus(), 50); },
     d: () => to("difference"), e: () => to("effects"),
-    a: () => choose({ run: (state.run + 1) % meta.runs.length }),
+    a: () => meta.pairs && choose(across(1 - state.run)),
+    p: () => pin(state.head),
     "?": () => help(), Escape: () => { help(false); hold(false); },
   };
   const places = {
     "#grid": () => { step(dx + far, dy + page * 0.4); at(`h${state.head}`).focus(); },
     "#sentence, #asking": () => move(dx, dy + far + page),
     ".links": () => move(0, dx + dy + far + page),
-    ".matrix": () => choose({ key: state.key + dx + far, query: state.query + dy + page }),
+    ".matrix": () => moveCell(dx + far, dy + page),
     "#tour": () => goTo(max(state.tour + dx + dy, 1), views),
     "#tabs": () => { choose({ view: far ? views[far < 0 ? 0 : views.length - 1] : next(views, state.view, dx + dy) }); at(`tab-${state.view}`).focus(); },
   };

@@ -1,8 +1,9 @@
-import { colour, fill, make, set, sized, write } from "./dom.js";
+import { button, colour, fill, make, set, sized, write } from "./dom.js";
 import { ceil, floor, largest, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
-import { keys, leave, peek, pick, queries, shown, state } from "./state.js";
-import { say } from "./words.js";
+import { keys, leave, peek, pick, pin, pinned, queries, run, shortName, shown, state } from "./state.js";
+import { weightsOf } from "./weights.js";
+import { headName, say } from "./words.js";
 
 /** Pixels from one word to the next. */
 const PITCH = 24;
@@ -12,13 +13,30 @@ const canvas = make("canvas.links", { tabindex: 0, role: "img" });
 const room = make("div");
 const box = make("div.scroll", { onscroll: paint }, canvas, room);
 box.classList.add("tall");
+const bar = make("p.pins");
 /** @type {import("./types.js").Weights|null} */
 let weights = null;
+/** The pinned heads: each with its name, colour, dashes and weights. @type {{name: string, ink: string, dash: number[], of: import("./types.js").Weights}[]} */
+let pins = [];
+/** What tells lines from each other beside their colours and names. */
+const DASHES = [[], [9, 4], [2, 4], [9, 4, 2, 4]];
 
 /** The words that look on the left, those that are looked at on the right. @param {import("./types.js").Weights} found */
-export function showLinks(found) {
-  if (!box.isConnected) fill("view", box);
+export async function showLinks(found) {
+  if (!box.isConnected) fill("view", bar, box);
+  const inks = colour("pins").split(" ");
+  const places = pinned();
+  const { heads } = run();
+  bar.replaceChildren(button(() => pin(state.head), { class: "link" }, say(places.includes(state.head) ? "pins.free" : "pins.pin", { head: headName(heads[state.head]) })),
+    ...places.map((place, at) => {
+      const one = button(() => pin(place), { title: say("pins.free", { head: headName(heads[place]) }) }, `${shortName(heads[place])} ✕`);
+      one.style.color = inks[at];
+      return one;
+    }));
   weights = found;
+  pins = (await Promise.all(places.map(async (place, at) => ({ name: shortName(heads[place]), ink: inks[at], dash: DASHES[at], of: await weightsOf(state.run, place) }))))
+    .flatMap((one) => (one.of ? [/** @type {any} */ (one)] : []));
+  if (weights !== found) return;
   room.style.height = `${max(max(found.n, found.m) * PITCH + 16 - box.clientHeight, 0)}px`;
   const here = state.query * PITCH;
   if (here < box.scrollTop || here > box.scrollTop + box.clientHeight - PITCH) box.scrollTop = here - box.clientHeight / 2;
@@ -37,15 +55,15 @@ function paint() {
   const [left, right] = [width * 0.34, width * 0.66];
   pen.lineCap = "round";
   pen.strokeStyle = colour(state.out ? "looks" : "looked");
-  const line = (/** @type {number} */ i, /** @type {number} */ j, /** @type {number} */ alpha, /** @type {number} */ thick) => {
+  const line = (/** @type {number} */ i, /** @type {number} */ j, /** @type {number} */ alpha, /** @type {number} */ thick, shift = 0) => {
     pen.globalAlpha = alpha;
     pen.lineWidth = thick;
     pen.beginPath();
-    pen.moveTo(left, y(i));
-    pen.bezierCurveTo(left + width * 0.13, y(i), right - width * 0.13, y(j), right, y(j));
+    pen.moveTo(left, y(i) + shift);
+    pen.bezierCurveTo(left + width * 0.13, y(i) + shift, right - width * 0.13, y(j) + shift, right, y(j) + shift);
     pen.stroke();
   };
-  for (let i = from; i < min(to, asking.length, words.length > 1024 ? 0 : to); i++)
+  for (let i = from; i < min(to, asking.length, pins.length || words.length > 1024 ? 0 : to); i++)
     weights.row(i).forEach((weight, j) => {
       if (weight > FAINT * 2 && i !== state.query) line(i, j, 0.16 * weight, 1 + 3 * weight);
     });
@@ -53,10 +71,37 @@ function paint() {
   const rest = state.scale === "rest" && state.out;
   const high = most(chosen, chosen.length, rest);
   const shares = chosen.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, high)));
-  shares.forEach((share, other) => {
-    if (share > FAINT) line(state.out ? state.query : other, state.out ? other : state.key, 0.25 + 0.75 * share, 1 + 7 * share);
+  const alone = !pins.length;
+  const draw = (/** @type {Float32Array} */ shares, shift = 0) =>
+    shares.forEach((share, other) => share > FAINT && line(state.out ? state.query : other, state.out ? other : state.key, 0.25 + 0.75 * share, alone ? 1 + 7 * share : 1 + 3 * share, shift));
+  if (alone || !pins.some(({ of }) => of === weights)) draw(shares);
+  const middle = (pins.length - 1) / 2;
+  const strongest = pins.map(({ ink, dash, of }, at) => {
+    const row = shown(of);
+    const top = most(row, row.length, rest);
+    const own = row.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, top)));
+    pen.strokeStyle = ink;
+    pen.setLineDash(dash);
+    draw(own, 4 * (at - middle));
+    own.forEach((share, other) => (shares[other] = max(shares[other], share)));
+    return largest(own, 1)[0];
   });
+  pen.setLineDash([]);
   pen.globalAlpha = 1;
+  pen.font = `600 12px ${colour("sans")}`;
+  pen.textAlign = "center";
+  // each head's name stands on its strongest line, at another place along the way
+  pins.forEach(({ name, ink }, at) => {
+    const [from, to] = state.out ? [state.query, strongest[at]] : [strongest[at], state.key];
+    const t = 0.3 + 0.15 * at;
+    const room = pen.measureText(name).width + 6;
+    const x = left + (right - left) * t * (1.22 * (1 - t) ** 2 + 1.78 * t * (1 - t) + t * t);
+    const level = y(from) + (y(to) - y(from)) * t * t * (3 - 2 * t) + 4 * (at - middle);
+    pen.fillStyle = colour("paper");
+    pen.fillRect(x - room / 2, level - 8, room, 16);
+    pen.fillStyle = ink;
+    pen.fillText(name, x, level);
+  });
   for (const [list, asks] of /** @type {[import("./types.js").Word[], boolean][]} */ ([[asking, true], [words, false]]))
     for (let index = from; index < min(to, list.length); index++) {
       const own = asks === state.out;
@@ -79,7 +124,7 @@ function paint() {
       write(pen, `${above ? "↑" : "↓"} ${list[gone[0]][0]}${gone.length > 1 ? ` +${gone.length - 1}` : ""}`, asks ? left - 10 : right + 10, at, width * 0.3, asks ? "right" : "left", "accent");
     }
   }
-  set(canvas, { "aria-label": say("links.says") });
+  set(canvas, { "aria-label": [say("links.says"), ...pins.map(({ name }) => name)].join("; ") });
 }
 
 /** Choose the word under the pointer. @param {MouseEvent} event @param {(next: Partial<typeof state>) => void} act */

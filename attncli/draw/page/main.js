@@ -1,6 +1,6 @@
 import { meta } from "./data.js";
 import { derive } from "./derivation.js";
-import { layDifference, showDifference } from "./difference.js";
+import { followDifference, layDifference, showDifference } from "./difference.js";
 import { at, button, fill, lead, make, set, toggles } from "./dom.js";
 import { turned, showEffects } from "./effects.js";
 import { drawGrid, label, lay, smallMap } from "./grid.js";
@@ -14,11 +14,12 @@ import { searchPanel } from "./search.js";
 import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
 import { showSharing } from "./share.js";
-import { any, bare, choose, embedded, follow, head, onChange, queries, run, shown, state } from "./state.js";
+import { across, shadeStack, writeStack } from "./stacked.js";
+import { any, bare, choose, embedded, follow, head, onChange, queries, run, shown, state, TILES } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { showLens, showWhy } from "./why.js";
 import { goTo, showTour } from "./tour.js";
-import { headName, labelName, labelOf, named, nextLanguage, say } from "./words.js";
+import { headName, labelName, labelOf, named, nextLanguage, runName, say } from "./words.js";
 
 const linked = meta.runs.some(({ heads }) => heads.some(({ k }) => k.length));
 const mapped = !bare || run().tile[0] > 1 || !(linked || meta.effects.length);
@@ -39,10 +40,10 @@ function frame() {
   fill("tabs", ...VIEWS.map((view, place) =>
     button(() => choose({ view }), { role: "tab", id: `tab-${view}`, "aria-controls": "view", title: `${say(`view.${view}`)} (${place + 1})` }, say(`view.${view}`))));
   const metrics = run().metrics.filter((_, at) => run().heads.some(({ m }) => m[at] !== null));
-  at("order").hidden = !metrics.length;
-  fill("order", select("sort", ["layer", ...metrics], state.sort, (sort) => choose({ sort }), "metric"));
+  fill("order", run().tile[0] > 1 ? select("tiles", TILES, state.tiles, (tiles) => choose({ tiles }), "tiles") : "",
+    metrics.length ? select("sort", ["layer", ...metrics], state.sort, (sort) => choose({ sort }), "metric") : "");
   fill("scale", select("scale", SCALES, state.scale, (scale) => choose({ scale }), "scale"));
-  fill("sides", toggles(meta.runs.length > 1 ? meta.runs.map(({ name }) => name) : [], state.run, (run) => choose({ run })));
+  fill("sides", toggles(meta.runs.length > 1 ? [0, 1].map(runName) : [], state.run, (run) => choose(across(run))));
   fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", { count: run().heads.length }));
   writeAnswer();
   fill("line", run().line[state.lang]);
@@ -109,10 +110,11 @@ async function refresh(changed) {
   const weights = await weightsOf(side, place);
   if (place !== state.head || side !== state.run || view !== state.view) return;
   // what measures the page comes before what changes much of it
-  if (view === "links" && weights) showLinks(weights);
+  if (view === "links" && weights) await showLinks(weights);
   showRows(weights);
   const moved = any(changed, "head run scale view theme lang");
-  if (view !== "rollout") shadeWords(weights && shown(weights));
+  const shade = meta.pairs ? shadeStack : shadeWords;
+  if (view !== "rollout") void shade(weights && shown(weights));
   if (!weights && ["matrix", "links"].includes(view)) {
     const more = one.r === "none" && meta.option ? ` ${say("kept.more", { option: meta.option })}` : "";
     const map = await smallMap();
@@ -124,19 +126,24 @@ async function refresh(changed) {
   else if (view === "difference" && moved) {
     await showDifference();
     if (changed.has("view")) await layDifference();
+  } else if (view === "difference") {
+    follows();
+    followDifference();
   } else if (view === "rollout" && any(changed, "view query run lang scale")) {
     const row = await rollout();
-    if (row) shadeWords(row);
+    if (row) void shade(row);
   }
   else if (view === "effects" && any(changed, "view lang")) showEffects();
   else if (view === "why" && any(changed, "view lang head query key")) showWhy();
   else if (view === "lens" && any(changed, "view lang")) showLens();
 }
 
+const write = meta.pairs ? writeStack : writeWords;
+
 onChange((changed) => {
   if (any(changed, "lang run")) frame();
-  if (any(changed, "run out") || away()) writeWords();
-  if (any(changed, "run sort")) drawGrid();
+  if (any(changed, "run out") || away()) write();
+  if (any(changed, "run sort tiles")) drawGrid();
   else if (any(changed, "head lang")) label();
   if (changed.has("tour")) showTour(VIEWS);
   void refresh(changed);
@@ -211,7 +218,7 @@ document.documentElement.classList.toggle("embed", embedded);
 begin();
 follow(location.hash, VIEWS, SCALES);
 frame();
-writeWords();
+write();
 listen();
 drawGrid();
 void refresh(new Set(["view"]));

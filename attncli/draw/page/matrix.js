@@ -1,9 +1,9 @@
 import { drawn, framed, prepared } from "./axes.js";
 import { button, fill, make, set } from "./dom.js";
-import { ceil, clamp, floor, max, min } from "./numbers.js";
-import { inkOn, legend, most, picture, place } from "./shades.js";
-import { head, keys, leave, peek, pick, queries, state } from "./state.js";
-import { headName, say, told } from "./words.js";
+import { abs, ceil, clamp, floor, max, min } from "./numbers.js";
+import { farthest, inkOn, legend, most, picture, place, shade, signedPicture, signedShade } from "./shades.js";
+import { choose, head, keys, leave, peek, pick, queries, state } from "./state.js";
+import { headName, say, signed, told } from "./words.js";
 
 /** Pixels of a cell from which its number is written. */
 const NUMBERS = 34;
@@ -31,6 +31,19 @@ const canvas = make("canvas.matrix", { tabindex: 0, role: "img" });
 const marks = ["row", "column", "cell", "asks", "asked"].map((name) => make(`i.${name}`, { "aria-hidden": true }));
 const plot = make("div.plot", canvas, ...marks);
 const box = make("div.scroll", plot);
+
+/** The words of the rows, and of the columns: those that a matrix is of, or all. */
+const rowWords = () => weights?.of?.words ?? queries();
+const columnWords = () => weights?.of?.words ?? keys();
+/** The chosen row and column; −1 for a word that the matrix has not. */
+export const cellOf = () => [state.query, state.key].map((word) => weights?.of?.places.indexOf(word) ?? word);
+/** A cell as a choice. @param {number} row @param {number} column */
+const choice = (row, column) => ({ query: weights?.of?.places[row] ?? row, key: weights?.of?.places[column] ?? column });
+/** Go to another cell. @param {number} right @param {number} down */
+export function moveCell(right, down) {
+  const [row, column] = cellOf();
+  choose(choice(clamp(row + down, (weights?.n ?? 1) - 1), clamp(column + right, (weights?.m ?? 1) - 1)));
+}
 
 /** The matrix of a head, whole. @param {import("./types.js").Weights} found */
 export async function show(found) {
@@ -63,22 +76,22 @@ async function again() {
   canvas.classList.remove("waiting");
   if (now !== weights) return;
   const [rows, columns] = [ceil(tall / pool), ceil(wide / pool)];
-  high = most(cells, columns, state.scale === "rest" && x === 0);
-  image = { map: picture(cells, rows, columns, state.scale, high, x === 0), x, y, wide: columns * pool, tall: rows * pool };
+  high = now.of ? farthest(cells) : most(cells, columns, state.scale === "rest" && x === 0);
+  image = { map: now.of ? signedPicture(cells, rows, columns, high) : picture(cells, rows, columns, state.scale, high, x === 0), x, y, wide: columns * pool, tall: rows * pool };
   paint();
   const ends = { linear: ["0", "1"], log: ["0.001", "1"], row: ["0", say("legend.row")] }[state.scale] ?? ["0", told(high)];
-  document.querySelector("#view .legend")?.replaceWith(legend(ends[0], ends[1]));
+  document.querySelector("#view .legend")?.replaceWith(now.of ? legend(signed(-high, 2), `+${high.toFixed(2)}`, true) : legend(ends[0], ends[1]));
 }
 
 /** Draw the picture and the axes. */
 function paint() {
-  const [asking, words] = [queries(), keys()];
+  const [asking, words] = [rowWords(), columnWords()];
   const width = min(max(280, box.clientWidth), 980);
   frame = framed(asking, words, width, seen);
   const pen = prepared(canvas, frame, asking, words, width);
   drawn(pen, frame, image.map, image.x, image.y, image.wide, image.tall);
   if (frame.cell >= NUMBERS) numbers(pen);
-  set(canvas, { "aria-label": `${headName(head())}: ${say("matrix.says", { queries: asking.length, keys: words.length })}` });
+  set(canvas, { "aria-label": `${headName(head())}${weights?.of ? `, ${weights.of.name}` : ""}: ${say("matrix.says", { queries: asking.length, keys: words.length })}` });
   mark();
 }
 
@@ -90,9 +103,10 @@ function numbers(pen) {
     const row = weights?.row(i) ?? new Float32Array();
     const most_ = state.scale === "row" ? most(row, row.length) : high;
     for (let j = ceil(seen.x); j < floor(seen.x + seen.wide); j++) {
-      if (row[j] < 0.005 || (state.scale === "rest" && j === 0)) continue;
-      pen.fillStyle = inkOn(place(row[j], state.scale, most_));
-      pen.fillText(row[j].toFixed(2).replace("0.", "."), left + (j - seen.x + 0.5) * cell, top + (i - seen.y + 0.5) * cell);
+      const size = weights?.of ? abs(row[j]) : row[j];
+      if (!(size >= 0.005) || (!weights?.of && state.scale === "rest" && j === 0)) continue;
+      pen.fillStyle = inkOn(weights?.of ? signedShade(row[j] / high) : shade(place(row[j], state.scale, most_)));
+      pen.fillText((size > row[j] ? "−" : weights?.of ? "+" : "") + size.toFixed(2).replace("0.", "."), left + (j - seen.x + 0.5) * cell, top + (i - seen.y + 0.5) * cell);
     }
   }
 }
@@ -100,22 +114,26 @@ function numbers(pen) {
 /** Put the cross-hair on the chosen cell, and name it at the axes. */
 function mark() {
   const { left, top, cell, wide, tall, turn } = frame;
-  const [x, y] = [left + (state.key - seen.x) * cell, top + (state.query - seen.y) * cell];
+  const [row, column] = cellOf();
+  for (const one of marks) one.hidden = row < 0 || column < 0;
+  if (row < 0 || column < 0) return;
+  const [x, y] = [left + (column - seen.x) * cell, top + (row - seen.y) * cell];
   // the words of the chosen cell stay in sight where the cell itself does not
   const [near, level] = [left + clamp(x - left, (wide - 1) * cell), top + clamp(y - top, (tall - 1) * cell)];
   const places = [[left, y, wide * cell, cell], [x, top, cell, tall * cell], [x, y, cell, cell], [0, level, left - 7, cell], [near + cell / 2, top - 16, 110, 16]];
   places.forEach(([left, top, width, height], which) =>
     Object.assign(marks[which].style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` }));
-  marks[3].replaceChildren(make("b", queries()[state.query][0]));
-  marks[4].replaceChildren(make("b", keys()[state.key][0]));
+  marks[3].replaceChildren(make("b", rowWords()[row][0]));
+  marks[4].replaceChildren(make("b", columnWords()[column][0]));
   marks[4].style.transform = `rotate(${turn}rad)`;
 }
 
 /** Bring the chosen cell into sight, and mark it. */
 export function follows() {
-  const x = max(min(seen.x, state.key), state.key + 1 - seen.wide);
-  const y = max(min(seen.y, state.query), state.query + 1 - seen.tall);
-  if (x === seen.x && y === seen.y) return mark();
+  const [row, column] = cellOf();
+  const x = max(min(seen.x, column), column + 1 - seen.wide);
+  const y = max(min(seen.y, row), row + 1 - seen.tall);
+  if ((x === seen.x && y === seen.y) || row < 0 || column < 0) return mark();
   Object.assign(seen, { x, y });
   void again();
 }
@@ -128,7 +146,7 @@ function under({ clientX, clientY }) {
 }
 
 /** Come nearer or go away, around a cell. @param {number} by @param {number} x @param {number} y */
-export function zoom(by, x = state.key + 0.5, y = state.query + 0.5) {
+export function zoom(by, x = cellOf()[1] + 0.5, y = cellOf()[0] + 0.5) {
   if (!weights) return;
   const { n, m } = weights;
   const wide = max(min(NEAREST, m), min(m, seen.wide / by));
@@ -147,7 +165,7 @@ function pan(x, y, wide = seen.wide, tall = seen.tall) {
 /** Choose the cell under the pointer. @param {MouseEvent} event @param {(next: {query: number, key: number}) => void} act */
 function point(event, act) {
   const { x, y, inside } = under(event);
-  if (inside) act({ query: floor(y), key: floor(x) });
+  if (inside) act(choice(floor(y), floor(x)));
 }
 
 set(plot, {

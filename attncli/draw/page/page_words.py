@@ -19,7 +19,7 @@ PAGE_WORDS: Mapping[str, Message] = {
         "← → ↑ ↓	move: heads, words, cells\nHome End	first, last\nPgUp PgDn	ten words, four layers\n[ ]	layer before, after\n, .	head before, after\n1 "
         "… 9	views\n+ - 0	nearer, further, all\ns	next colour scale\nr	turn the "
         "direction\nclick	choose a word or a cell and hold it; again: let "
-        "go\n/	search\nd	difference\ne	effects\na	other run\nEsc	close"
+        "go\n/	search\nd	difference\ne	effects\np	pin the head\na	other run\nEsc	close"
     ),
     "head.name": message("layer {layer} head {head}"),
     "heads.title": message("{count} heads"),
@@ -116,6 +116,14 @@ PAGE_WORDS: Mapping[str, Message] = {
     "search.says": message("{query} looks at {key} most in {head}: {weight}."),
     "search.hidden": message("No head sees this pair."),
     "search.unheld": message("Of {unknown} of {heads} heads the page holds no weight of this pair."),
+    "difference.alone": message(
+        "Words that only one of the texts has are underlined above; their weights have no difference."
+    ),
+    "pins.pin": message("pin {head}"),
+    "pins.free": message("let {head} go"),
+    "tiles": contextual("page", "tiles"),
+    "tiles.maps": contextual("page", "maps"),
+    "tiles.lines": contextual("page", "lines"),
     "difference.none": message("This head's weights are not kept on both sides."),
     "rollout.lead": message("How much of each word reaches {query} through all layers"),
     "rollout.even": message("even: {share}"),

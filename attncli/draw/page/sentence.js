@@ -6,7 +6,7 @@ import { choose, hold, keys, known, leave, peek, pick, queries, run, state } fro
 import { nameOf, say, told } from "./words.js";
 
 /** Words written at a time: of a longer text those around the chosen one. */
-const WRITTEN = 1500;
+export const WRITTEN = 1500;
 
 /** The words that are shaded, and the first of them. @type {{first: number, spans: HTMLElement[]}} */
 let written = { first: 0, spans: [] };
@@ -15,7 +15,7 @@ let written = { first: 0, spans: [] };
 let drawing = 0;
 
 /** The word that is chosen, among those that look or those that are looked at. */
-const chosen = () => (state.out ? state.query : state.key);
+export const chosen = () => (state.out ? state.query : state.key);
 /** The words that the pointer chooses from, and those that are shaded. */
 const chooses = () => (state.out ? queries() : keys());
 const shaded = () => (state.out ? keys() : queries());
@@ -30,7 +30,7 @@ const choice = (at, asks) => (asks ? { query: at } : { key: at });
 function line(id, words, middle, prefix) {
   const first = max(0, min(middle - WRITTEN / 2, words.length - WRITTEN));
   const spans = words.slice(first, first + WRITTEN).map(([text, joined, special], step) =>
-    make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}`, id: `${prefix}${first + step}`, role: "option", "data-at": first + step }, text));
+    make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}`, id: `${prefix}${first + step}`, role: "option", "data-at": first + step, "data-own": first + step }, text));
   const spaced = spans.flatMap((span, step) => (step && !words[first + step][1] ? [" ", span] : [span]));
   fill(id, first ? "… " : "", ...spaced, first + WRITTEN < words.length ? " …" : "");
   set(at(id), { dir: direction(words) });
@@ -47,31 +47,42 @@ export function writeWords() {
 /** Whether a chosen word of a long text is none of those that are written. */
 export const away = () => !at(`w${state.out ? state.key : state.query}`) || (run().k !== null && !at(`u${chosen()}`));
 
+/** Shade words by the weights of their places: their shares of the scale. @param {HTMLElement[]} spans @param {Float32Array} weights */
+export function tint(spans, weights) {
+  const rest = state.scale === "rest" && state.out;
+  const high = most(weights, 1e9, rest);
+  return spans.map((span) => {
+    const here = Number(span.dataset.own);
+    const share = rest && here === 0 ? 0 : place(weights[here] ?? 0, state.scale, high);
+    span.style.setProperty("--a", (share * 0.88).toFixed(2));
+    span.classList.toggle("hidden", weights[here] < 0);
+    return share;
+  });
+}
+
 /** Shade the words by a row or a column of weights; null where they are not known, and what is known of the head's links
  * takes their place. @param {Float32Array|null} weights */
 export function shadeWords(weights) {
-  const two = run().k !== null;
-  const rest = state.scale === "rest" && state.out;
   const link = weights ? null : known();
-  const [to, weight_] = link ? [link[state.out ? 1 : 0], link[2]] : [-1, 0];
-  const high = most(weights ?? [weight_], 1e9, rest);
-  const shares = written.spans.map((span, step) => {
-    const here = written.first + step;
-    const weight = weights ? weights[here] : here === to ? weight_ : 0;
-    const share = rest && here === 0 ? 0 : place(weight, state.scale, high);
-    span.style.setProperty("--a", (share * 0.88).toFixed(2));
-    span.classList.toggle("hidden", weight < 0);
-    return share;
-  });
-  document.querySelectorAll(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
-  const own = weights || link || meta.start.query ? at(`${two ? "u" : "w"}${chosen()}`) : null;
-  if (own) set(own, { "aria-selected": true }).classList.add("chosen");
-  at("words").classList.toggle("in", !state.out);
-  cancelAnimationFrame(drawing);
-  drawing = requestAnimationFrame(() => drawArcs(own, shares));
-  set(at(two ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
+  const alone = new Float32Array(shaded().length);
+  if (link) alone[link[state.out ? 1 : 0]] = link[2];
+  const shares = tint(written.spans, weights ?? alone);
+  const own = weights || link || meta.start.query ? at(`${run().k ? "u" : "w"}${chosen()}`) : null;
+  mark([{ own, spans: written.spans, shares }]);
+  set(at(run().k ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
   if (weights) fill("direction", say(state.out ? "looks" : "looked", { query: nameOf(chosen(), chooses()), key: nameOf(chosen(), chooses()) }));
   else fill("direction", link ? say(link[2] < 0 ? "pair.hidden" : "pair", { query: nameOf(link[0], queries()), key: nameOf(link[1], keys()), weight: told(link[2]) }) : "");
+}
+
+/** The chosen word of a line, its words and their shares; whether its curves lie below it. @typedef {{own: HTMLElement|null, spans: HTMLElement[], shares: number[], below?: boolean}} Line */
+
+/** Mark the chosen words, and draw the curves when the page is next drawn. @param {Line[]} lines */
+export function mark(lines) {
+  document.querySelectorAll(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
+  for (const { own } of lines) if (own) set(own, { "aria-selected": true }).classList.add("chosen");
+  at("words").classList.toggle("in", !state.out);
+  cancelAnimationFrame(drawing);
+  drawing = requestAnimationFrame(() => drawArcs(lines));
 }
 
 /** Words that a curve leads to, at most, and the least share that one is drawn for. */
@@ -79,28 +90,29 @@ const ARCS = 12;
 const LEAST = 0.06;
 
 /** Curves over the words, from the chosen one to those it looks at most, or from those that look at it; thicker for more
- * weight. @param {HTMLElement|null} own @param {number[]} shares of the words that are written */
-function drawArcs(own, shares) {
+ * weight. @param {Line[]} lines */
+function drawArcs(lines) {
   const arcs = at("arcs");
   const box = at("words");
   const { left, top } = box.getBoundingClientRect();
-  const spans = own ? largest(shares, ARCS).filter((step) => shares[step] > LEAST && written.spans[step] !== own) : [];
-  const middle = (/** @type {HTMLElement} */ word) => {
-    const [{ x, y, width }] = word.getClientRects();
-    return [x + width / 2 - left, y - top + box.scrollTop + 2];
-  };
   const words = at("sentence");
-  const line = own?.getClientRects()[0];
+  const line = lines[0].own?.getClientRects()[0];
   // a word that was chosen elsewhere than in the sentence comes into sight there
   if (line && line.bottom > top + box.clientHeight) box.scrollTop += line.bottom - top - box.clientHeight + 8;
   else if (line && line.top < top) box.scrollTop -= top - line.top + 24;
   set(arcs, { width: box.clientWidth, height: words.offsetTop + words.offsetHeight });
-  arcs.replaceChildren(...spans.map((step) => {
-    const [[x0, y0], [x1, y1]] = [middle(/** @type {HTMLElement} */ (own)), middle(written.spans[step])];
-    const lift = y0 === y1 ? min(8 + abs(x1 - x0) * 0.08, 22) : 16;
-    const share = shares[step];
-    return set(document.createElementNS(arcs.namespaceURI, "path"), {
-      d: `M${x0} ${y0}C${x0} ${y0 - lift} ${x1} ${y1 - lift} ${x1} ${y1}`, "stroke-width": (1 + 3 * share).toFixed(1), "stroke-opacity": (0.3 + 0.6 * share).toFixed(2),
+  arcs.replaceChildren(...lines.flatMap(({ own, spans, shares, below }) => {
+    const middle = (/** @type {HTMLElement} */ word) => {
+      const [{ x, y, width, height }] = word.getClientRects();
+      return [x + width / 2 - left, y - top + box.scrollTop + (below ? height - 2 : 2)];
+    };
+    return (own ? largest(shares, ARCS) : []).filter((step) => shares[step] > LEAST && spans[step] !== own).map((step) => {
+      const [[x0, y0], [x1, y1]] = [middle(/** @type {HTMLElement} */ (own)), middle(spans[step])];
+      const lift = (y0 === y1 ? min(8 + abs(x1 - x0) * 0.08, 22) : 16) * (below ? -1 : 1);
+      const share = shares[step];
+      return set(document.createElementNS(arcs.namespaceURI, "path"), {
+        d: `M${x0} ${y0}C${x0} ${y0 - lift} ${x1} ${y1 - lift} ${x1} ${y1}`, "stroke-width": (1 + 3 * share).toFixed(1), "stroke-opacity": (0.3 + 0.6 * share).toFixed(2),
+      });
     });
   }));
 }
@@ -110,6 +122,7 @@ function under(event) {
   const span = /** @type {HTMLElement|null} */ (/** @type {Element} */ (event.target).closest(".w"));
   if (!span) return null;
   const own = span.id.startsWith("u") || !run().k;
+  if (!span.dataset.at) return null;
   return own || event.type === "click" ? choice(Number(span.dataset.at), own === state.out) : null;
 }
 

@@ -84,9 +84,9 @@ export const shade = (share) => level(ramps.one, share);
 /** The colour of a signed number from −1 to 1, RGBA. @param {number} share */
 export const signedShade = (share) => level(ramps.two, 0.5 + share / 2);
 
-/** The ink that reads on a colour: whichever has more contrast, 4.5 : 1 at least. @param {number} share */
-export function inkOn(share) {
-  const [r, g, b] = [...shade(share)].map((level) => (level / 255) ** 2.2);
+/** The ink that reads on a colour: whichever has more contrast, 4.5 : 1 at least. @param {Uint8ClampedArray} colour */
+export function inkOn(colour) {
+  const [r, g, b] = [...colour].map((level) => (level / 255) ** 2.2);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#111" : "#fff";
 }
 

@@ -2,10 +2,25 @@ import { meta } from "./data.js";
 import { at } from "./dom.js";
 import { clamp } from "./numbers.js";
 
-/** What is chosen. tour: its step, 0 for none. run, head: which; query, key: the chosen pair; out: whether the sentence shows where the query looks. */
+/** What is chosen. tour: its step, 0 for none. run, head: which; query, key: the chosen pair; out: whether the sentence shows where the query looks; pins: heads held beside the chosen one. */
 export const state = {
-  run: 0, head: 0, query: 0, key: 0, view: "matrix", scale: "linear", sort: "layer", out: true, lang: meta.lang, tour: 0,
+  run: 0, head: 0, query: 0, key: 0, view: "matrix", scale: "linear", sort: "layer", out: true, lang: meta.lang, tour: 0, tiles: "maps", pins: "",
 };
+
+/** How a tile shows its head. */
+export const TILES = ["maps", "lines"];
+/** Heads that may be pinned. */
+export const PINS = 4;
+/** A head's short name. @param {{l: number, h: number}} head */
+export const shortName = ({ l, h }) => `${l}.${h}`;
+/** The places of the pinned heads of a run that has them. */
+export const pinned = () => state.pins.split(",").map((name) => run().heads.findIndex((head) => shortName(head) === name)).filter((place) => place >= 0).slice(0, PINS);
+/** Pin the chosen head, or let one go. @param {number} place */
+export function pin(place) {
+  const names = pinned().map((one) => shortName(run().heads[one]));
+  const name = shortName(run().heads[place]);
+  choose({ pins: (names.includes(name) ? names.filter((one) => one !== name) : [...names, name].slice(-PINS)).join(",") });
+}
 
 /** The run that is looked at. */
 export const run = () => meta.runs[state.run];
@@ -104,8 +119,9 @@ export const embedded = /\bembed\b/.test(location.hash);
 export function address() {
   const chosen = head();
   const { query, key, out } = { ...state, ...settled };
-  const parts = { h: chosen ? `${chosen.l}.${chosen.h}` : "", q: query, k: key, v: state.view, s: state.scale, o: Number(out), r: state.run, m: state.sort };
-  const more = (state.lang === meta.lang ? "" : `&l=${state.lang}`) + (embedded ? "&embed=1" : "") + (state.tour ? `&t=${state.tour}` : "");
+  const parts = { h: chosen ? shortName(chosen) : "", q: query, k: key, v: state.view, s: state.scale, o: Number(out), r: state.run, m: state.sort };
+  const more = (state.lang === meta.lang ? "" : `&l=${state.lang}`) + (embedded ? "&embed=1" : "") + (state.tour ? `&t=${state.tour}` : "") +
+    (state.pins ? `&p=${state.pins}` : "") + (state.tiles === "maps" ? "" : `&i=${state.tiles}`);
   return `#${Object.entries(parts).map((part) => part.join("=")).join("&")}${more}`;
 }
 
@@ -118,11 +134,12 @@ export function follow(hash, views, scales) {
   const one = (/** @type {string} */ name, /** @type {string[]} */ known, /** @type {string} */ now) => (known.includes(text(name)) ? text(name) : now);
   const which = number("r", meta.runs.length, state.run);
   const there = meta.runs[which];
-  const head = there.heads.findIndex(({ l, h }) => `${l}.${h}` === text("h"));
+  const head = there.heads.findIndex((one) => shortName(one) === text("h"));
   choose({
     run: which, head: head < 0 ? state.head : head,
     query: number("q", there.q.length, state.query), key: number("k", (there.k ?? there.q).length, state.key),
     view: one("v", views, state.view), scale: one("s", scales, state.scale), sort: one("m", ["layer", ...there.metrics], state.sort),
     out: text("o") ? text("o") !== "0" : state.out, lang: one("l", Object.keys(meta.words), state.lang), tour: number("t", meta.tour.length + 1, state.tour),
+    tiles: one("i", TILES, state.tiles), pins: /^[\d.,]{1,40}$/.test(text("p")) ? text("p") : state.pins,
   });
 }

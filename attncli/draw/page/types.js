@@ -18,14 +18,16 @@
  * @typedef {{target: string, rows: {l: number|null, stage: string, rank: number, p: number, top: [string, number][]}[]}} Lens
  * @typedef {{title: string, lang: string, partial: boolean, option: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
  *   pairs: [number[], number[]]|null, out: [number[], number[], number[], number[][]]|null, effects: Effects[], why: Why[], lens: Lens|null, start: Record<string, string>, answer: Record<string, (string|[string, string])[][]>,
- *   tour: string[], bands: [name: Record<string, string>, first: number, behind: number][]}} Meta
+ *   columns: [number|Word|null, number|Word|null][], tour: string[], bands: [name: Record<string, string>, first: number, behind: number][]}} Meta
  * answer: by language, sentences in pieces: texts, and claims with what of the page they lead to
+ * columns: both texts of a comparison word beside word: the places in the runs, a word that a run has no weights of, or nothing
  * out: pairs of shared words that are no links to list: as queries, as keys, offsets beside, the words' places in either text
  * @typedef {{q: Float32Array, k: Float32Array, d: number, n: number, m: number, lse: Float32Array, bias: Float32Array|null,
  *   scale: number, cap: number|null, bits: Uint8Array|null}} Parts
  * @typedef {{parts: Parts|null, all: Float32Array|null, m: number}} HeadSource  what a head's weights are made from, or all of them; m: its keys
  * @typedef {[i0: number, i1: number, j0: number, j1: number, pool: number]} Tile  queries, keys, and cells that share a dot
  * @typedef {{n: number, m: number, source: HeadSource, row: (i: number) => Float32Array, column: (j: number) => Float32Array,
- *   tile: (place: Tile) => Float32Array|Promise<Float32Array>}} Weights  a hidden weight is −1
+ *   tile: (place: Tile) => Float32Array|Promise<Float32Array>, of?: {name: string, words: Word[], places: number[]}}} Weights  a hidden weight is −1
+ * of: of signed differences, whose unknown ones are NaN: what they are called, the words of their rows and columns, and those words' places in the run
  */
 export {};

@@ -1,6 +1,6 @@
 import { block, joined, meta } from "./data.js";
 import { passOn, weigh } from "./kernel.js";
-import { ceil, floor, max } from "./numbers.js";
+import { ceil, floor } from "./numbers.js";
 
 /** Pairs from which a tile is weighed in the background. */
 const MANY = 1 << 16;
@@ -49,20 +49,25 @@ function made(found) {
   return { n, m, source: { parts: found, all: null, m }, row: (i) => weigh(found, i, i + 1, 0, m, 1), column: (j) => weigh(found, 0, n, j, j + 1, 1), tile: (place) => tile(found, place) };
 }
 
+/** Numbers [rows, wide] that are at hand, `pool` × `pool` of them a cell: the largest by their size, `open` where there is
+ * none. @param {Float32Array} all @param {number} wide @param {import("./types.js").Tile} place @param {number} open @param {(value: number) => number} size */
+export function pooled(all, wide, [i0, i1, j0, j1, pool], open, size) {
+  const columns = ceil((j1 - j0) / pool);
+  const cells = new Float32Array(ceil((i1 - i0) / pool) * columns).fill(open);
+  for (let i = i0; i < i1; i++)
+    for (let j = j0; j < j1; j++) {
+      const to = floor((i - i0) / pool) * columns + floor((j - j0) / pool);
+      const value = all[i * wide + j];
+      if (size(value) > size(cells[to]) || isNaN(cells[to])) cells[to] = value;
+    }
+  return cells;
+}
+
 /** Weights that were kept as such. @param {Float32Array} all @param {number} n @param {number} m @returns {import("./types.js").Weights} */
 function held(all, n, m) {
   return {
     n, m, source: { parts: null, all, m }, row: (i) => all.subarray(i * m, (i + 1) * m), column: (j) => Float32Array.from({ length: n }, (_, i) => all[i * m + j]),
-    tile: ([i0, i1, j0, j1, pool]) => {
-      const wide = ceil((j1 - j0) / pool);
-      const cells = new Float32Array(ceil((i1 - i0) / pool) * wide).fill(-1);
-      for (let i = i0; i < i1; i++)
-        for (let j = j0; j < j1; j++) {
-          const to = floor((i - i0) / pool) * wide + floor((j - j0) / pool);
-          cells[to] = max(cells[to], all[i * m + j]);
-        }
-      return cells;
-    },
+    tile: (place) => pooled(all, m, place, -1, (weight) => weight),
   };
 }
 

@@ -22,6 +22,9 @@ export const labelName = (name) => {
 /** The label itself, in English and without an offset: what meanings are kept by. @param {string} name */
 export const labelOf = (name) => name.replace(/ [-+]?\d+$/, "");
 
+/** The name of a run: those that are compared are A and B, as in the answer. @param {number} which */
+export const runName = (which) => `${"AB"[which]} · ${meta.runs[which].name}`;
+
 /** The name of a head. @param {{l: number, h: number}} head */
 export const headName = ({ l, h }) => say("head.name", { layer: l, head: h });
 

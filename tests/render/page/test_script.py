@@ -19,7 +19,7 @@ from processes import finish
 
 import attncli.draw.page
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.draw.page import MODULES, Page, join_modules, page_bytes, script, style
+from attncli.draw.page import COMPARING, EFFECTS, MODULES, WHY, Page, join_modules, page_bytes, script, style
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.run_record import run_record
@@ -52,12 +52,14 @@ def test_every_module_is_in_the_script() -> None:
     }
 
 
-def test_script_and_style_are_small() -> None:
-    assert len(script().encode()) + len(style().encode()) <= LIMIT
-
-
-LIMIT = 100_000
-"""Bytes of script and style in a page."""
+@pytest.mark.parametrize(
+    ("unused", "limit"),
+    [((*COMPARING, *EFFECTS), 100_000), ((*COMPARING, *WHY), 100_000), ((*EFFECTS, *WHY), 104_000)],
+    ids=["why", "effects", "compare"],
+)
+def test_script_and_style_are_small(unused: tuple[str, ...], limit: int) -> None:
+    """Both texts of a comparison and their difference take what a page of one text has not."""
+    assert len(script(*unused).encode()) + len(style().encode()) <= limit
 
 
 SOURCE = r"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,8 @@ def test_the_overview(window: Opened) -> None:
     assert len(tiles) == 72
     assert tiles[71].startswith("layer 5 head 11")
     assert window.until(COLOURS.replace("return found.size", "return found.size > 20"), "#h71 canvas")
-    assert window.value("() => document.querySelector('#sentence').innerText.replace(/\\s+/g, ' ')") == (
-        "[CLS] The animal didn't cross the street because it was too tired [SEP]"
-    )
+    words = window.value("() => [...document.querySelectorAll('#sentence [id^=w]')].map((one) => one.textContent)")
+    assert " ".join(words) == "[CLS] The animal didn ' t cross the street because it was too tired [SEP]"
 
 
 def test_the_sentence_is_shaded_both_ways(window: Opened) -> None:
@@ -162,14 +162,90 @@ def test_search_ranks_heads(window: Opened) -> None:
 def test_the_difference_is_signed(window: Opened) -> None:
     window.page.keyboard.press("Escape")
     window.page.keyboard.press("d")
-    window.until("() => document.querySelectorAll('#view figure canvas').length === 3")
-    assert window.until(COLOURS.replace("return found.size", "return found.size > 20"), "#view figure canvas")
+    window.until("() => document.querySelectorAll('#view figure canvas').length === 2")
+    assert window.until(COLOURS.replace("return found.size", "return found.size > 20"), "#view canvas.matrix")
     numbers = window.until("() => [...document.querySelectorAll('#view .found .number')].map((one) => one.textContent)")
     assert any(one.startswith("+") for one in numbers)
     assert any(one.startswith("−") for one in numbers)
     links = window.value("() => [...document.querySelectorAll('#view .found .where')].map((one) => one.textContent)")
     assert len(links) == 12
     assert not any("[CLS]" in link or "[SEP]" in link for link in links), links
+
+
+def test_the_difference_has_numbers_and_keys(window: Opened) -> None:
+    window.page.keyboard.press("d")
+    said = "() => document.querySelector('#view .pair')?.textContent"
+    window.until(f"() => ({said})()?.includes('it → animal')")
+    one, two, apart = (
+        float(part.strip(" ()+").replace("−", "-")) for part in re.findall(r"[(+−]*\d\.\d+", window.value(said))
+    )
+    weights = [window.value(f"async () => (await attn.weights({run}, 71)).row(10)[2]") for run in (0, 1)]
+    assert [one, two] == pytest.approx(weights, abs=6e-4)
+    assert apart == pytest.approx(weights[1] - weights[0], abs=1e-3)
+    window.page.focus("#view canvas.matrix")
+    for key, place in (("ArrowDown", [11, 2]), ("End", [11, 14]), ("ArrowLeft", [11, 12]), ("Home", [11, 0])):
+        window.page.keyboard.press(key)
+        assert window.value("[attn.state.query, attn.state.key]") == place  # 13 is a word of one text alone
+    window.until(f"() => ({said})().includes('was → [CLS]')")
+    marks = "() => [...document.querySelectorAll('#view .cell')].map((one) => one.getBoundingClientRect().height > 2)"
+    assert window.value(marks) == [True] * 3
+
+
+def test_both_texts_stand_above_each_other(window: Opened) -> None:
+    window.page.keyboard.press("d")
+    pairs = window.value(
+        "() => [...document.querySelectorAll('#sentence .column')].slice(1)"
+        ".map((one) => [...one.children].map((word) => word.textContent))"
+    )
+    assert len(pairs) == 15
+    assert [pair for pair in pairs if pair[0] != pair[1]] == [["tired", "wide"]]
+    window.value("() => attn.choose({head: 71, query: 10, key: 2})")
+    shade = "(id) => Number(document.querySelector(id)?.style.getPropertyValue('--a'))"
+    for side, identity in enumerate(("#w2", "#v2")):
+        weight = window.value(f"async () => (await attn.weights({side}, 71)).row(10)[2]")
+        window.until(f"() => Math.abs(({shade})('{identity}') - {weight * 0.88}) < 0.01")
+    # what the pointer is over in either text is chosen in both
+    x, y = window.value(
+        "() => { const {x, y} = document.querySelector('#v13').getBoundingClientRect(); return [x + 4, y + 4] }"
+    )
+    window.page.mouse.move(x, y)
+    window.until("() => ['w13', 'v13'].every((id) => document.getElementById(id).classList.contains('chosen'))")
+    assert window.value("attn.state.query") == 13
+    assert window.value("() => document.querySelectorAll('#arcs path').length") > 1
+    window.page.mouse.move(0, 0)
+    window.until("() => attn.state.query === 10")
+    window.page.keyboard.press("a")
+    window.until("() => attn.state.run === 1 && document.querySelector('#w13').textContent === 'wide'")
+
+
+def test_heads_are_pinned_beside_each_other(window: Opened) -> None:
+    window.value("() => attn.choose({view: 'links', pins: ''})")
+    window.until("() => document.querySelector('#view canvas.links')?.width > 300")
+    for head in (71, 37, 48, 26, 3):
+        window.value("(head) => attn.choose({head})", head)
+        window.page.keyboard.press("p")
+    names = "() => [...document.querySelectorAll('.pins button')].slice(1).map((one) => one.textContent)"
+    window.until(f"() => ({names})().length === 4 && ({names})()[3] === '0.3 ✕'")  # the first of five went
+    assert window.value(names) == ["3.1 ✕", "4.0 ✕", "2.2 ✕", "0.3 ✕"]
+    window.until("() => location.hash.includes('p=3.1,4.0,2.2,0.3')")
+    colours = window.value(
+        "() => [...document.querySelectorAll('.pins button')].slice(1).map((one) => getComputedStyle(one).color)"
+    )
+    assert len(set(colours)) == 4
+    window.page.click(".pins button:nth-child(3)")
+    window.until(f"() => ({names})().length === 3")
+    window.value("() => attn.choose({pins: ''})")
+
+
+def test_tiles_are_maps_or_lines(window: Opened) -> None:
+    wide = "() => document.querySelector('#h71 canvas')?.width"
+    assert window.until(wide) == 15
+    window.value("() => attn.choose({tiles: 'lines'})")
+    window.until(f"() => ({wide})() === 96")
+    assert window.until(COLOURS.replace("return found.size", "return found.size > 5"), "#h71 canvas")
+    window.until("() => location.hash.includes('i=lines')")
+    window.value("() => attn.choose({tiles: 'maps'})")
+    window.until(f"() => ({wide})() === 15")
 
 
 def test_rollout_sums_to_one(window: Opened) -> None:

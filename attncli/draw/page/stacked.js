@@ -1,0 +1,67 @@
+import { meta } from "./data.js";
+import { at, direction, fill, make, set } from "./dom.js";
+import { max, min } from "./numbers.js";
+import { chosen, mark, tint, WRITTEN } from "./sentence.js";
+import { queries, run, state } from "./state.js";
+import { weightsOf } from "./weights.js";
+import { nameOf, runName, say } from "./words.js";
+
+/** The words that are written of either text. @type {HTMLElement[][]} */
+let spans = [[], []];
+
+/** The word of a run in its column: that of the other run. @param {number} side @param {number} place */
+const column = (side, place) => meta.columns.findIndex((both) => both[side] === place);
+
+/** What is chosen, in the words of the other run, as far as it has them. @param {number} side the run to go to */
+export function across(side) {
+  const there = (/** @type {number} */ place) => meta.columns[column(state.run, place)]?.[side];
+  const [query, key] = [there(state.query), there(state.key)];
+  return { run: side, ...(typeof query === "number" ? { query } : {}), ...(typeof key === "number" ? { key } : {}) };
+}
+
+/** Write both texts, one below the other: each word above the one that stands for it; of long texts those around the chosen word. */
+export function writeStack() {
+  const middle = column(state.run, chosen());
+  const first = max(0, min(middle - WRITTEN / 2, meta.columns.length - WRITTEN));
+  spans = [[], []];
+  const names = make("span.column", { "aria-hidden": true }, ...meta.runs.map((_, side) => make("span.side", runName(side))));
+  const stacks = meta.columns.slice(first, first + WRITTEN).map((both) => {
+    const own = both[state.run];
+    const pair = both.map((entry, side) => {
+      const [text, joined, special] = (typeof entry === "number" ? meta.runs[side].q[entry] : entry) ?? ["", 0, 0];
+      const alone = both.includes(null) || typeof entry !== "number" || !shared(side, entry);
+      const span = make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}${text && alone ? " alone" : ""}`, dir: "auto" }, text || "\u00a0");
+      if (!text) return span;
+      set(span, { role: "option", "aria-label": `${runName(side)}: ${text}` });
+      if (typeof entry === "number") set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-own": entry });
+      if (typeof own === "number" && typeof entry === "number") set(span, { "data-at": own });
+      spans[side].push(span);
+      return span;
+    });
+    const joins = both.some((entry, side) => typeof entry === "number" && meta.runs[side].q[entry][1]);
+    return make("span", { class: `column${joins ? " joins" : ""}`, role: "group" }, ...pair);
+  });
+  fill("sentence", names, ...stacks.flatMap((stack) => (stack.classList.contains("joins") ? [stack] : [" ", stack])));
+  set(at("sentence"), { dir: direction(queries()) }).classList.add("stack");
+}
+
+/** Whether both texts have a word. @param {number} side @param {number} place */
+const shared = (side, place) => Boolean(meta.pairs?.[side].includes(place));
+
+/** Shade both texts by where the chosen word looks in either, or by who looks at it. @param {Float32Array|null} weights of the run that is looked at */
+export async function shadeStack(weights) {
+  const { head, run: side, out } = state;
+  const word = chosen();
+  const there = meta.columns[column(side, word)]?.[1 - side];
+  const other = typeof there === "number" ? await weightsOf(1 - side, head) : null;
+  if (head !== state.head || side !== state.run || word !== chosen() || out !== state.out) return;
+  const rows = [weights, other && typeof there === "number" ? (out ? other.row(there) : other.column(there)) : null];
+  const lines = [side, 1 - side].map((which, step) => ({
+    own: rows[step] ? at(step ? `v${there}` : `w${word}`) : null,
+    spans: spans[which], shares: tint(spans[which], rows[step] ?? new Float32Array()), below: which === 1,
+  }));
+  mark(lines);
+  set(at("sentence"), { "aria-activedescendant": lines[0].own?.id ?? "" });
+  const name = nameOf(word, run().q);
+  fill("direction", say(out ? "looks" : "looked", { query: name, key: name }));
+}
