@@ -267,7 +267,7 @@ def join_modules(modules: Mapping[str, str]) -> str:
     for name, source in modules.items():
         exports = ", ".join(re.findall(r"\w+", " ".join(EXPORT.findall(source))))
         body = IMPORT.sub(
-            lambda found: f"const {found[1]} = {f'{found[2]}Module' if found[2] in modules else '{}'};",
+            lambda line: f"const {line[1]} = {f'{line[2]}Module' if line[2] in modules else '{}'};",
             REMARK.sub("", source),
         )
         body = EXPORT.sub("", body)
@@ -422,13 +422,13 @@ def word_columns(page: Page) -> list[list[int | list[str | int] | None]]:
         return []
     texts = page.texts or [(run.sides.queries, range(len(run.sides.queries))) for run in page.runs]
     rows = []
-    for tokens, held in texts:
+    for tokens, places in texts:
         row: list[int | list[str | int]] = list(words(tokens))
-        for place, index in enumerate(held):
+        for place, index in enumerate(places):
             row[index] = place
         rows.append(row)
     pairs = [
-        tuple(held[place] for (_, held), place in zip(texts, pair, strict=True))
+        tuple(places[place] for (_, places), place in zip(texts, pair, strict=True))
         for pair in zip(*page.pairs, strict=True)
     ]
     if pairs != sorted(pairs, key=lambda pair: pair[1]):  # the same words in another order: each text as it is

@@ -12,10 +12,15 @@ let spans = [[], []];
 /** The word of a run in its column: that of the other run. @param {number} side @param {number} place */
 const column = (side, place) => meta.columns.findIndex((both) => both[side] === place);
 
+/** The word of the other run that stands for a word: the same one, or that of its column. @param {number} side @param {number} place */
+function partner(side, place) {
+  const at = meta.pairs?.[side].indexOf(place) ?? -1;
+  return at < 0 ? meta.columns[column(side, place)]?.[1 - side] : meta.pairs?.[1 - side][at];
+}
+
 /** What is chosen, in the words of the other run, as far as it has them. @param {number} side the run to go to */
 export function across(side) {
-  const there = (/** @type {number} */ place) => meta.columns[column(state.run, place)]?.[side];
-  const [query, key] = [there(state.query), there(state.key)];
+  const [query, key] = [state.query, state.key].map((place) => (side === state.run ? place : partner(state.run, place)));
   return { run: side, ...(typeof query === "number" ? { query } : {}), ...(typeof key === "number" ? { key } : {}) };
 }
 
@@ -26,15 +31,16 @@ export function writeStack() {
   spans = [[], []];
   const names = make("span.column", { "aria-hidden": true }, ...meta.runs.map((_, side) => make("span.side", runName(side))));
   const stacks = meta.columns.slice(first, first + WRITTEN).map((both) => {
-    const own = both[state.run];
     const pair = both.map((entry, side) => {
       const [text, joined, special] = (typeof entry === "number" ? meta.runs[side].q[entry] : entry) ?? ["", 0, 0];
       const alone = both.includes(null) || typeof entry !== "number" || !shared(side, entry);
       const span = make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}${text && alone ? " alone" : ""}`, dir: "auto" }, text || "\u00a0");
       if (!text) return span;
       set(span, { role: "option", "aria-label": `${runName(side)}: ${text}` });
-      if (typeof entry === "number") set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-own": entry });
-      if (typeof own === "number" && typeof entry === "number") set(span, { "data-at": own });
+      if (typeof entry === "number") {
+        const own = side === state.run ? entry : partner(side, entry);
+        set(span, { id: `${side === state.run ? "w" : "v"}${entry}`, "data-own": entry, ...(typeof own === "number" ? { "data-at": own } : {}) });
+      }
       spans[side].push(span);
       return span;
     });
@@ -52,7 +58,7 @@ const shared = (side, place) => Boolean(meta.pairs?.[side].includes(place));
 export async function shadeStack(weights) {
   const { head, run: side, out } = state;
   const word = chosen();
-  const there = meta.columns[column(side, word)]?.[1 - side];
+  const there = partner(side, word);
   const other = typeof there === "number" ? await weightsOf(1 - side, head) : null;
   if (head !== state.head || side !== state.run || word !== chosen() || out !== state.out) return;
   const rows = [weights, other && typeof there === "number" ? (out ? other.row(there) : other.column(there)) : null];
