@@ -31,7 +31,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema_components
 
-from attncli.language import contextual, message
+from attncli.language import Message, contextual, message
 
 NAMES = (
     "run", "generate", "heads", "retrieval", "find", "tokens", "weights", "tensors", "models", "model", "verify",
@@ -355,6 +355,17 @@ SOURCE_NAMES = {
     "tensors": message("captured tensors"),
 }
 """What people call the sources of weights."""
+
+
+def mask_name(mask: str) -> Message:
+    """What people call a mask; where it is more than one word, it is told as it is spelt."""
+    match mask:
+        case "none":
+            return message("mask none")
+        case "causal":
+            return message("mask causal")
+        case _:
+            return message("mask {mask}", mask=mask)
 
 
 class RegionRow(Part, frozen=True, kw_only=True):

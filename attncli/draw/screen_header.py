@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import AttentionPart, Document, ModelPart, TokenRow, folder_of, name_of
+from attncli.documents import AttentionPart, Document, ModelPart, TokenRow, folder_of, mask_name, name_of
 from attncli.draw.lines import (
     FAINT,
     Line,
@@ -201,7 +201,7 @@ def _type(attention: AttentionPart) -> str:
 def mask_and_position(mask: str, position: str, view: View) -> tuple[str, str]:
     """Such as `mask causal`, `position none`."""
     return (
-        message("mask none") if mask == "none" else message("mask {mask}", mask=safe(mask, ascii=view.ascii)),
+        mask_name(safe(mask, ascii=view.ascii)),
         message("position none")
         if position == "none"
         else message("position {position}", position=safe(position, ascii=view.ascii)),

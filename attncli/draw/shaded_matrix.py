@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -431,7 +431,7 @@ class Grid:
         body = self.panel(rows_to_draw, strongest_columns, [slot] * columns, peak=has_peaks)
         return stack((body, remark(strongest_text(rows, (len(strongest_columns), columns)), view)))
 
-    @property
+    @cached_property
     def number(self) -> int:
         """Cells of the widest number."""
         bounds = (
@@ -441,12 +441,12 @@ class Grid:
         )
         return max([len(text) for text in bounds], default=1)
 
-    @property
+    @cached_property
     def index(self) -> int:
         """Cells of the largest row number."""
         return len(str(max(self.row_numbers)))
 
-    @property
+    @cached_property
     def name(self) -> int:
         """Cells of a row's name."""
         return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))

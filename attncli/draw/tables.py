@@ -114,17 +114,55 @@ def _draw_table(
     top = heading(title, note, view)
     if not columns:
         return top
-    frame = _frame(columns, total, view, align, faint)
-    for place, row in enumerate(rows):
-        weight = "bold" if place == strong else ""
-        cells = [_bar(text) if column == bars else _cell(text, view, weight) for column, text in enumerate(row)]
-        frame.add_row(*cells)
-    return fit_to_view(stack((top, lay_out(frame, view))), view)
+    names = [localize(name, view) for name in columns]
+    texts = zip(names, *rows, *([total] if total else ()), strict=False)
+    widths = [max(cells(safe(text, ascii=view.ascii)) for text in column) for column in texts]
+    is_right = [column < len(align) and align[column] == "right" for column in range(len(columns))]
+    is_kept = [right and 2 * wide <= view.width for right, wide in zip(is_right, widths, strict=True)]
+    blocks = []
+    for band in _bands(rows, widths, is_kept, view.width):
+        frame = _frame(names, total, view, is_right, is_kept, faint, band)
+        for place, row in enumerate(rows):
+            weight = "bold" if place == strong else ""
+            frame.add_row(
+                *(_bar(row[column]) if column == bars else _cell(row[column], view, weight) for column in band)
+            )
+        blocks.append(lay_out(frame, view))
+    return fit_to_view(stack((top, stack_spaced(blocks))), view)
+
+
+READABLE = 36
+"""Cells that a column of texts keeps where a table is too wide; numbers are never cut."""
+
+
+def _bands(rows: Sequence[Sequence[str]], widths: Sequence[int], is_kept: Sequence[bool], room: int) -> list[list[int]]:
+    """The columns of a table in bands that fit, to stand below each other; one where all fit, or where texts can be cut
+    until they do. Each band begins with the columns that tell the rows apart.
+
+    widths: cells of each column. is_kept: whether its texts are never cut. room: cells of a line.
+    """
+    least = [wide if kept else min(wide, READABLE) for wide, kept in zip(widths, is_kept, strict=True)]
+    several = range(1, len(widths))
+    tells = next((count for count in several if len({tuple(row[:count]) for row in rows}) == len(rows)), 1)
+    first = list(range(tells if 2 * sum(least[:tells]) <= room else 1))
+    bands = [first]
+    for column in range(len(first), len(widths)):
+        if bands[-1] != first and sum(least[place] + GAP for place in bands[-1]) + least[column] > room:
+            bands.append(first)
+        bands[-1] = [*bands[-1], column]
+    return bands
 
 
 def _frame(
-    columns: Sequence[str], total: Sequence[str], view: View, align: Sequence[str], faint: Sequence[int]
+    names: Sequence[str],
+    total: Sequence[str],
+    view: View,
+    is_right: Sequence[bool],
+    is_kept: Sequence[bool],
+    faint: Sequence[int],
+    band: Sequence[int],
 ) -> Table:
+    """A table of Rich's without rows. band: which columns it has."""
     from rich.box import Box
     from rich.table import Table
 
@@ -139,12 +177,13 @@ def _frame(
         border_style=FAINT,
         footer_style="bold",
     )
-    for column, name in enumerate(columns):
+    for column in band:
         frame.add_column(
-            _cell(localize(name, view), view),
+            _cell(names[column], view),
             _cell(total[column], view) if column < len(total) else "",
-            justify="right" if column < len(align) and align[column] == "right" else "left",
+            justify="right" if is_right[column] else "left",
             style=FAINT if column in faint else "",
+            no_wrap=is_kept[column],  # what may wrap is cut first
         )
     return frame
 

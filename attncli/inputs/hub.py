@@ -418,12 +418,21 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
     if is_offline(variables):
         if usable is not None:
             return usable
-        lacks = f"lacks {missing[0]} of {hub_id}" if missing else message("does not hold {hub_id}", hub_id=hub_id)
         expected, hint = (
             message("a model in the cache, or a folder that exists"),
             "unset HF_HUB_OFFLINE, or --model FOLDER",
         )
-        what = message("the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it", lacks=lacks)
+        what = (
+            message(
+                "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
+                file=missing[0],
+                hub_id=hub_id,
+            )
+            if missing
+            else message(
+                "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it", hub_id=hub_id
+            )
+        )
         raise InputError(what, where=str(cache), expected=expected, hint=hint)
 
     try:

@@ -428,7 +428,7 @@ def document_record(document: Document) -> RunRecord | None:
             parts = [(layer, head) for layer, part in enumerate(document.batch) for head in part.heads]
         case _:
             return None
-    _check_heads(len(parts))
+    check_heads(len(parts))
     parts.sort(key=lambda part: (part[0], part[1].head or 0))  # a ranking lists heads by what it ranks
     match document:
         case TensorsDocument():
@@ -456,11 +456,11 @@ MOST_HEADS = 16_384
 use has 16,128."""
 
 
-def _check_heads(count: int) -> None:
-    """Raise LimitError for more heads than anybody waits for."""
+def check_heads(count: int) -> None:
+    """Raise LimitError for more heads of a document than anybody waits for, whatever is made of each."""
     if count > MOST_HEADS:
         raise LimitError(
-            "to measure the document's {heads:,} heads again takes minutes",
+            "each of the document's {heads:,} heads by itself takes minutes",
             expected="at most {most:,} heads",
             hint="attn run TEXT --layer 0-9 --json saves fewer",
             heads=count,
@@ -499,7 +499,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
             leave_out = _left_out(sides, (document.a, document.b)[not first].model)
             yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), visibility, leave_out)
 
-    _check_heads(2 * len(document.heads))
+    check_heads(2 * len(document.heads))
     records = []
     for side_index, side in enumerate((document.a, document.b)):
         tokens = tokens_of([side.tokens[pair[side_index]] for pair in document.aligned])

@@ -193,7 +193,24 @@ def test_tables_fit_every_view(view: View, rows: list[list[str]]) -> None:
     names = ["step", "今天", "shape", "weight"]
     block = table(names, rows, view, align=["left", "right"], title="t", note="n" * 30, strong=0, faint=[1])
     fits(block, view)
-    assert len(block.rows) == len(rows) + len(table(names, [], view, title="t", note="n" * 30).rows)
+    # what does not fit side by side stands below: the first column again, and a blank line between
+    bands = sum(line.startswith("step") for line in block.plain.splitlines())
+    assert all(name in block.plain for name in names if name.isascii())
+    head = len(table(names, [], view, title="t", note="n" * 30).rows) - 1
+    assert len(block.rows) == head + bands * (len(rows) + 1) + bands - 1
+
+
+def test_a_table_that_is_too_wide_goes_on_below_itself_and_cuts_no_number() -> None:
+    rows = [[f"name {kind}", kind, "0.12345 L1H1", "0.98765 L0H1", "in words " * 9] for kind in ("first", "other")]
+    columns = ["what", "kind", "one score", "another", "text"]
+    fitting = table(columns, rows, View(width=120), align=["left", "left", "right", "right"]).plain
+    assert fitting.count("name first") == 1
+    narrow = table(columns, rows, View(width=48), align=["left", "left", "right", "right"]).plain
+    assert narrow.count("name first") == 2
+    assert all(narrow.count(name) == 1 for name in columns[1:])
+    assert narrow.count("0.12345 L1H1") == narrow.count("0.98765 L0H1") == 2
+    same = [["none", *row[1:]] for row in rows]  # then two columns tell the rows apart
+    assert table(columns, same, View(width=48), align=["left", "left", "right", "right"]).plain.count("first") == 2
 
 
 def test_links_as_text() -> None:

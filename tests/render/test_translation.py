@@ -167,7 +167,7 @@ def test_chinese_names_axes_kinds_of_attention_and_what_is_not_there() -> None:
     assert "special" not in tokens
     header = ask("run", "a b", "--lang", "zh").out
     assert "无掩码 · 无位置编码" in header
-    assert "掩码 causal" in ask("run", "a b", "--mask", "causal", "--lang", "zh").out
+    assert "因果掩码" in ask("run", "a b", "--mask", "causal", "--lang", "zh").out
 
 
 def test_chinese_says_of_sums_that_they_are_sums_and_of_what_is_taken_away_that_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
@@ -57,6 +58,7 @@ from attncli.features.tensors.document import TensorsDocument
 from attncli.features.why.document import WhyDocument, WhyPart, earlier_heads, part_title, ranked_parts, source_of
 from attncli.language import contextual, listing, message, plural, say, translate
 from attncli.measure.metric import METRIC_TITLES
+from attncli.measure.run_record import check_heads
 
 # The figure of the weights of heads: a map of each; with one query its sentence; their metrics.
 
@@ -101,9 +103,11 @@ def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -
 
     Raises:
         InputError: the document was shortened, and holds neither weights nor metrics.
+        LimitError: it holds more heads than anybody waits for.
     """
     weights = list(_head_weights(document, view))
     head_metrics = document.heads if isinstance(document, HeadsDocument) else []
+    check_heads(max(len(weights), len(head_metrics)))
     if not weights and not head_metrics:
         raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
     top = draw_title(drawing, _title(document), model_note(document, view) if weights else say(view, "metrics"))
@@ -160,7 +164,7 @@ def _draw_maps(
         maps = [FigureMap(caption, np.concatenate([figure_map.values for figure_map in maps]), names, keys)]
         return draw_maps(drawing, maps, top, view, scale=scale)
     layers = [head.layer for head in head_weights if head.layer is not None]
-    across = max(map(layers.count, layers), default=3) if len(maps) > 3 else 3
+    across = max(Counter(layers).values(), default=3) if len(maps) > 3 else 3
     top = draw_maps(drawing, maps, top, view, scale=scale, across=across if 4 <= across <= 16 else 8)
     if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
         values = np.nan_to_num(maps[0].values)

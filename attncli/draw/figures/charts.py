@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from attncli.documents import SOURCE_NAMES, Header, TokenRow
+from attncli.documents import SOURCE_NAMES, Header, TokenRow, mask_name
 from attncli.draw.figures.drawing import Drawing, broken_to_fit, from_right, shorten_to_fit, width
 from attncli.draw.numbers import writer
 from attncli.draw.safe import label
@@ -197,7 +198,7 @@ def model_note(document: Header | CrossDocument | TensorsDocument | CompareSide,
     model, attention = document.model, document.attention
     parts = [model.name or say(view, SOURCE_NAMES[model.source])]
     parts += [say(view, "seed {seed}, not learned", seed=model.seed)] if model.source in ("seeded", "random") else []
-    parts += [say(view, "mask {mask}", mask=attention.mask)] if attention.mask != "none" else []
+    parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
     return "; ".join((*parts, say(view, "rows look, columns are looked at")))
 
@@ -430,12 +431,18 @@ def colour_cells(values: np.ndarray[Any, Any], palette: Palette, scale: str, hig
     colour_scale = "linear" if scale == ROOTS else scale
     shares = normalise(values, colour_scale, low=low, high=None if scale == "row" else high)
     shares = np.sqrt(shares) if scale == ROOTS else shares
-    table = np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
+    table = _colour_table(palette)
     pixels = np.zeros((*values.shape, 4), np.uint8)
     visible = np.isfinite(shares)
     pixels[visible, :3] = table[np.rint(shares[visible] * (LEVELS - 1)).astype(int)]
     pixels[visible, 3] = 255
     return pixels
+
+
+@cache
+def _colour_table(palette: Palette) -> np.ndarray[Any, Any]:
+    """The colours of all levels, uint8 [level, 3]: making them for every small map took half of a figure's time."""
+    return np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
 
 
 def _legend(drawing: Drawing, top: float, high: float, scale: str, view: View) -> float:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from attncli.documents import SOURCE_NAMES, Document
+from attncli.documents import SOURCE_NAMES, Document, mask_name
 from attncli.documents.header import tokens_of
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe, safe_html
@@ -452,7 +452,7 @@ def _line(run: RunRecord, view: View) -> str:
         parts[0] = say(view, "{name} (seed {seed})", name=parts[0], seed=model.seed)
     parts += [model.family] if model.family else []
     parts += [f"{model.layers} × {model.heads}"]
-    parts += [say(view, "mask {mask}", mask=attention.mask)] if attention.mask != "none" else []
+    parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
     return safe(" · ".join(parts))
 

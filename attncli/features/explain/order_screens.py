@@ -44,7 +44,7 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
         )
         changed_rows = [row for row in rows if not row.equal]
         if changed_rows:
-            names = [way_name(row) for row in changed_rows]
+            names = [convention(way_name(row), view) for row in changed_rows]
             sizes = [row.max_difference for row in changed_rows]
             row_names = say(view, contextual("between", ", ")).join(names)
             answer_sentences.append(
@@ -110,9 +110,13 @@ def way_name(row: OrderRow) -> str:
     return row.position if row.position != "none" else row.mask
 
 
+COMMON_WORDS = {"none": message("none"), "causal": message("causal")}
+"""Words among the names of position encodings and masks; the others are names."""
+
+
 def convention(name: str, view: View) -> str:
-    """A position encoding's or a mask's name, as options spell it; that there is none in the view's language."""
-    return say(view, "none") if name == "none" else name
+    """A position encoding or a mask, as options spell it; what is a word, in the view's language."""
+    return say(view, COMMON_WORDS[name]) if name in COMMON_WORDS else name
 
 
 def _size(difference: float) -> str:

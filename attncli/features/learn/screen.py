@@ -7,7 +7,7 @@ from shlex import quote
 
 import numpy as np
 
-from attncli.documents import Numbers
+from attncli.documents import Numbers, mask_name
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import Series, curves
@@ -53,7 +53,7 @@ def _header(document: LearnDocument, view: View) -> Lines:
             plural("{count} head", "{count} heads", count=model.heads),
             message("d_model {d_model}", d_model=model.d_model),
             message("positions {position}", position=safe(attention.position)),
-            message("mask {mask}", mask=safe(attention.mask)),
+            mask_name(safe(attention.mask)),
             message("{count:,} numbers", count=document.parameters),
             message("seed {seed}", seed=document.seed),
         ),
@@ -341,7 +341,7 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
         plural("{count} head", "{count} heads", count=model.heads),
         message("d_model {d_model}", d_model=model.d_model),
         message("positions {position}", position=attention.position),
-        message("mask {mask}", mask=attention.mask),
+        mask_name(attention.mask),
         message("seed {seed}", seed=document.seed),
     )
     flat: list[tuple[str, float]] = [(message("chance"), document.chance)]

@@ -141,6 +141,8 @@ def series(
     for name in chosen:
         if name not in REPEATS:
             metric_of(name)
+    # a model that is not there is told before a word is said about the text
+    locate(names[0], variables=os.environ if variables is None else variables, fetch=Fetch(note))
     request = SeriesRequest(
         names, (text,) if isinstance(text, str) else tuple(text), chosen, maps=maps, backend=backend, dtype=dtype
     )

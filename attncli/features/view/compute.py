@@ -28,7 +28,7 @@ from attncli.language import listing, message, term
 from attncli.measure.metric import DEFAULT, measure
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
-from attncli.measure.run_record import metric_values
+from attncli.measure.run_record import check_heads, metric_values
 from attncli.mechanism.trace import STAGES, Shape, shapes_of
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
@@ -189,7 +189,7 @@ def _steps(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
 def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> HeadsDocument:
     """The `attn.heads/1` document of a run's weights: metrics, baselines and links of what the run document holds.
 
-    Raises InputError for a run without weights or with some of its rows only.
+    Raises InputError for a run without weights or with some of its rows only, LimitError for too many heads.
     """
     heads = [(layer.layer, head) for layer in document.layers for head in layer.heads if head.weights is not UNSET]
     if not heads or document.queries is not UNSET:
@@ -197,6 +197,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
             "this document holds no whole weights to compare",
             expected="a run saved with all rows: attn run TEXT --json",
         )
+    check_heads(len(heads))
     tokens = tokens_of(document.tokens)
     same = identities_of(document, tokens)
     rows = []
