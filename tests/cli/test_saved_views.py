@@ -90,7 +90,7 @@ PAGED = {
 }  # fmt: skip
 """What has a page of its heads. The others tell of no head of one text: they have a page of steps, of a scan, or of
 their answer, figure and table."""
-OWN_PAGES = {"learn": 'id="curve"', "scan": 'id="scatter"'}
+OWN_PAGES = {"learn": 'id="curve"', "series": 'id="curve"', "scan": 'id="scatter"'}
 """What only a page of steps, or of a scan, has."""
 SHOWN = [name for name in SAVED if name != "error"]
 EXPLORED = {*PAGED - {"compare"}, "ablate together"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,13 +193,23 @@ def test_screen_page_and_figure(snapshots, cache, tmp_path: Path) -> None:
     answer = ask("series", *map(str, snapshots), "--text", TEXT, *outputs, width=70, **cache)
     assert answer.code == 0, answer.err
     assert max(map(len, answer.out.splitlines())) <= 70
-    assert "step-140" in (tmp_path / "p.html").read_text()
+    page = (tmp_path / "p.html").read_text()
+    assert "step-140" in page
+    assert str(snapshots[0].parent) not in page
     assert "induction" in (tmp_path / "f.svg").read_text()
     assert "检查点" in ask("series", *map(str, snapshots), "--text", TEXT, "--lang", "zh", **cache).out
     plain = ask("series", *map(str, snapshots), "--text", TEXT, "--plain", **cache).out.splitlines()
     assert len(plain) == 1 + 5 * 4
     saved = tmp_path / "d.json"
     saved.write_text(ask("series", *map(str, snapshots), "--text", TEXT, "--json", **cache).out)
+    # a saved series has no maps: its tiles are scores, and it begins at the head that the answer names
+    assert ask("view", str(saved), "--html", str(tmp_path / "saved.html")).code == 0
+    texts = [page, (tmp_path / "saved.html").read_text()]
+    first, again = (json.loads(re.findall('id="meta">(.*?)</script>', text)[0]) for text in texts)
+    assert [len(first["maps"]), len(again["maps"])] == [5, 0]
+    assert again["scores"] == first["scores"]
+    (named,) = re.findall(r"layer (\d) head (\d)", first["notes"][0]["en"])
+    assert [first["heads"][meta["start"]] for meta in (first, again)] == [list(map(int, named))] * 2
     again = ask("view", str(saved))
     assert again.out == ask("series", *map(str, snapshots), "--text", TEXT, **cache).out
 

@@ -17,11 +17,17 @@ export const turned = () =>
 /** What a name stands for, where the page has words for it. @param {string} group @param {string} name */
 const phrase = (group, name) => (say(`${group}.${name}`) === `${group}.${name}` ? name : say(`${group}.${name}`));
 
+/** Lay the effects of the measure over the tiles. */
+export function layEffects() {
+  const ranked = turned();
+  lay(run().heads.map((_, place) => ranked.find((one) => one.place === place)?.v ?? null));
+}
+
 /** What changes when a head is taken away, or what it brings: laid over the tiles, and ranked. */
 export function showEffects() {
   const { by, measure, at, kind } = meta.effects[chosen];
   const ranked = turned();
-  lay(run().heads.map((_, place) => ranked.find((one) => one.place === place)?.v ?? null));
+  layEffects();
   fill("view",
     lead(say(`${kind}.lead`, {
       by: kind === "ablate" ? phrase("by", by) : by,

@@ -267,7 +267,7 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
 }
 """The words of the page of a scan."""
 DOCUMENT_PAGE_WORDS: Mapping[str, Message] = {
-    "table": message("the table: {count} rows"),
+    "table": message("the table, rows: {count}"),
     "csv": message("save the table (.csv)"),
     "cut": message("More rows than these are not on the page; attn view FILE --csv FILE writes them all."),
 }

@@ -4,8 +4,8 @@ import { abs, clamp, floor, max, min } from "./numbers.js";
 const meta = JSON.parse(at("meta").textContent ?? "");
 const count = meta.tokens.length;
 
-/** What is chosen. step: its place; head: its place; cell: a query and a key, or none. */
-const chosen = { step: meta.steps.length - 1, head: 0, query: -1, key: -1, lang: meta.lang, playing: 0 };
+/** What is chosen. step: its place; head: its place; score: what tiles without maps are tinted by; cell: a query and a key, or none. */
+const chosen = { step: meta.steps.length - 1, head: meta.start, score: 0, query: -1, key: -1, lang: meta.lang, playing: 0 };
 
 /** The square roots of all weights, in 255ths: [map, head, query, key]. */
 let codes = new Uint8Array();
@@ -37,8 +37,18 @@ function shade(value) {
   return stops[low].map((part, index) => part + (stops[low + 1][index] - part) * (place - low));
 }
 
-/** A head's map, one dot each. @param {HTMLCanvasElement} canvas @param {number} head */
+/** Whether there is where heads look, at some steps. */
+const mapped = meta.maps.length > 0;
+
+/** A head's map, one dot each; without maps its score at the step, beside the largest of all. @param {HTMLCanvasElement} canvas @param {number} head */
 function dots(canvas, head) {
+  if (!mapped) {
+    const rows = meta.scores[chosen.score][1];
+    const image = new ImageData(1, 1);
+    image.data.set([...shade((rows[head][chosen.step] ?? 0) / max(...rows.flat(), 1e-9)), 255]);
+    set(canvas, { width: 1, height: 1 }).getContext("2d")?.putImageData(image, 0, 0);
+    return canvas;
+  }
   set(canvas, { width: count, height: count });
   const image = new ImageData(count, count);
   for (let cell = 0; cell < count * count; cell++) image.data.set([...shade(weight(head, floor(cell / count), cell % count)), 255], 4 * cell);
@@ -54,6 +64,9 @@ function grid() {
     return button(() => choose({ head: place }), { class: "head", "aria-pressed": place === chosen.head, "data-head": place, title: say("head", layer, head) }, dots(make("canvas"), place), make("small", make("b", `L${layer} H${head}`)), ...scores);
   }));
   fill("heads-title", say("heads"));
+  if (!mapped)
+    fill("order", make("label.pick", say("tint"), make("select", { onchange: (/** @type {any} */ { target }) => choose({ score: target.selectedIndex }) },
+      ...meta.scores.map(([name], /** @type {number} */ at) => make("option", { selected: at === chosen.score }, name[chosen.lang])))));
 }
 
 /** The curves over the steps: what is drawn largest, and what it is compared with. */
@@ -83,6 +96,8 @@ const side = 60;
 const room = () => clamp((min(at("matrix").parentElement?.clientWidth ?? 480, 640) - side) / count, 34);
 
 function matrix() {
+  at("matrix").hidden = at("cell").hidden = !mapped;
+  if (!mapped) return;
   const cell = room();
   const canvas = /** @type {HTMLCanvasElement} */ (at("matrix"));
   const pen = sized(canvas, side + cell * count, side + cell * count);
@@ -127,7 +142,7 @@ function draw() {
   curve();
   grid();
   const shown = meta.maps[mapAt(chosen.step)];
-  fill("chosen", say("head", layer, head) + (shown === chosen.step ? "" : ` · ${say("map", meta.steps[shown].toLocaleString("en"))}`));
+  fill("chosen", say("head", layer, head) + (!mapped || shown === chosen.step ? "" : ` · ${say("map", meta.steps[shown].toLocaleString("en"))}`));
   matrix();
   figures();
   fill("notes", ...meta.notes.map((/** @type {string} */ text) => make("li", text[chosen.lang])));

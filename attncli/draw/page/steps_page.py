@@ -28,7 +28,7 @@ SKELETON = """\
 <div id="curve"></div>
 </section>
 <section class="all">
-<div class="bar-line"><h2 id="heads-title"></h2></div>
+<div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
 <div id="grid" role="group"></div>
 </section>
 <section class="detail">
@@ -64,7 +64,7 @@ class StepsPage:
     steps: Sequence[int]
     lines: Sequence[tuple[str, Sequence[float | None]]]
     scores: Sequence[tuple[str, Sequence[Sequence[float | None]]]]
-    maps: tuple[Sequence[int], Numbers]
+    maps: tuple[Sequence[int], Numbers] | None
     notes: Sequence[str] = ()
     lang: str = "en"
 
@@ -81,6 +81,7 @@ def page_words(heads: int) -> dict[str, Message]:
         "map": message("weights of step {step}", step="{0}"),
         "matrix": message("where each word looks: queries in rows, keys in columns"),
         "score": message("score"),
+        "tint": message("colour"),
         "first": message("at first"),
         "now": message("now"),
         "last": message("in the end"),
@@ -103,7 +104,7 @@ def style() -> str:
 def steps_page(page: StepsPage) -> bytes:
     """The page as bytes. Every text is made safe, and only ever text."""
 
-    places, weights = page.maps
+    places, weights = page.maps or ((), np.zeros(0))
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
     words = words_by_language(page_words(len(page.heads)))
     meta = {
@@ -111,7 +112,7 @@ def steps_page(page: StepsPage) -> bytes:
         "heads": [list(head) for head in page.heads], "steps": list(page.steps),
         "lines": [[in_languages(name), _rounded(values)] for name, values in page.lines],
         "scores": [[in_languages(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
-        "maps": list(places), "notes": [in_languages(note) for note in page.notes],
+        "maps": list(places), "start": _first_head(page), "notes": [in_languages(note) for note in page.notes],
     }  # fmt: skip
     from attncli import __version__
 
@@ -125,6 +126,15 @@ def steps_page(page: StepsPage) -> bytes:
             maps=element("maps", deflate(codes.tobytes())).decode(),
         )
     ).encode()
+
+
+def _first_head(page: StepsPage) -> int:
+    """The place of the first head that the answer names; the first of all where it names none."""
+    places = {place: index for index, place in enumerate(page.heads)}
+    answers = [getattr(note, "values", {}) for note in page.notes]
+    return next(
+        (places[values["layer"], values["head"]] for values in answers if {"layer", "head"} <= values.keys()), 0
+    )
 
 
 def _rounded(values: Sequence[float | None]) -> list[float | None]:

@@ -1,5 +1,6 @@
 import { meta } from "./data.js";
 import { bar, button, fill, lead, make, note, ranking } from "./dom.js";
+import { layEffects } from "./effects.js";
 import { lay } from "./grid.js";
 import { abs, max } from "./numbers.js";
 import { choose, head, keys, queries, run, state } from "./state.js";
@@ -50,7 +51,8 @@ export function showWhy() {
 export function showLens() {
   const lens = meta.lens;
   if (!lens) return;
-  lay(null);
+  if (meta.effects.length) layEffects();
+  else lay(null);
   fill("view",
     lead(say("lens.lead", { target: lens.target })),
     make("ol", { class: "found lens" }, ...lens.rows.map(({ l, stage, rank, p, top }) =>

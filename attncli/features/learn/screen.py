@@ -332,8 +332,10 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
 
     maps: where heads look in the example by step, [layer, head, query, key]; None for those that the document has.
     """
+    from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
+    document = without_places(document)
     model, attention = document.model, document.attention
     steps = [point.step for point in document.curve]
     facts = (

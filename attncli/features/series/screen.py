@@ -223,13 +223,13 @@ def _mean_sentences(document: SeriesDocument) -> list[Message]:
     ]
 
 
-def series_page(document: SeriesDocument, lang: str) -> bytes | None:
-    """The page of a series: a slider over its checkpoints; None where the document has no maps."""
+def series_page(document: SeriesDocument, lang: str) -> bytes:
+    """The page of a series: a slider over its checkpoints; tiles are where heads look, or their scores."""
+    from attncli.draw.page.document_page import without_places
     from attncli.draw.page.steps_page import StepsPage, steps_page
 
+    document = without_places(document)
     rows = document.checkpoints
-    if any(row.maps is None for row in rows):
-        return None
     losses = [row.loss for row in rows]
     lines: list[tuple[str, list[float | None]]] = (
         [(message("loss"), losses)] if any(loss is not None for loss in losses) else []
@@ -241,7 +241,7 @@ def series_page(document: SeriesDocument, lang: str) -> bytes | None:
         (metric_name(metric), [[row.heads[place].metrics[metric] for row in rows] for place in range(len(heads))])
         for metric in document.metrics
     ]
-    maps = np.stack([np.asarray(row.maps, np.float64) for row in rows])
+    maps = [np.asarray(row.maps, np.float64) for row in rows if row.maps is not None]
     title = plural("{count} checkpoint", "{count} checkpoints", count=len(rows))
     names = [row.step if row.step is not None and has_steps(document) else place for place, row in enumerate(rows)]
     notes = answer_sentences(document)
@@ -255,7 +255,7 @@ def series_page(document: SeriesDocument, lang: str) -> bytes | None:
             names,
             lines,
             scores,
-            (list(range(len(rows))), maps),
+            (list(range(len(rows))), np.stack(maps)) if len(maps) == len(rows) else None,
             notes,
             lang,
         )

@@ -131,6 +131,8 @@ def test_the_lens_is_told_layer_by_layer(window: Opened, tmp_path: Path) -> None
         assert len(rows) == len(lens)
         for row, entry in zip(rows, lens, strict=True):
             assert f"rank {entry['rank']} · " in row
+        # the tiles are not empty beside it: they have what each head adds to the logit
+        assert window.until("() => [...document.querySelectorAll('#grid .over')].every((one) => one.textContent)")
         window.clean()
 
 
