@@ -44,11 +44,12 @@ def both_sides(
 def one_side(model: Model, tokens: list, keep: Collection[str] = EVERY_STAGE) -> ReferenceSide:
     """One stack of layers, run."""
     plain = model.backend.numpy
-    traces = list(model.trace(tokens, keep=keep))
+    every = list(model.trace(tokens, keep=keep, idle=True))
+    traces = [trace for trace in every if not model.spec.blocks[trace.layer].instead]
     hidden = [
-        plain(traces[0].before),
-        *(plain(trace.after) for trace in traces[:-1]),
-        plain(model.finish(traces[-1].after)),
+        plain(every[0].before),
+        *(plain(trace.after) for trace in every[:-1]),
+        plain(model.finish(every[-1].after)),
     ]
     cross = [plain(trace.cross.stages["weights"]) for trace in traces if trace.cross is not None]
     return ReferenceSide(tuple(hidden), tuple(plain(trace.stages["weights"]) for trace in traces), tuple(cross))

@@ -269,6 +269,11 @@ CASES: dict[str, Case] = {
         {**LLAMA, **rope("default", partial_rotary_factor=0.6), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2},
         "AutoModelForCausalLM",
     ),
+    "lfm2": Case(
+        "lfm2", {**BARE, **rope("default"), "norm_eps": 1e-3, "layer_types": ["conv", "full_attention", "conv"], "conv_bias": True, "block_multiple_of": 8},
+        "AutoModelForCausalLM",
+    ),
+    "lfm2 without biases": Case("lfm2", {**BARE, "layer_types": ["full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False, "conv_L_cache": 4}),
     "gpt_oss": Case(
         "gpt_oss",
         {**LLAMA, **rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},

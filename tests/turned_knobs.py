@@ -169,6 +169,7 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     spec.blocks[0].attention.qk_norm, after=False))),
     ("glm4_moe", "share", lambda spec: rope(spec, dims=4)),
     ("minimax_m2", "normed queries", lambda spec: attention(spec, qk_norm=None)),
+    ("lfm2", "theta", lambda spec: rope(spec, theta=41.0)),
     ("stablelm", "theta", lambda spec: rope(spec, theta=41.0)),
 ]  # fmt: skip
 """The checkpoint among the tiny ones, what is turned, and how."""

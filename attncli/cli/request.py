@@ -441,7 +441,7 @@ def head_selection(spec: Spec, options: ModelOptions, *, most: bool = True) -> H
     words = comma_parts(options.head)
     if any(part[:1] in ("L", "l") for part in words):
         return HeadSelection(pairs=head_pairs(spec, words, options.layer))
-    count = most_heads(spec) if most else min(block.attention.heads for block in spec.blocks)
+    count = most_heads(spec) if most else min(spec.blocks[layer].attention.heads for layer in spec.attending())
     return HeadSelection(numbers(options.layer, "layer", len(spec.blocks)), numbers(options.head, "head", count))
 
 

@@ -384,7 +384,7 @@ class ModelPart(Part, frozen=True, kw_only=True):
     seed: Annotated[int | None, describe("The seed of the weights; null when they come from elsewhere.")]
     d_model: Annotated[Size | None, describe("Width of a token's vector; null for captured tensors.")]
     layers: Size
-    heads: Size
+    heads: Annotated[Size, describe("Of the first layer that attends.")]
     kv_heads: Size
     d_k: Annotated[Size, describe("Width of a query and a key.")]
     d_v: Annotated[Size, describe("Width of a value.")]
@@ -399,6 +399,18 @@ class ModelPart(Part, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    idle: (
+        Annotated[
+            dict[str, list[Count]],
+            describe("Layers without attention weights to show, by what they do instead; absent where all attend."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+    @property
+    def attending(self) -> int:
+        """How many of its layers attend."""
+        return self.layers - (0 if self.idle is UNSET else sum(map(len, self.idle.values())))
 
 
 class AttentionPart(Part, frozen=True, kw_only=True):

@@ -136,8 +136,8 @@ def warnings_of_sides(a: Sequence[str], b: Sequence[str]) -> list[str]:
 
 
 def model_part(model: Model) -> ModelPart:
-    """Which weights ran and their sizes; heads and widths are those of layer 0."""
-    first, identity = model.spec.blocks[0].attention, model.identity
+    """Which weights ran and their sizes; heads and widths are those of the first layer that attends."""
+    first, identity = model.spec.blocks[model.spec.attending()[0]].attention, model.identity
     return ModelPart(
         source=identity.source,
         name=identity.name,
@@ -152,6 +152,7 @@ def model_part(model: Model) -> ModelPart:
         digest=identity.digest,
         quantization=identity.quantization or UNSET,
         adapters=list(identity.adapters) or UNSET,
+        idle=model.spec.idle_layers() or UNSET,
     )
 
 

@@ -161,10 +161,11 @@ def _words(document: AboutText) -> list[str]:
 def _depth(model: ModelPart, view: View) -> str:
     """Such as `6 layers × 12 heads`."""
     by = spell(" × ", ascii=view.ascii)
-    return by.join(
-        localize(count_phrase(*size_and_noun), view)
-        for size_and_noun in ((model.layers, "layer"), (model.heads, "head"))
-    )
+    if model.attending < model.layers:
+        layers = message("{attending} of {layers} layers attend", attending=model.attending, layers=model.layers)
+    else:
+        layers = count_phrase(model.layers, "layer")
+    return by.join(localize(phrase, view) for phrase in (layers, count_phrase(model.heads, "head")))
 
 
 def _sizes(model: ModelPart) -> list[str]:

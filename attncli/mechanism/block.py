@@ -11,9 +11,10 @@ from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
 from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions, put_projections
 from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any, normalise
+from attncli.mechanism.mixer import mix
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
-from attncli.mechanism.spec import Attention, Block, Convolution, Place
+from attncli.mechanism.spec import Attention, Block, Convolution, Mixer, Place
 from attncli.mechanism.trace import Later, LayerTrace
 
 
@@ -33,8 +34,14 @@ def run_block(
 
     block_input = hidden
     entering = apply_norm("attn.in", hidden)
-    stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
-    out = apply_norm("attn.out", stages["out"])
+    mixed = None if block.mixer is None else _mix(backend, block.mixer, weights, entering, context, layer)
+    if block.instead and mixed is not None:
+        stages, empty = _without_heads(backend, block.attention, entering, context, layer)
+        stages["out"] = out = mixed
+    else:
+        stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
+        out = apply_norm("attn.out", stages["out"])
+        out = out if mixed is None else out + mixed
     if context.asking is not None:
         hidden, entering = hidden[..., context.asking, :], entering[..., context.asking, :]
     cross = None
@@ -146,6 +153,36 @@ def _attention(
     else:
         stages |= {"concat": side_by_side, "out": output}
     return stages, empty
+
+
+def _mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array, context: Context, layer: int) -> Array:
+    """What a mixer makes of the tokens, after those of an earlier run."""
+    count, whole = x.shape[-2], x
+    if context.past is not None:
+        if (layer, "mixer") in context.past:
+            whole = backend.concat([context.past[layer, "mixer"][0], x], -2)
+        context.past[layer, "mixer"] = (whole,)
+    mixed = mix(backend, mixer, weights, whole)[..., whole.shape[-2] - count :, :]
+    if context.on_activation is not None:
+        context.on_activation(layer, "mixer", mixed)
+    return mixed if context.asking is None else mixed[..., context.asking, :]
+
+
+def _without_heads(
+    backend: Backend, attention: Attention, x: Array, context: Context, layer: int
+) -> tuple[dict[str, Array], Array]:
+    """The stages of a layer that does not attend: those of no heads, so that whoever goes through heads finds none."""
+    lead, count = tuple(x.shape[:-2]), x.shape[-2]
+    queries = len(range(count)[context.asking]) if context.asking is not None else count
+    keys = count if context.past is None else context.past[layer, "mixer"][0].shape[-2]
+
+    def stage(rows: int, width: int) -> Array:
+        return backend.full((*lead, 0, rows, width), 0.0, backend.dtype_of(x))
+
+    stages = {"hidden": x, "q": stage(queries, attention.head_dim), "k": stage(keys, attention.head_dim)}
+    stages |= {"v": stage(keys, attention.v_dim)} | {name: stage(queries, keys) for name in context.keep}
+    stages["mixed"] = stage(queries, attention.v_dim)
+    return stages, stages["mixed"][..., 0] > 0
 
 
 def _feed_forward(backend: Backend, block: Block, weights: Weights, x: Array, context: Context, layer: int) -> Array:

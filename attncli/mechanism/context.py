@@ -152,19 +152,24 @@ class ReadWeights(ABC):
         None where it is not the next one in line or is to be asked for whole. x: [..., in], of so many rows in all."""
 
 
+Past: TypeAlias = dict[int | tuple[int, str], tuple[Array, ...]]
+"""What a run keeps of earlier tokens, each [..., token, dim] but for leading axes."""
+
+
 class Context(Struct, frozen=True, eq=False):
     """What a layer must know besides its weights and input.
 
     positions: absolute position of each token, integers [token]; length: positions in all.
     key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
     memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
-    past: keys and values of earlier positions by layer, extended in place while generating.
+    past: keys and values of earlier positions by layer, and what entered its mixer by layer and "mixer", extended in
+    place while generating.
     keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
     to compute at a time, each block handed to `on_block(layer, kind, block)` with kind "self" or "cross".
     interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
     queries and leave the layer, None where none are singled out; the others only lend their keys and values.
-    on_activation: handed the layer, a norm's place with what enters it, or "mlp" or "conv" with what the feed-forward
-    part or the convolution gives.
+    on_activation: handed the layer, a norm's place with what enters it, or "mixer", "mlp" or "conv" with what the
+    mixer, the feed-forward part or the convolution gives.
     """
 
     positions: np.ndarray[Any, Any]
@@ -172,7 +177,7 @@ class Context(Struct, frozen=True, eq=False):
     key_lengths: Array | None = None
     memory: Array | None = None
     memory_lengths: Array | None = None
-    past: dict[int, tuple[Array, Array]] | None = None
+    past: Past | None = None
     keep: frozenset[str] = EVERY_STAGE
     rows: int | None = None
     on_block: Callable[[int, str, RowBlock], None] | None = None

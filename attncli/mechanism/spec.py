@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection, is_selected
 from attncli.errors import InputError, UsageError
-from attncli.language import listing
+from attncli.language import Message, listing, plural, term
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.reformer import Reformer
 
@@ -310,6 +311,88 @@ class Experts(Struct, frozen=True):
     bounded: Bounded | None = None
 
 
+class ShortConvolution(Struct, frozen=True):
+    """C ⊙ conv(B ⊙ x), with B, C and x from the input and a sum over the last `kernel` tokens. Source: Liquid AI,
+    LFM2, 2025."""
+
+    name: ClassVar[str] = "short convolution"
+    kernel: int
+
+    @property
+    def cells(self) -> int:
+        """Numbers of state that each token goes through."""
+        return 0
+
+
+class StateSpace(Struct, frozen=True):
+    """Mamba 2: `heads` states of `head_dim` × `state` numbers, each fading by one number a token. Source: Dao and Gu,
+    2024.
+
+    groups: heads in a row share what they write and read by. kernel: tokens of the convolution before. gate_first:
+    whether the gate comes before the norm. norm: of each group's part of what leaves; None for none. limits: the least
+    and largest step; None for no largest.
+    """
+
+    name: ClassVar[str] = "Mamba 2"
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    kernel: int
+    activation: Activation
+    norm: Norm | None
+    gate_first: bool = True
+    limits: tuple[float, float | None] = (0.0, None)
+
+    @property
+    def cells(self) -> int:
+        """Numbers of state that each token goes through."""
+        return self.heads * self.head_dim * self.state
+
+
+class SelectiveScan(Struct, frozen=True):
+    """Mamba: `inner` states of `state` numbers, each number fading by its own. Source: Gu and Dao, 2023.
+
+    rank: the width from which steps come. norm: of steps and of what is written and read by; None for none.
+    """
+
+    name: ClassVar[str] = "Mamba"
+    inner: int
+    state: int
+    rank: int
+    kernel: int
+    activation: Activation
+    norm: Norm | None
+
+    @property
+    def cells(self) -> int:
+        """Numbers of state that each token goes through."""
+        return self.inner * self.state
+
+
+class DeltaRule(Struct, frozen=True):
+    """The gated delta rule: `heads` states of `key_dim` × `v_dim` numbers to which each token adds what they do not
+    hold of it. Source: Yang et al., Gated delta networks, 2024. norm: of what leaves each head."""
+
+    name: ClassVar[str] = "gated delta rule"
+    heads: int
+    key_heads: int
+    key_dim: int
+    v_dim: int
+    kernel: int
+    activation: Activation
+    norm: Norm
+
+    @property
+    def cells(self) -> int:
+        """Numbers of state that each token goes through."""
+        return self.heads * self.key_dim * self.v_dim
+
+
+Mixer: TypeAlias = ShortConvolution | StateSpace | SelectiveScan | DeltaRule
+"""What mixes tokens without weights to show."""
+
+
 Place: TypeAlias = Literal[
     "attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"
 ]
@@ -323,8 +406,8 @@ class Block(Struct, frozen=True):
     parallel: attention and feed-forward read the same input and are added together (GPT-J).
     residual: whether each branch is added to its input. branch_scale: multiplies what a branch adds.
     convolution: what is added at the layer's end; None for nothing.
-    instead: what the layer does in place of attention, such as "mamba"; "" where it attends. `attention` says nothing
-    of such a layer.
+    mixer: what mixes tokens besides the attention, or in its place; None for nothing. instead: what the layer does in
+    place of attention, in words; "" where it attends. `attention` then has no heads, and says nothing else.
     """
 
     attention: Attention
@@ -335,7 +418,17 @@ class Block(Struct, frozen=True):
     branch_scale: float = 1.0
     cross: Attention | None = None
     convolution: Convolution | None = None
+    mixer: Mixer | None = None
     instead: str = ""
+
+    def mixing(self, mixer: Mixer) -> Block:
+        """The layer with this in place of its attention."""
+        return replace(self, attention=without_heads(self.attention), mixer=mixer, instead=mixer.name)
+
+
+def without_heads(attention: Attention) -> Attention:
+    """What stands for attention in a layer that does not attend."""
+    return replace(attention, heads=0, kv_heads=0, qk_norm=None, position=None, sinks=False)
 
 
 class Embedding(Struct, frozen=True):
@@ -466,7 +559,28 @@ class Spec(Struct, frozen=True):
                     "layer {layer} attends to nothing: it is {instead}",
                     expected="one of the layers that attend: {every}",
                     layer=layer,
-                    instead=self.blocks[layer].instead,
+                    instead=term(self.blocks[layer].instead),
                     every=listing(map(str, every)),
                 )
         return sorted(set(layers))
+
+    def idle_layers(self) -> dict[str, list[int]]:
+        """The numbers of the layers that attend to nothing, by what they do instead."""
+        layers_by_kind: dict[str, list[int]] = {}
+        for layer, block in enumerate(self.blocks):
+            if block.instead:
+                layers_by_kind.setdefault(block.instead, []).append(layer)
+        return layers_by_kind
+
+    def idle_notes(self) -> tuple[Message, ...]:
+        """What to tell of them."""
+        return tuple(
+            plural(
+                "layer {layers} ({kind}): no attention to show",
+                "layers {layers} ({kind}): no attention to show",
+                count=len(layers),
+                layers=listing(map(str, layers)),
+                kind=term(kind),
+            )
+            for kind, layers in self.idle_layers().items()
+        )

@@ -41,9 +41,14 @@ WORKING = 8
 """Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows, of which
 two threads have two or three."""
 MATRICES = frozenset(
-    ("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v")
+    (
+        *("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v"),
+        *("input", "select", "time", "strength", "output"),
+    )
 )
 """The roles that every token is multiplied with."""
+CELLS = 20
+"""Multiply-adds that a number of a mixer's state takes for each token: some passes over memory, one after the other."""
 RULE = message(
     "reading at 1 GB/s or computing at 5e10 multiply-adds and 2e8 scores (in float64 half as many) "
     "and 10 GB of weights a second, whichever is slower, and 0.3 s to start"
@@ -218,12 +223,15 @@ def _at_a_time(spec: Spec, block: Block) -> int:
         else:
             group = role.module
         together[group] = together.get(group, 0) + prod(role.shape)
-    return max(together.values())
+    return max(together.values(), default=0)
 
 
 def _attention_products(block: Block, tokens: int) -> int:
     both: Iterator[Attention] = (attention for attention in (block.attention, block.cross) if attention is not None)
-    return sum(attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim) for attention in both)
+    states = 0 if block.mixer is None else CELLS * tokens * block.mixer.cells
+    return states + sum(
+        attention.heads * tokens * tokens * (attention.head_dim + attention.v_dim) for attention in both
+    )
 
 
 def _widths(spec: Spec, block: Block) -> int:
@@ -244,7 +252,20 @@ def _widths(spec: Spec, block: Block) -> int:
             inner = 0
         case _:
             assert_never(block.mlp)
-    return 4 * spec.d_model + projection_width + inner
+    mixing = (
+        0
+        if block.mixer is None
+        else 2
+        * max(
+            sum(
+                role.shape[0]
+                for role in layer_roles(spec, block)
+                if role.name.startswith("mixer.") and len(role.shape) > 1
+            ),
+            1,
+        )
+    )
+    return 4 * spec.d_model + projection_width + inner + mixing
 
 
 YEAR = 365 * 86400

@@ -21,13 +21,18 @@ from attncli.language import listing, message
 from attncli.mechanism.spec import (
     Attention,
     Block,
+    DeltaRule,
     Disentangled,
     Experts,
     Latent,
+    Mixer,
     Mlp,
     RelativeBuckets,
     RelativeSines,
+    SelectiveScan,
+    ShortConvolution,
     Spec,
+    StateSpace,
 )
 from attncli.models.config import Config, FixedValue
 
@@ -189,7 +194,10 @@ def layer_roles(spec: Spec, block: Block) -> list[Role]:
 
 def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
     width = spec.d_model
-    yield from _attention("attn", block.attention, width)
+    if block.mixer is not None:
+        yield from _mixer(block.mixer, width)
+    if not block.instead:
+        yield from _attention("attn", block.attention, width)
     if block.cross is not None:
         yield from _attention("cross", block.cross, width)
     for place, norm in block.norms.items():
@@ -215,6 +223,43 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
     if block.convolution is not None:
         yield Role("conv.weight", (width, width // block.convolution.groups, block.convolution.kernel))
         yield Role("conv.norm.weight", (width,))
+
+
+def _mixer(mixer: Mixer, width: int) -> Iterator[Role]:
+    """The roles of what mixes tokens without weights, in the order in which it asks for them."""
+    match mixer:
+        case ShortConvolution(kernel):
+            inner = width
+            yield Role("mixer.input.weight", (3 * width, width))
+            yield Role("mixer.conv.weight", (width, 1, kernel))
+        case StateSpace(heads, head_dim, state, groups, kernel):
+            inner, mixed = heads * head_dim, heads * head_dim + 2 * groups * state
+            yield Role("mixer.input.weight", (inner + mixed + heads, width))
+            yield Role("mixer.conv.weight", (mixed, 1, kernel))
+            yield from (Role(f"mixer.{name}", (heads,)) for name in ("step", "decay", "straight"))
+            if mixer.norm is not None:
+                yield Role("mixer.norm.weight", (inner,))
+        case SelectiveScan(inner, state, rank, kernel):
+            yield Role("mixer.input.weight", (2 * inner, width))
+            yield Role("mixer.conv.weight", (inner, 1, kernel))
+            yield Role("mixer.select.weight", (rank + 2 * state, inner))
+            if mixer.norm is not None:
+                yield from (Role(f"mixer.{name}_norm.weight", (state,)) for name in ("k", "q"))
+                yield Role("mixer.time_norm.weight", (rank,))
+            yield Role("mixer.time.weight", (inner, rank))
+            yield Role("mixer.decay", (inner, state))
+            yield Role("mixer.straight", (inner,))
+        case DeltaRule(heads, key_heads, key_dim, v_dim, kernel):
+            keys, inner = key_heads * key_dim, heads * v_dim
+            yield from (Role(f"mixer.{name}.weight", (keys, width)) for name in ("q", "k"))
+            yield from (Role(f"mixer.{name}.weight", (inner, width)) for name in ("v", "gate"))
+            yield from (Role(f"mixer.{name}.weight", (heads, width)) for name in ("strength", "time"))
+            yield Role("mixer.conv.weight", (2 * keys + inner, 1, kernel))
+            yield from (Role(f"mixer.{name}", (heads,)) for name in ("decay", "step"))
+            yield Role("mixer.norm.weight", (v_dim,))
+        case _:
+            assert_never(mixer)
+    yield Role("mixer.output.weight", (width, inner))
 
 
 def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
@@ -268,7 +313,7 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
             and any(fnmatchcase(role.module, pattern) for pattern in spec.biases)
         ):
             whole = "norm" in role.module or len(role.shape) == 1
-            shape = role.shape if whole else role.shape[: 1 if role.module == "conv" else -1]
+            shape = role.shape if whole else role.shape[: 1 if role.module.endswith("conv") else -1]
             yield Role(f"{role.module}.bias", shape)
 
 
@@ -526,6 +571,9 @@ class _Binder:
                 assert_never(source)
 
     def _groups(self, roles: tuple[Role, ...]) -> int:
+        mixer = next((block.mixer for block in self.spec.blocks if block.mixer is not None), None)
+        if roles[0].name.startswith("mixer.") and isinstance(mixer, DeltaRule):
+            return mixer.key_heads
         attention = self.spec.blocks[0].attention
         return min(role.shape[0] for role in roles) // attention.head_dim
 

@@ -10,13 +10,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose
+from attncli.arrays.backend import EVERY, Array, Backend, Selection, choose, numbers_of
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
-from attncli.mechanism.context import NOTHING, Context, Interventions
+from attncli.mechanism.context import NOTHING, Context, Interventions, Past
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
@@ -97,7 +97,7 @@ class Model(Struct, frozen=True, eq=False):
 
     def __repr__(self) -> str:
         """In one line: where the weights come from, how many layers and heads, what computes them."""
-        heads = sorted({block.attention.heads for block in self.spec.blocks})
+        heads = sorted({self.spec.blocks[layer].attention.heads for layer in self.spec.attending()})
         sizes = message(
             "{blocks} layers of {heads} heads, d_model {d_model}",
             blocks=len(self.spec.blocks),
@@ -136,9 +136,9 @@ class Model(Struct, frozen=True, eq=False):
             else choose(backend.name, device=backend.device, dtype=dtype)
         )
 
-    def _going_on(self, past: dict[int, tuple[Array, Array]]) -> Backend:
+    def _going_on(self, past: Past) -> Backend:
         """The backend that the kept keys were computed in: sums of low precision may be wider than their type."""
-        wide = self.backend.dtype_of(past[0][0]) == "float64"
+        wide = self.backend.dtype_of(next(iter(past.values()))[0]) == "float64"
         return self._computing_in("float64") if wide else self.backend
 
     def trace(
@@ -150,8 +150,9 @@ class Model(Struct, frozen=True, eq=False):
         keep: Collection[str] = EVERY_STAGE,
         rows: int | None = None,
         on_block: Callable[[int, str, RowBlock], None] | None = None,
-        past: dict[int, tuple[Array, Array]] | None = None,
+        past: Past | None = None,
         interventions: Interventions = NOTHING,
+        idle: bool = False,
     ) -> TextTrace:
         """One text in this model: iterate over what comes back for the layers asked for, in order, or take `weights`.
 
@@ -169,6 +170,7 @@ class Model(Struct, frozen=True, eq=False):
                 tokens whose `index` continues. They are of the type that the first tokens were computed in.
             interventions: What is changed in which layer's attention: `attncli.Zero`, `Replace`, `KnockOut` by
                 (layer, "self" or "cross"); the traces hold what came of it.
+            idle: Whether layers that do not attend are yielded, too: their traces have vectors, and stages of no heads.
 
         What was computed in a wider type (`computing`) comes rounded to `backend.dtype`. Scores and weights of low
         precision are float32.
@@ -181,11 +183,12 @@ class Model(Struct, frozen=True, eq=False):
         tokens = self.encode(text) if isinstance(text, str) else self.check_tokens(list(text))
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
-            return self._run_text(tokens, layers, heads, stage_names, rows, on_block, past, interventions)
+            return self._run_text(tokens, numbers, heads, stage_names, rows, on_block, past, interventions)
 
+        numbers = self._layer_numbers(layers, idle=idle)
         return TextTrace(
             tokens,
-            self._heads_of(layers, heads),
+            self._heads_of(numbers, heads),
             run_text,
             keep,
             dtype=self.backend.dtype,
@@ -193,12 +196,20 @@ class Model(Struct, frozen=True, eq=False):
             once=past is not None,
         )
 
-    def _heads_of(self, layers: Selection, heads: Selection) -> list[tuple[int, int]]:
-        """The number of each layer asked for that attends, and how many heads it gives. Raises InputError."""
+    def _layer_numbers(self, layers: Selection, *, idle: bool = False) -> list[int]:
+        """The layers asked for, ascending: those that attend, or with `idle` any. Raises InputError."""
+        if not idle:
+            return self.spec.attending(layers)
+        numbers = sorted(set(numbers_of(layers, len(self.spec.blocks))))
+        run.check("layer", numbers, len(self.spec.blocks))
+        return numbers
+
+    def _heads_of(self, layers: Sequence[int], heads: Selection) -> list[tuple[int, int]]:
+        """The number of each of these layers, and how many heads it gives. Raises InputError."""
         counts = []
-        for layer in self.spec.attending(layers):
+        for layer in layers:
             count = self.spec.blocks[layer].attention.heads
-            if heads is not EVERY:
+            if heads is not EVERY and count:
                 run.check("head", sorted(heads), count)
                 count = len(heads)
             counts.append((layer, count))
@@ -207,12 +218,12 @@ class Model(Struct, frozen=True, eq=False):
     def _run_text(
         self,
         tokens: list[Token],
-        layers: Selection,
+        layers: Sequence[int],
         heads: Selection,
         keep: Collection[str],
         rows: int | None,
         on_block: Callable[[int, str, RowBlock], None] | None,
-        past: dict[int, tuple[Array, Array]] | None,
+        past: Past | None,
         interventions: Interventions,
     ) -> Iterator[LayerTrace]:
         """The layers asked for; arguments as of `trace`."""
@@ -227,10 +238,9 @@ class Model(Struct, frozen=True, eq=False):
             on_block=on_block if on_block is None or backend is self.backend else round_blocks(self.backend, on_block),
             interventions=interventions,
         )
-        layer_numbers = self.spec.attending(layers)
         yield from map(
             partial(self._finish_trace, backend, heads, tuple(tokens)),
-            run.run(self.spec, self.store, backend, tokens, context, layer_numbers),
+            run.run(self.spec, self.store, backend, tokens, context, layers),
         )
 
     def trace_batch(
@@ -295,7 +305,7 @@ class Model(Struct, frozen=True, eq=False):
         Raises:
             InputError: For a text without tokens, or with more than the model has positions for.
         """
-        heads_of_layers = self._heads_of(layers, heads)
+        heads_of_layers = self._heads_of(self.spec.attending(layers), heads)
         for group in self.batches(texts, layers=layers, heads=heads, keep=keep):
             results: dict[int, TextTrace] = {}
             for batch in group:
@@ -391,7 +401,7 @@ class Model(Struct, frozen=True, eq=False):
         tokens = self.encode(source) if isinstance(source, str) else list(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
         wide = replace(self, backend=self.computing(len(tokens)))  # what is computed with goes on unrounded
-        (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows)
+        (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True)
         memory = wide.finish(last.after)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         side = replace(self, spec=self.spec.decoder, store=self.decoder_store, tokenizer=tokenizer, decoder_store=None)
@@ -440,9 +450,9 @@ class Model(Struct, frozen=True, eq=False):
 
     def only(self, trace: LayerTrace, heads: Selection) -> LayerTrace:
         """The trace with only these heads. Raises UsageError for a head that is not there."""
-        if heads is EVERY:
-            return trace
         block = self.spec.blocks[trace.layer]
+        if heads is EVERY or block.instead:
+            return trace
         run.check("head", sorted(heads), block.attention.heads)
         partial_trace = choose_heads(trace, sorted(heads), block.attention.heads // block.attention.kv_heads)
         if trace.cross is None or block.cross is None:

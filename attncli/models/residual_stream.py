@@ -29,10 +29,11 @@ from attncli.models.run import LONG, rows_for
 Floats = np.ndarray[Any, np.dtype[Any]]
 
 PartKind: TypeAlias = Literal[
-    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "norm"
+    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "mixer", "norm"
 ]
 """What wrote a part: the embeddings of a token, its position and its type; captured states that a decoder reads; one
-head, or all heads of a layer; a bias; a feed-forward or expert part; a convolution beside the layer; a norm's shift."""
+head, or all heads of a layer; a bias; a feed-forward or expert part; a convolution beside the layer; what a layer has
+beside its heads or in their place; a norm's shift."""
 
 
 class StreamPart(Struct, frozen=True):
@@ -325,7 +326,7 @@ class _LayerWriter:
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Keep what is needed of it: of a norm only what it divides by."""
-        if what in ("mlp", "conv"):
+        if what in ("mlp", "conv", "mixer"):
             self._written[what] = _known(self._backend, array)
         elif not what.endswith(".in"):  # the others are on the way of the stream or of a branch
             norm = self._norm(what)
@@ -333,8 +334,15 @@ class _LayerWriter:
             self._deviations[what] = deviation(norm, _known(self._backend, array))
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
-        """What the heads write, and the bias that they share."""
+        """What the heads write, and the bias that they share; what a mixer writes beside them or in their place."""
         backend, block = self._backend, self._block
+        if kind == "self" and block.mixer is not None:
+            for tap in self._taps:
+                part = StreamPart("mixer", self._layer)
+                tap.add(part, self._written["mixer"], tap.map * block.branch_scale)
+        if block.instead:
+            self._pass_norm("attn.sum", weights)
+            return
         prefix = "attn" if kind == "self" else "cross"
         attention = block.attention if kind == "self" else block.cross
         assert attention is not None

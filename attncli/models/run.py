@@ -19,7 +19,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Context, Interventions, Kind, Replace, Weights
+from attncli.mechanism.context import Context, Interventions, Kind, Past, Replace, Weights
 from attncli.mechanism.feed_forward import linear_if_any, normalise
 from attncli.mechanism.projection import sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
@@ -358,10 +358,15 @@ class _Onward(Struct, frozen=True, eq=False):
         )
         return run_block(trunk.backend, self.block, self.weights, hidden, context, self.layer).after
 
-    def _past(self, hidden: Array) -> dict[int, tuple[Array, Array]]:
+    def _past(self, hidden: Array) -> Past:
         backend, lead = self.trunk.backend, tuple(hidden.shape[:-2])
-        k, v = (self.trace.stages[name][:, : self.trunk.start] for name in ("k", "v"))
-        return {self.layer: (backend.broadcast(k, (*lead, *k.shape)), backend.broadcast(v, (*lead, *v.shape)))}
+
+        def earlier(*names: str) -> tuple[Array, ...]:
+            parts = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
+            return tuple(backend.broadcast(part, (*lead, *part.shape)) for part in parts)
+
+        past: Past = {} if self.block.instead else {self.layer: earlier("k", "v")}
+        return past if self.block.mixer is None else past | {(self.layer, "mixer"): earlier("hidden")}
 
 
 def cache_weights(weights: Weights) -> Weights:

@@ -23,12 +23,22 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
-from attncli.language import listing, message, plural
+from attncli.language import message
 from attncli.mechanism.attend import RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
-from attncli.mechanism.context import NOTHING, Interventions, Weights, apply_interventions, visible_links
+from attncli.mechanism.context import NOTHING, Interventions, Past, Weights, apply_interventions, visible_links
 from attncli.mechanism.mask import Causal, Everywhere, Mask
-from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Position, RelativeBuckets, Rope, Spec
+from attncli.mechanism.spec import (
+    Alibi,
+    Attention,
+    Block,
+    Embedding,
+    Position,
+    RelativeBuckets,
+    Rope,
+    Spec,
+    without_heads,
+)
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Identity, Model
 from attncli.models.run import EmbeddingVectors
@@ -287,9 +297,11 @@ def _apart(backend: Backend, ours: Array, theirs: Array) -> float:
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
-    """A layer as its calls show it; one that makes none is given another's attention, and what it does instead."""
+    """A layer as its calls show it; one that makes none is given those of another, and what it does instead."""
     attentions = [_attention(call, config, layer, backend) for call in calls]
-    return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None, instead=instead)
+    if instead:
+        return Block(without_heads(attentions[0]), instead=instead)
+    return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None)
 
 
 def _kind(hf_model: Any, passage: Passage) -> str:
@@ -397,18 +409,18 @@ class ForeignModel(Model, frozen=True, eq=False):
     def _run_text(
         self,
         tokens: list[Token],
-        layers: Selection,
+        layers: Sequence[int],
         heads: Selection,
         keep: Collection[str],
         rows: int | None,
         on_block: Callable[[int, str, RowBlock], None] | None,
-        past: dict[int, tuple[Array, Array]] | None,
+        past: Past | None,
         interventions: Interventions,
     ) -> Iterator[LayerTrace]:
         """As of `Model`, without `past`; the whole model runs, whatever layers are asked for."""
         if past is not None:
             raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
-        layer_numbers = self.spec.attending(layers)
+        layer_numbers = self.spec.attending(layers)  # of the others there is no trace
         traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
 
@@ -541,28 +553,10 @@ def load_foreign(
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(*checkpoint.notes, WARNING, *idle(spec), *several(first.streams), *sinking(first)),
+        warnings=(*checkpoint.notes, WARNING, *spec.idle_notes(), *several(first.streams), *sinking(first)),
         hf_model=hf_model,
         layers=layers,
         attending=attending,
-    )
-
-
-def idle(spec: Spec) -> tuple[str, ...]:
-    """What to tell of layers that attend to nothing: their numbers, by what they do."""
-    layers_by_kind: dict[str, list[int]] = {}
-    for layer, block in enumerate(spec.blocks):
-        if block.instead:
-            layers_by_kind.setdefault(block.instead, []).append(layer)
-    return tuple(
-        plural(
-            "layer {layers} ({kind}): no attention to show",
-            "layers {layers} ({kind}): no attention to show",
-            count=len(layers),
-            layers=listing(map(str, layers)),
-            kind=kind,
-        )
-        for kind, layers in layers_by_kind.items()
     )
 
 

@@ -31,6 +31,7 @@ from attncli.inputs.checkpoint import Checkpoint, TorchCheckpoint, find_tensors,
 from attncli.inputs.files import LARGEST_FILE, read_regular
 from attncli.inputs.hub import gguf_file
 from attncli.inputs.token import Token
+from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import transformers_model as library
 from attncli.models.load import load, open_checkpoint
@@ -456,7 +457,8 @@ def verify(
     model.store.embed(model.backend, tokens)  # a tokenizer of another model is told here, not by an index out of range
     ids, target_ids = _ids(tokens), None if target_tokens is None else _ids(target_tokens)
     exact, single = (
-        reference(folder, ids, target=target_ids, dtype=dtype, states=states) for dtype in ("float64", "float32")
+        [_by_layer(side, model.spec) for side in reference(folder, ids, target=target_ids, dtype=dtype, states=states)]
+        for dtype in ("float64", "float32")
     )
     alone: SideName = "self" if states is None else "decoder"
     names: tuple[SideName, ...] = (alone,) if target_tokens is None else ("encoder", "decoder")
@@ -506,8 +508,19 @@ def _sides(
 def _side(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Floats]]:
     """Each layer's trace with the vectors that leave it, the last layer's after the final norm."""
     last = len(model.spec.blocks) - 1
-    for trace in model.trace(tokens, keep=("weights",)):
+    for trace in model.trace(tokens, keep=("weights",), idle=True):
         yield trace, model.backend.numpy(trace.after if trace.layer < last else model.finish(trace.after))
+
+
+def _by_layer(side: ReferenceSide, spec: Spec) -> ReferenceSide:
+    """A side with weights of no heads where a layer does not attend, of which transformers tells nothing."""
+    attending, count = spec.attending(), len(side.hidden[0])
+    if len(attending) == len(spec.blocks):
+        return side
+    weights = [np.zeros((0, count, count)) for _ in spec.blocks]
+    for layer, array in zip(attending, side.weights, strict=True):
+        weights[layer] = array
+    return replace(side, weights=tuple(weights))
 
 
 def _pairs(trace: LayerTrace, hidden: Floats, reference_side: ReferenceSide) -> Iterator[tuple[Floats, Floats]]:
@@ -530,7 +543,10 @@ def _difference(side: SideName, trace: LayerTrace, hidden: Floats, reference_sid
         tuple(float(head.max()) for head in apart[0]),
         cross,
         float(hidden_gaps[0].max()) if hidden_gaps else None,
-        max(float(gap.max()) / max(1.0, float(np.abs(b).max())) for gap, (_, b) in zip(apart, pairs, strict=True)),
+        max(
+            float(gap.max(initial=0)) / max(1.0, float(np.abs(b).max(initial=0)))
+            for gap, (_, b) in zip(apart, pairs, strict=True)
+        ),
     )
 
 

@@ -138,7 +138,7 @@ def _common(model: Model, every: Sequence[Place], chosen: Sequence[int]) -> tupl
     if not model.own_layers:
         return None, None
     with suppress(UnsupportedError):  # no output projection
-        for layer in range(len(model.spec.blocks)):
+        for layer in model.spec.attending():
             matrices += heads_of(model, layer, EVERY)
     if len(matrices) != len(every) or len({(head.w_v.shape, head.w_o.shape) for head in matrices}) > 1:
         return None, None

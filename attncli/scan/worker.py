@@ -232,9 +232,10 @@ class Layers:
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
         hidden = self._embed(texts)
         for trace in run_layers(self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks))):
-            if self._on_trace is not None:
-                self._on_trace(trace)
-            yield trace
+            if not self.spec.blocks[trace.layer].instead:
+                if self._on_trace is not None:
+                    self._on_trace(trace)
+                yield trace
             self._between()
 
     def _embed(self, texts: Sequence[Sequence[Token]]) -> Array:

@@ -443,6 +443,7 @@ EXPONENTIALS = {
     "attncli/arrays/gradient_backend.py",
     "attncli/mechanism/attend.py",
     "attncli/mechanism/mask/eviction.py",  # what a cache forgets, query by query, before any weights are shown
+    "attncli/mechanism/mixer.py",  # how fast states fade
     "attncli/mechanism/feed_forward.py",  # shares of a router among experts
 }
 """Where an exponential may be taken: attention has one softmax."""

@@ -305,6 +305,7 @@ def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None
 PARTS = {
     "head": message("layer {layer} head {head}"),
     "mlp": message("layer {layer} feed-forward"),
+    "mixer": message("layer {layer} mixer"),
     "embedding": message("embedding"),
     "bias": message("bias"),
 }

@@ -451,7 +451,7 @@ def _line(run: RunRecord, view: View) -> str:
     if model.seed is not None:
         parts[0] = say(view, "{name} (seed {seed})", name=parts[0], seed=model.seed)
     parts += [model.family] if model.family else []
-    parts += [f"{model.layers} × {model.heads}"]
+    parts += [f"{model.attending} × {model.heads}"]
     parts += [say(view, mask_name(attention.mask))] if attention.mask != "none" else []
     parts += [say(view, "position {position}", position=attention.position)] if attention.position != "none" else []
     return safe(" · ".join(parts))

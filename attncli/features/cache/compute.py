@@ -182,16 +182,13 @@ class _WholeRun:
         """Run the text, and the answer's tokens but the last after it."""
         model = self._model
         for trace in model.trace(
-            tokens,
-            layers=self.layers,
-            keep=("weights",),
-            rows=rows,
-            on_block=_watch(model, len(tokens), progress, self._take),
+            tokens, keep=("weights",), rows=rows, on_block=_watch(model, len(tokens), progress, self._take), idle=True
         ):
-            vectors = (trace.stages["q"], trace.stages["k"])
-            self._measure(trace.layer, *(array[..., : self._count, :] for array in vectors))
+            if trace.layer in self.layers:
+                vectors = (trace.stages["q"], trace.stages["k"])
+                self._measure(trace.layer, *(array[..., : self._count, :] for array in vectors))
             self.vectors.append(np.asarray(model.backend.numpy(trace.after[self._count - 1]), np.float64))
-            if trace.layer == self.layers[-1]:
+            if trace.layer == len(model.spec.blocks) - 1:
                 self.answer, self.logprob = _answer_logprob(model, trace.after[self._count - 1 :], self.answer)
 
     def _take(self, layer: int, block: RowBlock) -> None:
@@ -280,18 +277,18 @@ def _policy_run(
     """Run the text with every layer forgetting as a policy says."""
     count = len(tokens) - max(len(whole.answer) - 1, 0)
     forgetting = replace(model, spec=_with_cache(model.spec, policy, count))
-    errors: list[float | None] = []
+    errors: dict[int, float | None] = {}  # by the layer that attends; those after it that do not count with it
     logprob = None
-    for trace in forgetting.trace(
-        tokens, layers=whole.layers, keep=(), rows=rows, on_block=_watch(model, len(tokens), progress)
-    ):
+    attends = 0
+    for trace in forgetting.trace(tokens, keep=(), rows=rows, on_block=_watch(model, len(tokens), progress), idle=True):
         vector = np.asarray(model.backend.numpy(trace.after[count - 1]), np.float64)
-        own = whole.vectors[len(errors)]
+        own = whole.vectors[trace.layer]
         length = float(np.linalg.norm(own))
-        errors.append(_number(float(np.linalg.norm(vector - own)) / length) if length > 0 else None)
-        if trace.layer == whole.layers[-1]:
+        attends = trace.layer if trace.layer in whole.layers else attends
+        errors[attends] = _number(float(np.linalg.norm(vector - own)) / length) if length > 0 else None
+        if trace.layer == len(model.spec.blocks) - 1:
             _, logprob = _answer_logprob(model, trace.after[count - 1 :], whole.answer)
-    return PolicyRun(errors, logprob)
+    return PolicyRun([errors[layer] for layer in whole.layers], logprob)
 
 
 def _with_cache(spec: Spec, policy: Policy, count: int) -> Spec:

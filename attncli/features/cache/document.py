@@ -49,7 +49,11 @@ class CachePolicy(Part, frozen=True, kw_only=True):
     saved: Annotated[float, describe("Share of the bytes without a budget that are saved.")]
     errors: Annotated[
         list[float | None],
-        axes("layer", meaning="‖Δ‖ / ‖x‖ of the last token's vector after each layer, when all layers forget."),
+        axes(
+            "layer",
+            meaning="‖Δ‖ / ‖x‖ of the last token's vector after each layer, and those after it that do not attend, "
+            "when all layers forget.",
+        ),
     ]
     logprob: Annotated[float | None, describe("Log probability of the target then, in nats; null without a head.")]
     change: Annotated[float | None, describe("That less the log probability with every key.")]

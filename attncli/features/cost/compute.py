@@ -190,6 +190,7 @@ def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalC
     layers = [
         layer_cost(number, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
         for number, block in enumerate(model.spec.blocks)
+        if not block.instead
     ]
     return layers, TotalCost(
         multiply_adds=sum(layer.multiply_adds for layer in layers),
@@ -244,7 +245,7 @@ def cost(
             raise UsageError(
                 "--d-model and --num-heads do not go with --model, which has its own", expected="one or the other"
             )
-        first = model.spec.blocks[0].attention
+        first = model.spec.blocks[model.spec.attending()[0]].attention
         width, count, d_k, d_v = model.spec.d_model, first.heads, first.head_dim, first.v_dim
     else:
         width, count = 512 if d_model is None else d_model, 8 if heads is None else heads

@@ -316,7 +316,7 @@ class LogitSource(Part, frozen=True, kw_only=True):
 class LogitPart(Part, frozen=True, kw_only=True):
     """What one part adds."""
 
-    part: Literal["embedding", "head", "mlp", "bias"]
+    part: Literal["embedding", "head", "mixer", "mlp", "bias"]
     attention: Annotated[AttentionKind | None, describe("Of a head; null for other parts.")]
     layer: Annotated[
         Count | None, describe("Null for the embedding, and for the biases of the final norm and the head.")
@@ -331,7 +331,7 @@ class LogitPart(Part, frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """A head has its place, a feed-forward part its layer."""
         of_head = None not in (self.attention, self.layer, self.head)
-        if (self.part == "head" and not of_head) or (self.part == "mlp" and self.layer is None):
+        if (self.part == "head" and not of_head) or (self.part in ("mixer", "mlp") and self.layer is None):
             yield "part", message("{part} without its place", part=repr(self.part))
 
 

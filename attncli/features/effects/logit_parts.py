@@ -88,11 +88,12 @@ def _source_rows(values: Floats) -> list[LogitSource]:
 
 # Direct logit attribution: what each part of a model adds to a token's logit.
 
-PartKind = Literal["embedding", "head", "mlp", "bias"]
+PartKind = Literal["embedding", "head", "mixer", "mlp", "bias"]
 
 
 class LogitTerm(Struct, frozen=True):
-    """One part: the embedding, positions included, one head, a layer's feed-forward part, or biases of a layer.
+    """One part: the embedding, positions included, one head, what a layer has beside its heads or in their place, a
+    layer's feed-forward part, or biases of a layer.
 
     layer: None for the embedding, and for the biases of the final norm and the head. attention, head: of a head.
     """
@@ -262,8 +263,11 @@ def _layer(
         for part, vector in zip(branch.parts, branch.vectors, strict=True):
             stream.add(part, vector * block.branch_scale)
 
-    attention = _heads(text, weights, trace, "self", position)
-    through("attn.out", attention)
+    attention = _Stream() if block.instead else _heads(text, weights, trace, "self", position)
+    if not block.instead:
+        through("attn.out", attention)
+    if block.mixer is not None:
+        attention.add(LogitTerm("mixer", trace.layer), activations["mixer"])
     feed_forward = _Stream()
     if block.mlp is not None:
         feed_forward.add(LogitTerm("mlp", trace.layer), activations["mlp"])
@@ -342,7 +346,7 @@ def _merge_terms(parts: Sequence[tuple[LogitTerm, float]]) -> list[tuple[LogitTe
 
 
 def _order(part: LogitTerm) -> tuple[Any, ...]:
-    kinds = ("embedding", "head", "mlp", "bias")
+    kinds = ("embedding", "head", "mixer", "mlp", "bias")
     layer = (-1 if part.kind == "embedding" else 10**9) if part.layer is None else part.layer
     return layer, kinds.index(part.kind), part.attention == "cross", part.head or 0
 

@@ -33,11 +33,13 @@ def most_heads(spec: Spec) -> int:
 
 def heads_of(block: Block) -> int:
     """How many heads the attention of a layer with the most of them has."""
-    return max(attention.heads for _, attention in attentions(block))
+    return max((attention.heads for _, attention in attentions(block)), default=0)
 
 
 def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
-    """A layer's attentions in the order in which they run."""
+    """A layer's attentions in the order in which they run; none of one that does not attend."""
+    if block.instead:
+        return []
     return [("self", block.attention), *([("cross", block.cross)] if block.cross is not None else [])]  # type: ignore[list-item]
 
 
@@ -52,6 +54,7 @@ def places(spec: Spec, selection: HeadSelection) -> list[HeadAddress]:
         if selection.has(layer, head)
     ]
     if not addresses:
+        spec.attending(selection.layers)
         raise InputError(
             "no head is chosen",
             expected="heads 0 to {last} of layers 0 to {last_2}",

@@ -513,6 +513,8 @@ def _logit_name(part: LogitPart, view: View) -> str:
             )
         case "mlp":
             return say(view, "L{layer} feed-forward", layer=part.layer)
+        case "mixer":
+            return say(view, "L{layer} mixer", layer=part.layer)
         case "bias":
             return say(view, "last biases") if part.layer is None else say(view, "L{layer} biases", layer=part.layer)
         case _:

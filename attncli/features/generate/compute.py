@@ -17,6 +17,7 @@ from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
+from attncli.mechanism.context import Past
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
@@ -160,7 +161,7 @@ def generated_document(
     tokens than it has positions.
     """
     _check(model, len(tokens), request.count)
-    past: dict[int, tuple[Array, Array]] = {}
+    past: Past = {}
     logits = _step(model, tokens, past, None, request)
     steps: list[GenerateStep] = []
     new: list[Token] = []
@@ -243,7 +244,7 @@ def _check(model: Model, prompt: int, count: int) -> None:
 def _step(
     model: Model,
     tokens: Sequence[Token],
-    past: dict[int, tuple[Array, Array]],
+    past: Past,
     heads: list[StepHead] | None,
     request: GenerateRequest,
     *,
@@ -253,8 +254,10 @@ def _step(
     `heads`."""
     last = len(model.spec.blocks) - 1
     after: Array | None = None
-    for trace in model.trace(list(tokens), past=past, keep=("weights",) if heads is not None else ()):
-        if heads is not None and is_selected(request.layers, trace.layer):
+    keep = ("weights",) if heads is not None else ()
+    for trace in model.trace(list(tokens), past=past, keep=keep, idle=True):
+        attends = not model.spec.blocks[trace.layer].instead
+        if heads is not None and attends and is_selected(request.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
             heads += [_head(trace.layer, head, weights[head], prompt, request.rows) for head in head_numbers]

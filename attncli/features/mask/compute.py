@@ -113,10 +113,10 @@ def mask_document(
 
 def _layers(model: Model) -> list[LayerMask]:
     """Which mask and positions each layer of a model has."""
-    layers = [block.attention for block in model.spec.blocks]
+    layers = [(number, model.spec.blocks[number].attention) for number in model.spec.attending()]
     return [
         LayerMask(layer=number, mask=spec_text(layer.mask), position=position_name(layer.position))
-        for number, layer in enumerate(layers)
+        for number, layer in layers
     ]
 
 

@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, convert
+from msgspec import Struct, convert
 
 from attncli import __version__
 from attncli.documents import Count, Document, Part, Size, describe
@@ -74,7 +74,9 @@ class LayerDifference(Part, frozen=True, kw_only=True):
 
     side: Literal["self", "encoder", "decoder"]
     layer: Count
-    weights: Annotated[list[float], Meta(min_length=1), describe("Largest difference of the weights, by head.")]
+    weights: Annotated[
+        list[float], describe("Largest difference of the weights, by head; empty where a layer does not attend.")
+    ]
     cross: Annotated[list[float], describe("The same of the cross-attention; empty without one.")]
     hidden: Annotated[float | None, describe("Largest difference of the vectors that leave the layer.")]
     relative: Annotated[float, describe("The largest difference, relative to the largest number of its array or 1.")]
@@ -269,6 +271,52 @@ class MlpPart(Part, tag_field="kind", tag="mlp", frozen=True, kw_only=True):
     bounded: BoundedPart | None
 
 
+class ShortConvolutionPart(Part, tag_field="kind", tag="shortconvolution", frozen=True, kw_only=True):
+    """A gated convolution over the last tokens."""
+
+    kernel: Size
+
+
+class StateSpacePart(Part, tag_field="kind", tag="statespace", frozen=True, kw_only=True):
+    """Mamba 2: states that fade by one number a token."""
+
+    heads: Size
+    head_dim: Size
+    state: Size
+    groups: Size
+    kernel: Size
+    activation: Activation
+    norm: NormPart | None
+    gate_first: Annotated[bool, describe("Whether the gate comes before the norm.")]
+    limits: Annotated[tuple[float, float | None], describe("The least and the largest step; null for no largest.")]
+
+
+class SelectiveScanPart(Part, tag_field="kind", tag="selectivescan", frozen=True, kw_only=True):
+    """Mamba: states each number of which fades by its own."""
+
+    inner: Size
+    state: Size
+    rank: Annotated[Size, describe("The width from which steps come.")]
+    kernel: Size
+    activation: Activation
+    norm: NormPart | None
+
+
+class DeltaRulePart(Part, tag_field="kind", tag="deltarule", frozen=True, kw_only=True):
+    """The gated delta rule: states to which a token adds what they do not hold of it."""
+
+    heads: Size
+    key_heads: Size
+    key_dim: Size
+    v_dim: Size
+    kernel: Size
+    activation: Activation
+    norm: NormPart
+
+
+MixerPart = ShortConvolutionPart | StateSpacePart | SelectiveScanPart | DeltaRulePart
+
+
 class RoutingPart(Part, tag_field="kind", tag="routing", frozen=True, kw_only=True):
     """How a router's numbers become the experts' shares."""
 
@@ -352,8 +400,9 @@ class LayerGroup(Part, frozen=True, kw_only=True):
     """Layers that do the same."""
 
     layers: Annotated[list[Count], describe("The layers that are alike.")]
-    attention: AttentionRow
+    attention: Annotated[AttentionRow | None, describe("Null for layers that do not attend.")]
     cross: AttentionRow | None
+    mixer: Annotated[MixerPart | None, describe("What mixes tokens beside the attention, or in its place.")]
     mlp: MlpPart | ExpertsPart | None
     norms: Annotated[dict[Place, NormPart], describe("Normalizations by place.")]
     parallel: Annotated[bool, describe("Whether attention and feed-forward read the same input.")]
@@ -556,7 +605,8 @@ def side_of(spec: Spec) -> ModelSide:
 def _group(layers: list[int], block: Block) -> LayerGroup:
     return LayerGroup(
         layers=layers,
-        attention=_attention(block.attention),
+        attention=None if block.instead else _attention(block.attention),
+        mixer=_part(block.mixer, MixerPart | None),
         cross=None if block.cross is None else _attention(block.cross),
         mlp=_part(block.mlp, MlpPart | ExpertsPart),
         norms={place: convert(_plain(norm), NormPart) for place, norm in block.norms.items()},

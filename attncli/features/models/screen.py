@@ -20,6 +20,7 @@ from attncli.features.models.compute import (
     BoundedPart,
     BucketsPart,
     CachedModel,
+    DeltaRulePart,
     DisentangledPart,
     EstimatePart,
     ExpertsPart,
@@ -29,6 +30,7 @@ from attncli.features.models.compute import (
     LatentPart,
     LayerDifference,
     LayerGroup,
+    MixerPart,
     MlpPart,
     ModelDocument,
     ModelsDocument,
@@ -38,10 +40,13 @@ from attncli.features.models.compute import (
     QkNormPart,
     RelativeSinesPart,
     RopePart,
+    SelectiveScanPart,
+    ShortConvolutionPart,
+    StateSpacePart,
     TemperaturePart,
     VerifyDocument,
 )
-from attncli.language import contextual, listing, message, plural, say, say_each, term
+from attncli.language import Message, contextual, listing, message, plural, say, say_each, term
 
 TOKENIZER = "tokenizer.json"
 
@@ -184,10 +189,11 @@ def _single(distance: Float32Distance, view: View) -> str:
 
 def _numbers(layer: LayerDifference) -> list[str]:
     weights = layer.weights
-    worst = max(range(len(weights)), key=lambda head: weights[head])
+    worst = max(range(len(weights)), key=lambda head: weights[head]) if weights else None
     cross = f"{max(layer.cross):.1e}" if layer.cross else "-"
     hidden = "-" if layer.hidden is None else f"{layer.hidden:.1e}"
-    return [f"{weights[worst]:.1e}", str(worst), cross, hidden, f"{layer.relative:.1e}"]
+    own = ["-", "-"] if worst is None else [f"{weights[worst]:.1e}", str(worst)]
+    return [*own, cross, hidden, f"{layer.relative:.1e}"]
 
 
 # The screen of `attn.model/1`: what one model does, in words.
@@ -254,7 +260,11 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
         if side is None:
             continue
         for layer in range(side.layers):
-            attention = next(group.attention for group in side.groups if layer in group.layers)
+            group = next(group for group in side.groups if layer in group.layers)
+            attention = group.attention
+            if attention is None:
+                yield (name, layer, 0, 0, "", "", "", "", group.instead, "")
+                continue
             values = (
                 getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask")
             )
@@ -319,7 +329,12 @@ def _group(group: LayerGroup, view: View) -> Lines:
         if group.convolution
         else []
     )
-    rows = [heading(title, "", view), *_attention("attention", group.attention, view)]
+    rows = [heading(title, "", view)]
+    if group.attention is not None:
+        rows += _attention("attention", group.attention, view)
+    if group.mixer is not None:
+        place = "beside it" if group.attention is not None else "instead"
+        rows.append(fact(place, _mixer(group.mixer), view))
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
     return stack((*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
@@ -428,6 +443,28 @@ def _latent(latent: LatentPart) -> str:
     if not latent.query:
         return message("latent: queries from the input at once, keys and values from {keys}", keys=keys)
     return message("latent: queries from {query} entries, keys and values from {keys}", query=latent.query, keys=keys)
+
+
+def _mixer(mixer: MixerPart) -> list[Message]:
+    kernel = message("convolution over {kernel} tokens", kernel=mixer.kernel)
+    match mixer:
+        case ShortConvolutionPart():
+            return [message("short convolution over {kernel} tokens, gated", kernel=mixer.kernel)]
+        case StateSpacePart():
+            states = message(
+                "Mamba 2: {heads} states of {head_dim} × {state}",
+                heads=mixer.heads, head_dim=mixer.head_dim, state=mixer.state,
+            )  # fmt: skip
+        case SelectiveScanPart():
+            states = message("Mamba: {inner} states of {state}", inner=mixer.inner, state=mixer.state)
+        case DeltaRulePart():
+            states = message(
+                "gated delta rule: {heads} states of {key_dim} × {v_dim}",
+                heads=mixer.heads, key_dim=mixer.key_dim, v_dim=mixer.v_dim,
+            )  # fmt: skip
+        case _:
+            assert_never(mixer)
+    return [states, kernel]
 
 
 def _temperature(grows: TemperaturePart) -> str:
@@ -546,11 +583,19 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
     """How large a model is, and what the text asked about would take."""
     spec = document.spec
     heads = {group.attention.heads for group in spec.groups if group.attention is not None}
+    attending = sum(len(group.layers) for group in spec.groups if group.attention is not None)
+    if len(heads) > 1:
+        sizes = message("{model} has {layers} layers, whose numbers of heads differ, and {parameters} parameters.")
+    elif attending < spec.layers:
+        sizes = message(
+            "{model} has {layers} layers, {attending} of which attend, with {heads} heads, and {parameters} parameters."
+        )
+    else:
+        sizes = message("{model} has {layers} layers of {heads} heads, and {parameters} parameters.")
     size_sentence = say(
         view,
-        "{model} has {layers} layers of {heads} heads, and {parameters} parameters."
-        if len(heads) == 1
-        else ("{model} has {layers} layers, whose numbers of heads differ, and {parameters} parameters."),
+        sizes,
+        attending=attending,
         model=safe(document.name, ascii=view.ascii),
         layers=spec.layers,
         parameters=f"{document.parameters:,}",

@@ -169,7 +169,7 @@ def _last_logits(
     """The logits after the last `count` tokens, [token, vocabulary], float64. progress: told the share of layers."""
     last = len(model.spec.blocks) - 1
     watched = replace(model, store=ProgressStore(model.store, progress))
-    (trace,) = watched.trace(list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions)
+    (trace,) = watched.trace(list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions, idle=True)
     return np.asarray(model.backend.numpy(model.logits(trace.after[-count:])), np.float64)
 
 

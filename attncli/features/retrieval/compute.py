@@ -261,7 +261,7 @@ def _tokens(model: Model, text: str) -> list[Token]:
 def _predicted(model: Model, probe: Probe, interventions: Interventions = NOTHING) -> list[bool]:
     """Of each step, whether its token is the likeliest."""
     last = len(model.spec.blocks) - 1
-    (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions)
+    (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True)
     scores = model.backend.numpy(model.logits(trace.after[probe.steps[0] : probe.steps[-1] + 1]))
     return [int(row.argmax()) == target for row, target in zip(scores, probe.targets, strict=True)]
 

@@ -34,7 +34,7 @@ def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
 def _header(document: RetrievalDocument, view: View) -> Lines:
     model = document.model
     name = label(model.name or model.family or model.source, ascii=view.ascii)
-    sizes = message("{layers} layers × {heads} heads", layers=model.layers, heads=model.heads)
+    sizes = message("{layers} layers × {heads} heads", layers=model.attending, heads=model.heads)
     facts = [name, sizes, plural("{count} needle", "{count} needles", count=len(document.needles))]
     facts.append(message("texts of up to {lengths} tokens", lengths=listing(map(str, document.sizes))))
     facts.append(plural("{count} run", "{count} runs", count=document.runs))

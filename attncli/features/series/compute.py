@@ -373,7 +373,7 @@ def _next_token_loss(model: Model, text: str) -> float | None:
     ids = [token.id for token in tokens]
     if model.spec.head is None or len(ids) < 2 or None in ids:
         return None
-    (last,) = model.trace(tokens, layers=[len(model.spec.blocks) - 1], keep=())
+    (last,) = model.trace(tokens, layers=[len(model.spec.blocks) - 1], keep=(), idle=True)
     try:
         scores = np.asarray(model.backend.numpy(model.logits(last.after)), np.float64)[:-1]
     except AttnError:  # a file without its output head

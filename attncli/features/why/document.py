@@ -12,8 +12,8 @@ from attncli.features.effects.document import AttentionKind, TargetToken
 from attncli.language import Message, contextual, message
 
 WhyKind = Literal[
-    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "norm", "relative",
-    "score_bias",
+    "token", "position", "type", "states", "head", "heads", "bias", "feed_forward", "convolution", "mixer", "norm",
+    "relative", "score_bias",
 ]  # fmt: skip
 Split = Literal["part", "token", "frequency", "dimension"]
 QUARTER = 0.25
@@ -241,6 +241,8 @@ def part_name(part: NamedPart) -> Message:
             return message("L{layer} feed-forward", layer=layer)
         case "convolution":
             return message("L{layer} convolution", layer=layer)
+        case "mixer":
+            return message("L{layer} mixer", layer=layer)
         case "relative":
             return message("relative position")
         case "score_bias":

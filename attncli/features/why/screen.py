@@ -497,6 +497,8 @@ def _reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
             return say(view, "what layer {layer}'s feed-forward made of {word}", layer=layer, word=word)
         case "convolution":
             return say(view, "what layer {layer}'s convolution made of {word}", layer=layer, word=word)
+        case "mixer":
+            return say(view, "what layer {layer} mixed into {word} without attention", layer=layer, word=word)
         case "relative" | "score_bias":
             return say(view, "the distance between the two words")
         case "states":

@@ -41,7 +41,7 @@ def own_logits(text: SweepText) -> np.ndarray:
     model = text.model
     if model.spec.head.softcap is not None:
         model = replace(model, spec=replace(model.spec, head=replace(model.spec.head, softcap=None)))
-    (last,) = model.trace(text.tokens, layers=[len(model.spec.blocks) - 1])
+    (last,) = model.trace(text.tokens, layers=[len(model.spec.blocks) - 1], idle=True)
     return model.backend.numpy(model.logits(last.after))
 
 

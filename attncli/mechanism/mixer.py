@@ -1,0 +1,191 @@
+"""What mixes tokens without weights: convolutions over a few tokens, and states that run along the text.
+
+Each state is one recurrence, token after token: S_t = exp(a·Δ_t)·S_{t−1} + v_t·k_tᵀ, and what leaves is S_t·q_t. A
+state space has k, v and q by other names (B, Δx and C); the delta rule writes what the state does not hold of v yet.
+Sources: Gu and Dao, Mamba, 2023; Dao and Gu, Transformers are SSMs, 2024; Yang et al., Gated delta networks, 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.mechanism.context import Weights
+from attncli.mechanism.feed_forward import activate, linear, normalise
+from attncli.mechanism.spec import Activation, DeltaRule, Mixer, Norm, SelectiveScan, ShortConvolution, StateSpace
+
+STRAIGHT = 20.0
+"""From here on softplus is the number itself, as PyTorch has it."""
+
+
+def mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array) -> Array:
+    """What a mixer makes of the vectors of a text, [..., token, width], the same shape; a token's depends on it and
+    those before it. Raises KeyError for a weight that is not there."""
+    match mixer:
+        case ShortConvolution():
+            gate_in, gate_out, values = _split(linear(backend, weights, "mixer.input", x), [x.shape[-1]] * 3)
+            mixed = gate_out * _convolve(backend, weights, gate_in * values, None)
+        case StateSpace():
+            mixed = _run_state_space(backend, mixer, weights, x)
+        case SelectiveScan():
+            mixed = _run_selective_scan(backend, mixer, weights, x)
+        case DeltaRule():
+            mixed = _run_delta_rule(backend, mixer, weights, x)
+        case _:
+            assert_never(mixer)
+    return linear(backend, weights, "mixer.output", backend.cast(mixed, backend.dtype_of(x)))
+
+
+def recur(
+    backend: Backend, rate: Array, step: Array, k: Array, v: Array, q: Array, strength: Array | None = None
+) -> Array:
+    """S_t·q_t for every token t, [..., token, head, v_dim], with S_t = exp(rate·step_t)·S_{t−1} + u_t·k_tᵀ.
+
+    Each weight of token j in what leaves at t is q_t·k_j·exp(rate·Σ step) over the tokens after j up to t, where the
+    rate is one number for a head: a lower triangle without a softmax, which may be negative.
+
+    Args:
+        rate: How fast a state fades, at most 0: [head, v_dim or 1, k_dim or 1].
+        step: How far each token moves it, at least 0: [..., token, head].
+        k: Where a token writes, [..., token, head, k_dim].
+        v: What it writes, u_t, [..., token, head, v_dim].
+        q: What it reads, [..., token, head, k_dim].
+        strength: None, or β of the delta rule, [..., token, head]: u_t = β_t·(v_t − S k_t), S as it stands faded.
+    """
+    state = backend.full((*v.shape[:-3], *v.shape[-2:], k.shape[-1]), 0.0, backend.dtype_of(v))
+    outputs = []
+    for token in range(v.shape[-3]):
+        where = k[..., token, :, :]
+        state = state * backend.exp(rate * step[..., token, :, None, None])
+        written = v[..., token, :, :]
+        if strength is not None:
+            written = (written - backend.matmul(state, where[..., None])[..., 0]) * strength[..., token, :, None]
+        state = state + written[..., None] * where[..., None, :]
+        outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
+    return backend.concat(outputs, -3)
+
+
+def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> Array:
+    inner, group = spec.heads * spec.head_dim, spec.groups * spec.state
+    whole = _widen(backend, linear(backend, weights, "mixer.input", x))
+    gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
+    mixed = _convolve(backend, weights, mixed, spec.activation)
+    values, k, q = _split(mixed, [inner, group, group])
+    values = _by_head(values, spec.heads)
+    k, q = (backend.repeat(_by_head(part, spec.groups), spec.heads // spec.groups, -2) for part in (k, q))
+    time = _softplus(backend, time + _role(backend, weights, "mixer.step"))
+    low, high = spec.limits
+    time = backend.where(time < low, low, time)
+    time = time if high is None else backend.where(time > high, high, time)
+    rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, None]
+    straight = values * _role(backend, weights, "mixer.straight")[:, None]
+    output = recur(backend, rate, time, k, values * time[..., None], q) + straight
+    output = output.reshape(gate.shape)
+    if spec.gate_first:
+        output = output * activate(backend, "silu", gate)
+    if spec.norm is not None:
+        output = _norm_groups(backend, weights, spec.norm, output, spec.groups)
+    return output if spec.gate_first else output * activate(backend, "silu", gate)
+
+
+def _run_selective_scan(backend: Backend, spec: SelectiveScan, weights: Weights, x: Array) -> Array:
+    values, gate = _split(_widen(backend, linear(backend, weights, "mixer.input", x)), [spec.inner] * 2)
+    values = _convolve(backend, weights, values, spec.activation)
+    chosen = linear(backend, weights, "mixer.select", backend.cast(values, backend.dtype_of(x)))
+    parts = _split(_widen(backend, chosen), [spec.rank, spec.state, spec.state])
+    if spec.norm is not None:
+        parts = [
+            normalise(backend, spec.norm, part, weights(f"mixer.{name}_norm.weight"), None)
+            for name, part in zip(("time", "k", "q"), parts, strict=True)
+        ]
+    time, k, q = parts
+    time = _softplus(
+        backend, _widen(backend, linear(backend, weights, "mixer.time", backend.cast(time, backend.dtype_of(x))))
+    )
+    shape = (*values.shape, spec.state)  # every entry is a head of its own, 1 wide
+    k, q = (backend.broadcast(part[..., None, :], shape) for part in (k, q))
+    rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, :]
+    output = recur(backend, rate, time, k, (values * time)[..., None], q)[..., 0]
+    output = output + values * _role(backend, weights, "mixer.straight")
+    return output * activate(backend, "silu", gate)
+
+
+def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -> Array:
+    keys, inner = spec.key_heads * spec.key_dim, spec.heads * spec.v_dim
+    q, k, v, gate, strength, time = (
+        _widen(backend, linear(backend, weights, f"mixer.{name}", x))
+        for name in ("q", "k", "v", "gate", "strength", "time")
+    )
+    mixed = _convolve(backend, weights, backend.concat([q, k, v], -1), spec.activation)
+    q, k, v = _split(mixed, [keys, keys, inner])
+    q, k = (
+        backend.repeat(_unit(backend, _by_head(part, spec.key_heads)), spec.heads // spec.key_heads, -2)
+        for part in (q, k)
+    )
+    rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, None]
+    step = _softplus(backend, time + _role(backend, weights, "mixer.step"))
+    output = recur(backend, rate, step, k, _by_head(v, spec.heads), q * spec.key_dim**-0.5, _sigmoid(backend, strength))
+    output = normalise(backend, spec.norm, output, weights("mixer.norm.weight"), None).reshape(gate.shape)
+    return output * activate(backend, "silu", gate)
+
+
+def _role(backend: Backend, weights: Weights, name: str) -> Array:
+    """A role that must be there, in the type that states are computed in."""
+    array = weights(name)
+    if array is None:
+        raise KeyError(name)
+    return _widen(backend, array)
+
+
+def _widen(backend: Backend, array: Array) -> Array:
+    """In float32 where the run is of low precision: sums along a text are too long for it."""
+    return backend.cast(array, "float32") if backend.dtype_of(array) in LOW_PRECISION else array
+
+
+def _convolve(backend: Backend, weights: Weights, x: Array, activation: Activation | None) -> Array:
+    """Each entry's sum over its last tokens, x [..., token, width]; zeros stand before the text. The role `mixer.conv`
+    is [width, 1, kernel], the last weight for the token itself."""
+    matrix, bias = _role(backend, weights, "mixer.conv.weight"), weights("mixer.conv.bias")
+    count, kernel = x.shape[-2], matrix.shape[-1]
+    before = backend.full((*x.shape[:-2], kernel - 1, x.shape[-1]), 0.0, backend.dtype_of(x))
+    whole = backend.concat([before, x], -2)
+    total = whole[..., :count, :] * matrix[:, 0, 0]
+    for place in range(1, kernel):
+        total = total + whole[..., place : place + count, :] * matrix[:, 0, place]
+    total = total if bias is None else total + bias
+    return total if activation is None else activate(backend, activation, total)
+
+
+def _split(x: Array, widths: Sequence[int]) -> list[Array]:
+    """The last axis cut into parts of these widths."""
+    parts, start = [], 0
+    for width in widths:
+        parts.append(x[..., start : start + width])
+        start += width
+    return parts
+
+
+def _by_head(x: Array, heads: int) -> Array:
+    """[..., token, head·dim] as [..., token, head, dim]."""
+    return x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
+
+
+def _norm_groups(backend: Backend, weights: Weights, norm: Norm, x: Array, groups: int) -> Array:
+    """Each group's entries normed by themselves, with weights for all."""
+    return normalise(backend, norm, _by_head(x, groups), None, None).reshape(x.shape) * _role(
+        backend, weights, "mixer.norm.weight"
+    )
+
+
+def _unit(backend: Backend, x: Array) -> Array:
+    """Vectors of length 1, but for the 10⁻⁶ that keep a zero from dividing."""
+    return x / backend.sqrt(backend.sum(x * x, -1) + 1e-6)
+
+
+def _softplus(backend: Backend, x: Array) -> Array:
+    return backend.where(x > STRAIGHT, x, backend.log(backend.exp(backend.where(x > STRAIGHT, STRAIGHT, x)) + 1.0))
+
+
+def _sigmoid(backend: Backend, x: Array) -> Array:
+    return (backend.tanh(x * 0.5) + 1.0) * 0.5
