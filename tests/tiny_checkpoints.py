@@ -10,7 +10,22 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tiny_sizes import BARE, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, XLNET, Case, rope
+from tiny_sizes import (
+    BARE,
+    BERT,
+    DEBERTA,
+    GPT2,
+    LATENT,
+    LAYER_NORM,
+    LLAMA,
+    LLAMA4,
+    MAMBA,
+    MIXED,
+    PLAIN,
+    XLNET,
+    Case,
+    rope,
+)
 from tiny_two_sided import TWO_SIDED_CASES
 
 __all__ = ["CASES", "Case", "make"]
@@ -274,6 +289,32 @@ CASES: dict[str, Case] = {
         "AutoModelForCausalLM",
     ),
     "lfm2 without biases": Case("lfm2", {**BARE, "layer_types": ["full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False, "conv_L_cache": 4}),
+    "lfm2_moe": Case(
+        "lfm2_moe",
+        {**BARE, **rope("default"), "norm_eps": 1e-3, "layer_types": ["conv", "full_attention", "conv"], "num_experts": 5, "num_experts_per_tok": 2,
+         "num_dense_layers": 0, "moe_intermediate_size": 23, "routed_scaling_factor": 1.7},
+    ),
+    "bamba": Case("bamba", {**PLAIN, **MAMBA, "num_attention_heads": 3, "num_key_value_heads": 1, **rope("default"), "attn_layer_indices": [1]}, "AutoModelForCausalLM"),
+    "bamba with biases": Case(
+        "bamba", {**PLAIN, **MAMBA, "num_attention_heads": 3, "num_key_value_heads": 1, "attn_layer_indices": [0, 2], "mamba_proj_bias": True, "mamba_conv_bias": False, "time_step_limit": [0.2, 0.7]}
+    ),
+    "granitemoehybrid": Case(
+        "granitemoehybrid",
+        {**PLAIN, **MAMBA, "layer_types": ["linear_attention", "full_attention", "linear_attention"], "num_local_experts": 5,
+         "shared_intermediate_size": 19, "attention_multiplier": 0.31, "residual_multiplier": 0.7, "embedding_multiplier": 1.9, "logits_scaling": 3.0},
+        "AutoModelForCausalLM",
+    ),
+    "granitemoehybrid without experts": Case(
+        "granitemoehybrid",
+        {**PLAIN, **MAMBA, **rope("default"), "layer_types": ["full_attention", "linear_attention", "full_attention"], "num_local_experts": 0,
+         "shared_intermediate_size": 19, "position_embedding_type": "rope", "attention_multiplier": 0.31},
+    ),
+    "jamba": Case(
+        "jamba",
+        {**PLAIN, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 5, "mamba_d_state": 7, "mamba_dt_rank": 5, "mamba_proj_bias": True},
+        "AutoModelForCausalLM",
+    ),
+    "jamba without experts": Case("jamba", {**PLAIN, "attn_layer_period": 2, "attn_layer_offset": 0, "num_experts": 1, "mamba_d_state": 7}),
     "gpt_oss": Case(
         "gpt_oss",
         {**LLAMA, **rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},
@@ -350,6 +391,6 @@ def _save(case: Case, folder: Path, seed: int) -> None:
                 elif "embed_positions" not in name or case.model_type not in ("marian", "pegasus"):
                     weight.copy_(0.3 * torch.randn(weight.shape))
             for name, buffer in model.named_buffers():
-                if name.endswith("e_score_correction_bias"):
+                if name.endswith(("e_score_correction_bias", "expert_bias")):
                     buffer.copy_(0.3 * torch.randn(buffer.shape))
     model.save_pretrained(folder)

@@ -44,6 +44,18 @@ def rope(spec: Spec, **changed: object) -> Spec:
     return blocks(spec, turned)
 
 
+def uncorrected(part: Mlp | Experts | None) -> Mlp | Experts | None:
+    if not isinstance(part, Experts):
+        return part
+    return replace(part, routing=replace(part.routing, corrected=False))
+
+
+def mixers(spec: Spec, **changed: object) -> Spec:
+    return blocks(
+        spec, lambda block: block if block.mixer is None else replace(block, mixer=replace(block.mixer, **changed))
+    )
+
+
 def norms(spec: Spec, **changed: object) -> Spec:
     return blocks(
         spec,
@@ -170,6 +182,11 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("glm4_moe", "share", lambda spec: rope(spec, dims=4)),
     ("minimax_m2", "normed queries", lambda spec: attention(spec, qk_norm=None)),
     ("lfm2", "theta", lambda spec: rope(spec, theta=41.0)),
+    ("lfm2_moe", "corrections", lambda spec: blocks(spec, lambda block: replace(block, mlp=uncorrected(block.mlp)))),
+    ("bamba", "gate before norm", lambda spec: mixers(spec, gate_first=False)),
+    ("granitemoehybrid", "activation", lambda spec: mixers(spec, activation="relu")),
+    ("granitemoehybrid", "scale", lambda spec: attention(spec, scale=0.3)),
+    ("jamba", "norms", lambda spec: mixers(spec, norm=None)),
     ("stablelm", "theta", lambda spec: rope(spec, theta=41.0)),
 ]  # fmt: skip
 """The checkpoint among the tiny ones, what is turned, and how."""

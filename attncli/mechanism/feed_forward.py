@@ -220,7 +220,7 @@ def route(spec: Experts, logits: Floats, correction: Floats | None = None) -> Fl
     token_shares = np.zeros_like(shares)
     np.put_along_axis(token_shares, best, np.take_along_axis(shares, best, -1), -1)
     if spec.renormalise:
-        token_shares = token_shares / token_shares.sum(-1, keepdims=True)
+        token_shares = token_shares / (token_shares.sum(-1, keepdims=True) + spec.routing.slack)
     return token_shares * spec.routing.factor
 
 

@@ -281,6 +281,7 @@ class Routing(Struct, frozen=True):
     are chosen among those of the best `groups_chosen` of so many groups in a row; a group is as good as its best
     `group_by`. corrected: whether a learned number for each expert is added where the best are sought, but not to their
     shares. of_input: whether a share multiplies what an expert reads, not what it gives.
+    slack: what is added to the sum that shares are divided by.
     """
 
     score: Literal["softmax", "sigmoid"] = "softmax"
@@ -290,6 +291,7 @@ class Routing(Struct, frozen=True):
     group_by: int = 1
     corrected: bool = False
     of_input: bool = False
+    slack: float = 0.0
 
 
 class Experts(Struct, frozen=True):

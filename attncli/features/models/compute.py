@@ -327,6 +327,7 @@ class RoutingPart(Part, tag_field="kind", tag="routing", frozen=True, kw_only=Tr
     group_by: Size
     corrected: bool
     of_input: bool
+    slack: Annotated[float, describe("What is added to the sum that shares are divided by.")]
 
 
 class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attncli.mechanism.spec import Block, Mlp, Norm, QkNorm, ShortConvolution, Spec
+from collections.abc import Sequence
+
+from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, ShortConvolution, Spec
 from attncli.models.config import GLOBAL, Config, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, Names
@@ -64,7 +66,7 @@ def biases(config: Config) -> tuple[str, ...]:
     return ("mixer.*",) if config.flag("conv_bias", default=False) else ()
 
 
-def layers(config: Config, parts: list[Mlp]) -> list[Block]:
+def layers(config: Config, parts: Sequence[Mlp | Experts]) -> list[Block]:
     """The layers, by type, each with its feed-forward part."""
     count = len(parts)
     attending = config.many("full_attn_idxs", kind=int)
