@@ -72,7 +72,7 @@ def limits(config: Config) -> tuple[float, float | None]:
         return 0.0, None
     low, high = values
     if not isinstance(low, int | float) or low < 0:
-        raise config.refuse("time_step_limit", "[0, Infinity]")
+        raise config.refuse("time_step_limit", f"[0.0, {float('inf')}]")
     if isinstance(high, dict) or high == float("inf"):
         return float(low), None
     return float(low), float(high)

@@ -94,7 +94,8 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
             given["states"] = others["states"] = STATES
         vectors = {}
         with running(folder_of(name), both=bool(side)) as model:
-            outs = projections(model, lambda: last_vectors(model, **given), side=side)
+            used, attending = projections(model, lambda: last_vectors(model, **given), side=side), spec.attending()
+            outs = {(attending[layer], kind): at for (layer, kind), at in used.items()}
 
             def heads_of(layer: int, kind: str) -> int:
                 block = spec.blocks[layer]
