@@ -70,6 +70,11 @@ TENTH = 0.1
 """Shares below this have a digit after the point."""
 
 
+def times_words(ratio: float, digits: int) -> str:
+    """How many times something is something else, with so many digits at least, and no power of ten."""
+    return f"{ratio:,.0f}" if round(ratio) >= 10**digits else f"{ratio:.{digits}g}"
+
+
 def percent(value: float, digits: int = 0) -> str:
     """A share in percents, such as `89%`: the only way that screens write one, in every language. digits: after the
     point; one for shares below a tenth, also where none are asked for."""

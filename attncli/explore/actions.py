@@ -25,6 +25,7 @@ from attncli.explore.panels import STEPS, HeadEffects, find_pair, link_name
 from attncli.explore.state import Extent, SightName, State, at_pair, by_head, by_word, next_scale
 from attncli.explore.walk import STOPS, Question, Walk, Work, at_stop, begin_tour, error_text, stop_in_sight
 from attncli.features.run.document import RunDocument
+from attncli.inputs.files import atomic_writer, is_there
 from attncli.language import listing, message, say, translate
 
 SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
@@ -92,7 +93,7 @@ def check(name: str, *, again: bool) -> Path:
     path = Path(name.strip()).expanduser()
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError("{name} ends in no known way", expected=listing(SUFFIXES), name=repr(name.strip()))
-    if path.exists() and not again:
+    if is_there(path) and not again:
         raise InputError("{path} is there already", expected="another name; Enter again writes over it", path=path.name)
     return path
 
@@ -103,7 +104,6 @@ def save(path: Path, source: Source, state: State, effects: HeadEffects | None, 
     path: its ending says what is written: .json a document, .html a page, any other a figure. effects: what heads were
     found to change, None before that was computed.
     """
-    from attncli.inputs.files import atomic_writer
 
     match path.suffix.lower():
         case ".html":

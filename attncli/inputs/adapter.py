@@ -68,7 +68,7 @@ class AdapterRequest(Struct, frozen=True):
 
 def parse_adapter(text: str) -> AdapterRequest:
     """What `DIR` or `DIR:WEIGHT` names. A folder whose own name ends so comes first. Raises UsageError."""
-    match = None if (Path(text) / CONFIG).exists() else SPECIFICATION.fullmatch(text)
+    match = None if is_there(Path(text) / CONFIG) else SPECIFICATION.fullmatch(text)
     weight = 1.0 if match is None else float(match[2])
     if not text or not abs(weight) <= LARGEST_WEIGHT:
         raise UsageError(

@@ -297,6 +297,11 @@ def is_there(path: Path) -> bool:
         ) from error
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder. Raises as `is_there`."""
+    return is_there(path) and path.is_dir()
+
+
 def opening_waits(path: Path) -> bool:
     """Whether opening a file for reading may wait for ever: it is a pipe that nobody may be writing to, and none that a
     shell opened for this process (`<(…)`)."""

@@ -418,10 +418,6 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
     if is_offline(variables):
         if usable is not None:
             return usable
-        expected, hint = (
-            message("a model in the cache, or a folder that exists"),
-            "unset HF_HUB_OFFLINE, or --model FOLDER",
-        )
         what = (
             message(
                 "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
@@ -433,7 +429,12 @@ def resolve(name: str, *, variables: Mapping[str, str] | None = None, fetch: Fet
                 "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it", hub_id=hub_id
             )
         )
-        raise InputError(what, where=str(cache), expected=expected, hint=hint)
+        raise InputError(
+            what,
+            where=str(cache),
+            expected="a model in the cache, or a folder that exists",
+            hint=message("unset HF_HUB_OFFLINE, or --model FOLDER"),
+        )
 
     try:
         folder_in_cache, tensors = download(hub_id, cache, variables, fetch)

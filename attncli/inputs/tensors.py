@@ -560,7 +560,7 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
     except orjson.JSONDecodeError as error:
         if error.msg.partition(" ")[0] in ("Recursion", "depth"):  # limit …
             raise nesting_error(where, message("a list of rows of finite numbers")) from error
-        place = f"line {error.lineno}, column {error.colno}"
+        place = message("line {line}, column {column}", line=error.lineno, column=error.colno)
         raise InputError(
             "this is not JSON at {place}: {msg}",
             where=where,

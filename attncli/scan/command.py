@@ -17,7 +17,7 @@ from attncli.cli.option import DELIVERY, DRAWING, OUTPUT, RUN, SUBJECT, number, 
 from attncli.cli.output import validate_options, write_documents
 from attncli.cli.progress import progress
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
-from attncli.inputs.files import atomic_writer
+from attncli.inputs.files import atomic_writer, is_folder
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
@@ -474,7 +474,7 @@ def show(
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
 
-    new_folder = None if site is not None and site.is_dir() else site  # one that is there is no other output's file
+    new_folder = None if site is not None and is_folder(site) else site  # one that is there is no other output's file
     view = validate_options(output, environment, "scan", files={"--html": html, "--site": new_folder})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(

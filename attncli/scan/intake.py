@@ -31,7 +31,7 @@ import numpy as np
 
 from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.extras import install_command
-from attncli.inputs.files import is_there, open_regular
+from attncli.inputs.files import is_folder, open_regular
 from attncli.inputs.tensors import read_npy_data, read_npy_header
 from attncli.language import listing, message, term
 from attncli.measure.row_facts import Ints
@@ -101,7 +101,7 @@ def find(
             files.append(name)
             continue
         path = Path(name)
-        if is_there(path) and path.is_dir():
+        if is_folder(path):
             inside = sorted(str(entry) for entry in path.rglob("*") if entry.is_file() and _is_corpus(entry))
             inside = [entry for entry in inside if not scans.hold(entry, path)]
         else:

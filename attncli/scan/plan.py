@@ -21,7 +21,7 @@ from msgspec import structs
 from attncli import __version__
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
-from attncli.inputs.files import nesting_error, read_regular
+from attncli.inputs.files import is_there, nesting_error, read_regular
 from attncli.inputs.hub import digest
 from attncli.language import listing, message, term
 from attncli.measure.labels import NEEDED, repeat_scores
@@ -495,7 +495,7 @@ def _make_plan(
 def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
     """A list of files taken in, whose copies, with the folders made for them, go again if the block fails."""
     corpus = folder / COPIES
-    new = [path for path in (corpus, folder, *folder.parents) if not path.exists()]
+    new = [path for path in (corpus, folder, *folder.parents) if not is_there(path)]
     files: list[File] = []
     try:
         yield files

@@ -204,7 +204,7 @@ def test_a_comparison_begins_with_the_words_that_differ_and_shows_ten_heads() ->
     for width in (60, 80, 120):
         screen = ask("compare", TIRED, WIDE, "--model", "minilm", width=width).out
         lines = screen.splitlines()
-        assert len(lines) < 75
+        assert len(lines) < (75 if width > 60 else 90)  # where a table goes on below itself
         assert "▓tired▓" in " ".join(lines[:3])
         assert 'only in B  "wide"' in screen
         assert "62 more heads" in screen

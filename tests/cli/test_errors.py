@@ -79,7 +79,12 @@ def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
 
 
 LONG = "x" * 300
-ENDLESS = [("tensors", LONG), ("run", "a b", "--weights", LONG), ("scan", "minilm", LONG, "-o", "nowhere")]
+ENDLESS = [
+    ("tensors", LONG), ("run", "a b", "--weights", LONG), ("scan", "minilm", LONG, "-o", "nowhere"),
+    ("scan", "show", "nowhere", "--site", LONG), ("learn", "previous", "--save", LONG),
+    ("run", "a b", "--model", "minilm", "--adapter", LONG),
+    ("scan", "minilm", "sample_inputs/corpus.txt", "-o", LONG, "--metric", "entropy", "--no-labels"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attncli.documents import LinkRow
 from attncli.draw.lines import Lines, beside, clip_lines, flow, line, line_width, stack_spaced
-from attncli.draw.numbers import bar, bar_pieces, brief, root_of, writer
+from attncli.draw.numbers import bar, bar_pieces, brief, root_of, times_words, writer
 from attncli.draw.safe import cells, spell
 from attncli.draw.shaded_matrix import both_ends, ends, matrix, panels, strongest, visible, window_text
 from attncli.draw.tables import layer_and_head, links, table, vectors
@@ -211,6 +211,17 @@ def test_a_table_that_is_too_wide_goes_on_below_itself_and_cuts_no_number() -> N
     assert narrow.count("0.12345 L1H1") == narrow.count("0.98765 L0H1") == 2
     same = [["none", *row[1:]] for row in rows]  # then two columns tell the rows apart
     assert table(columns, same, View(width=48), align=["left", "left", "right", "right"]).plain.count("first") == 2
+
+
+def test_how_many_times_is_written_out() -> None:
+    assert [times_words(ratio, 2) for ratio in (2, 4.04, 99.4, 99.6, 133, 1e5)] == [
+        "2",
+        "4",
+        "99",
+        "100",
+        "133",
+        "100,000",
+    ]
 
 
 def test_links_as_text() -> None:

@@ -12,7 +12,7 @@ from attncli.draw.page import last_part, page_head, read_asset, style
 from attncli.draw.page.corpus_page import PageScan, scan_names, scan_page, tails
 from attncli.draw.safe import safe_html
 from attncli.errors import UsageError
-from attncli.inputs.files import atomic_writer
+from attncli.inputs.files import atomic_writer, is_there
 from attncli.language import message, plural
 from attncli.scan.document import ScanDocument
 
@@ -40,10 +40,10 @@ SKELETON = """\
 
 def check_site(folder: Path) -> None:
     """Raise UsageError where a folder's index is none that this wrote: it would take its place."""
-    if folder.is_file():
+    if is_there(folder) and not folder.is_dir():
         raise UsageError("--site is a file", where=str(folder), expected="a folder, or a new one's name")
     index = folder / INDEX
-    if not index.exists():
+    if not is_there(index):
         return
     with index.open("rb") as stream:
         if GENERATOR not in stream.read(1 << 16):

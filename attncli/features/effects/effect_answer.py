@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import writer
+from attncli.draw.numbers import times_words, writer
 from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.tables import table
@@ -185,7 +185,7 @@ def effect_sentences(document: AblateDocument, view: View) -> list[str]:
                     if link
                     else message("Taking away {head} changes {subject} most: {size}, {times} the next head.")
                 )
-                largest_change["times"] = say(view, "{ratio} times", ratio=f"{largest / second:.2g}")
+                largest_change["times"] = say(view, "{ratio} times", ratio=times_words(largest / second, 2))
             else:
                 template = (
                     message("Cutting this link in {head} changes {subject} most: {size}.")

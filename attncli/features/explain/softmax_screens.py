@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import adding_digits, bar, brief, format_fixed, percent
+from attncli.draw.numbers import adding_digits, bar, brief, format_fixed, percent, times_words
 from attncli.draw.safe import spell
 from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
@@ -66,7 +66,7 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
                 "The largest score, {highest}, gets {share} of the weight, {times} times what the next one gets.",
                 highest=highest,
                 share=share,
-                times=f"{first / other_weights[0]:.3g}",
+                times=times_words(first / other_weights[0], 3),
             )
         ],
         view,

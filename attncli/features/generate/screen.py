@@ -59,11 +59,10 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
         if is_sampled
         else message("the likeliest token each time")
     )
-    end = message("; ended by itself" if document.ended else "")
+    if document.ended:
+        sampling_note = message("{choice}; ended by itself", choice=sampling_note)
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
-    return stack(
-        (heading("continuation", "", view), remark(text, view, style="bold"), remark(f"{sampling_note}{end}", view))
-    )
+    return stack((heading("continuation", "", view), remark(text, view, style="bold"), remark(sampling_note, view)))
 
 
 def _tinted_text(document: GenerateDocument, view: View) -> Lines:

@@ -14,6 +14,7 @@ from attncli.cli.grouped_command import command_app
 from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
 from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
 from attncli.errors import UsageError
+from attncli.inputs.files import atomic_writer, is_folder
 from attncli.language import message
 
 MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
@@ -136,9 +137,7 @@ def learn(
     attn learn sentence "今天 我 的 计划 是 买菜" --query 计划 --target 买菜
     """  # fmt: skip
     environment: Environment = ctx.obj
-    new_folder = (
-        None if save is not None and save.is_dir() else save
-    )  # a folder that is there is no other output's file
+    new_folder = None if save is not None and is_folder(save) else save  # one that is there is no other output's file
     view = validate_options(output, environment, "learn", files={"--html": html, "--save": new_folder})
     if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
         raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
@@ -190,7 +189,6 @@ def learn(
         )
     if html is not None:
         from attncli.features.learn.screen import learn_page
-        from attncli.inputs.files import atomic_writer
 
         content = learn_page(document, view.lang, training.maps())
         assert content is not None  # a training has at least the maps of its end
