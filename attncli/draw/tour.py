@@ -1,5 +1,5 @@
-"""The tour: the steps from a sentence to one weight and to what the head does, in one list for the explorer and for
-pages. The five in the middle have the numbers that `attn explain` gives them."""
+"""The steps from a sentence to one weight and to what the head does: one list for `attn explain`, the explorer and
+pages, which name, number and explain them alike."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from attncli.language import Message, message
 
 @dataclass(frozen=True)
 class TourStep:
-    """One step. name: of what is looked at. words: what is to be known of it."""
+    """One step. name: of what is looked at. words: what is to be known of it.
+
+    part: of those in the middle, which part of a derivation works it out; its place in the list is its number. title:
+    what it is called, heading: that with its {query}. lead: what it does, in one sentence.
+    """
 
     name: str
     words: Message
+    part: str = ""
+    title: Message | None = None
+    heading: Message | None = None
+    lead: Message | None = None
 
 
 TOUR = (
@@ -21,10 +29,13 @@ TOUR = (
     TourStep(
         "similarity",
         message(
-            "The head has a query for the word and a key for each word. Where they are alike "
-            "their dot product is large: these are the whole reason why one word looks at "
-            "another."
+            "Where a query and a key are alike their dot product is large: these are the whole reason why one word "
+            "looks at another."
         ),
+        "similarity",
+        message("similarity"),
+        message("similarity of {query} with each key"),
+        message("Q asks, K answers: q of {query} times each word's k, added up."),
     ),
     TourStep(
         "scale",
@@ -32,10 +43,18 @@ TOUR = (
             "The dot products grow with the vectors' width; the scale takes that back, or the "
             "softmax would give all to one word."
         ),
+        "scaled",
+        message("scale"),
+        message("scale"),
+        message("The sums are brought to a scale that the softmax can use."),
     ),
     TourStep(
         "mask",
         message("A mask crosses out words that may not be seen, in a decoder those to come: their score becomes −∞."),
+        "masked",
+        message("mask"),
+        message("mask"),
+        message("What the mask hides becomes −∞ and drops out of the softmax."),
     ),
     TourStep(
         "softmax",
@@ -43,8 +62,19 @@ TOUR = (
             "The softmax makes shares of the scores. The column of weights sums to 1: what one "
             "word gains, another loses."
         ),
+        "softmax",
+        message("softmax"),
+        message("softmax of {query}"),
+        message("Scores become weights: all at least 0, together 1."),
     ),
-    TourStep("output", message("The shares weigh the words' values; their sum leaves the head.")),
+    TourStep(
+        "output",
+        message("The shares weigh the words' values; their sum leaves the head."),
+        "output",
+        message("weighted sum"),
+        message("output of {query}, a weighted sum"),
+        message("Each value times its weight, added up: what {query} takes."),
+    ),
     TourStep(
         "heads", message("Every head has its own opinion. This is the same link in all heads, the strongest first.")
     ),
@@ -55,3 +85,5 @@ TOUR = (
 """All steps in order."""
 STEP = {step.name: step for step in TOUR}
 """The steps by name."""
+STEP_OF_PART = {step.part: step for step in TOUR if step.part}
+"""Those that a derivation works out, by its parts."""

@@ -19,18 +19,19 @@ from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.shaded_matrix import Palette, diverging, sequential, shade, sign
 from attncli.draw.token_names import word_name
+from attncli.draw.tour import STEP_OF_PART, TOUR
 from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
 from attncli.explore.state import State
 from attncli.features.effects.document import AblateDocument, EffectRow
 from attncli.features.effects.effect_answer import number
-from attncli.features.explain.derivation_screen import Derivation
+from attncli.features.explain.derivation_screen import LEADS, Derivation
 from attncli.features.explain.document import AttentionTopic, Scores, SoftmaxRow
 from attncli.features.why.document import WhyDocument
 from attncli.features.why.screen import why_sentences, why_sides
 from attncli.inputs.token import find_token
-from attncli.language import message, plural, say
+from attncli.language import plural, say
 
 NDArray = np.ndarray[Any, Any]
 SHADES = 25
@@ -467,47 +468,21 @@ def link_name(state: State, loaded_run: LoadedRun, view: View) -> str:
 
 # Why: the derivation of the chosen weight, one step at a time, each column with its sum.
 
-STEPS = ("similarity", "scaled", "masked", "softmax", "output", "matrices")
+STEPS = (*STEP_OF_PART, "matrices")
 """The parts of a derivation that are gone through, one at a time: five numbered steps, and all of them as matrices."""
-STEP_WORDS = {
-    "similarity": (
-        message("similarity"),
-        message(
-            "The query asks, each key answers: both vectors are multiplied number by number, and "
-            "the products are added."
-        ),
-    ),
-    "scaled": (
-        message("scale"),
-        message("The dot products are scaled, so that they do not grow with the width of the vectors."),
-    ),
-    "masked": (message("mask"), message("What the mask hides becomes −∞ and drops out of the softmax.")),
-    "softmax": (
-        message("softmax"),
-        message("Each score is raised to a power of e and divided by the sum: weights from 0 to 1 that sum to 1."),
-    ),
-    "output": (
-        message("weighted sum"),
-        message("Each value counts as much as its weight: their sum is what the word takes along from this head."),
-    ),
-    "matrices": (
-        message("as matrices"),
-        message("The same for all words at once; ▸ marks the row that was worked out."),
-    ),
-}
-"""The name of each, and what it does."""
-NUMBERED = 5
-"""How many of them have a number."""
 
 
 def step_title(state: State, view: View) -> str:
     """The number of the step in sight and its name; of the matrices, the name alone."""
-    step = min(state.step, len(STEPS) - 1)
-    name = say(view, STEP_WORDS[STEPS[step]][0])
-    return (
-        say(view, "step {number} of {total}: {step}", number=step + 1, total=NUMBERED, step=name)
-        if step < NUMBERED
-        else name
+    step = STEP_OF_PART.get(STEPS[min(state.step, len(STEPS) - 1)])
+    if step is None or step.title is None:
+        return say(view, "as matrices")
+    return say(
+        view,
+        "step {number} of {total}: {step}",
+        number=TOUR.index(step),
+        total=len(STEP_OF_PART),
+        step=say(view, step.title),
     )
 
 
@@ -525,8 +500,9 @@ def why(
     sum_of = _in_a_line(derivation, state.key, close)
     room = max(height - len(sum_of.rows) - 1, 1)
     if with_words:
-        words = remark(say(view, STEP_WORDS[step][1]), close, style="")
-        block = stack((words, line(""), getattr(Derivation(derivation, close), step)()))
+        steps = Derivation(derivation, close)
+        words = remark(say(view, LEADS[step], query=say(view, '"{text}"', text=steps.query)), close, style="")
+        block = stack((words, line(""), getattr(steps, step)()))
     else:
         block = _whole(derivation, step, close, room)
     top = min(state.top, max(len(block.rows) - room, 0))

@@ -244,7 +244,9 @@ class HeadRecord(Struct, frozen=True, eq=False):
     visibility_bits: of the visible keys (see `GatheredRows.visibility_bits`), None where nothing is
     hidden. recipe: how its weights are made again. terms: queries and keys beside weights that are kept otherwise, None
     where q·k does not give the scores.
-    error: the largest difference from the true weights, over `checked_rows` sampled rows.
+    error: the largest difference from the true weights, over `checked_rows` sampled rows. values: what is passed on of
+    each key, [key, dim], of a text that is no longer than a head is wide; None elsewhere. group: which value head that
+    is, for heads that share one.
     """
 
     layer: int
@@ -259,15 +261,21 @@ class HeadRecord(Struct, frozen=True, eq=False):
     terms: QueryKeyRecipe | None
     error: float
     checked_rows: int
+    values: FixedPoint | None = None
+    group: int = 0
 
 
 class Arithmetic(Struct, frozen=True, eq=False):
-    """What turns a layer's queries [head, query, dim] and keys [kv, key, dim] into scores; all heads of the layer."""
+    """What turns a layer's queries [head, query, dim] and keys [kv, key, dim] into scores; all heads of the layer.
+
+    v: its values [kv, key, dim]; None where they were not kept.
+    """
 
     q: Floats
     k: Floats
     scale: float
     softcap: float | None
+    v: Floats | None = None
 
 
 class Sides(Struct, frozen=True, eq=False):
@@ -335,6 +343,7 @@ class LayerRecords:
         results = self._tally.result()
         links = self._links.sorted_links()
         key_matrices: dict[tuple[int, int | None], StoredMatrix] = {}
+        value_matrices: dict[int, FixedPoint] = {}
         for place, head in enumerate(self.head_numbers):
             recipe, terms, error = self._recipe(place, head, arithmetic, key_matrices)
             values = {name: float(results[name].value[place]) for name in METRICS}
@@ -354,7 +363,24 @@ class LayerRecords:
                 terms,
                 error,
                 len(self.rows(0).sampled),
+                *self._values(head, arithmetic, value_matrices),
             )
+
+    def _values(
+        self, head: int, arithmetic: Arithmetic | None, value_matrices: dict[int, FixedPoint]
+    ) -> tuple[FixedPoint | None, int]:
+        """What the head passes on of each key, and which value head that is; None of a long text, or where not all keys
+        have one."""
+        if arithmetic is None or arithmetic.v is None:
+            return None, 0
+        group = head * len(arithmetic.v) // len(arithmetic.q)
+        v = arithmetic.v[group]
+        fits = len(v) == self.rows(0).keys and max(len(v), arithmetic.q.shape[1]) <= arithmetic.q.shape[-1]
+        if not fits or not np.isfinite(v).all():
+            return None, group
+        if group not in value_matrices:  # heads that share values share what is kept of them
+            value_matrices[group] = to_fixed_point(v)
+        return value_matrices[group], group
 
     def _recipe(
         self,

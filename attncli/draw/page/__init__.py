@@ -183,6 +183,12 @@ class PageHeads:
             keys.append(key)
             entry |= {"p": [keys[-2], key, int(not fits)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
             entry["a"] = int(terms.bias is not None)
+        if record.values is not None:
+            keys.append(f"v{run_index}-{record.layer}-{record.group}")
+            if keys[-1] not in self.blocks:
+                self._add_block(keys[-1], vectors(record.values))
+            self._users[keys[-1]] = self._users.get(keys[-1], 0) + 1
+            entry["v"] = [keys[-1], record.values.codes.shape[-1]]
         strongest = record.links[0][2] if record.links else 0.0
         heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
         while self.size > self.budget and self._weakest:
@@ -199,6 +205,7 @@ class PageHeads:
         _, _, entry, keys = heapq.heappop(self._weakest)
         entry["r"] = "none"
         entry.pop("p", None)
+        entry.pop("v", None)
         for key in keys:
             self._users[key] = self._users.get(key, 1) - 1
             if self._users[key] <= 0 and key in self.blocks:
@@ -234,14 +241,15 @@ def script(*unused: str) -> str:
     return join_modules({name: read_asset(f"{name}.js") for name in MODULES if name not in unused})
 
 
-def script_of(page: Page) -> str:
-    """The script that this page needs."""
+def assets_of(page: Page) -> tuple[str, str]:
+    """The script and the style sheet that this page needs."""
     kinds = (
         (COMPARING, page.pairs is not None),
         (EFFECTS, bool(page.effects)),
         (WHY, bool(page.why) or page.lens is not None),
     )
-    return script(*(name for names, is_needed in kinds if not is_needed for name in names))
+    unused = [name for names, is_needed in kinds if not is_needed for name in names]
+    return script(*unused), style() if page.pairs is None else style() + read_asset("stacked.css")
 
 
 @cache
@@ -378,8 +386,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands, "columns": word_columns(page), "tour": [step.name for step in TOUR],
     }  # fmt: skip
     first = page.runs[0]
-    code = script_of(page)
-    head = page_head(page.lang, page.title, code, style(), policy="worker-src blob:; ")
+    code, sheet = assets_of(page)
+    head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")
     long = " data-long" if len(first.sides.queries) > 60 else ""
     line = safe_html(runs[0]["line"][page.lang])
     yield (head + SKELETON.format(line=line, long=long, version=__version__)).encode()

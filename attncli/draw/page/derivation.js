@@ -1,13 +1,35 @@
+import { meta } from "./data.js";
 import { bar, fill, lead, make, note } from "./dom.js";
-import { abs, largest } from "./numbers.js";
+import { abs, largest, min } from "./numbers.js";
 import { keys, queries, state } from "./state.js";
-import { parts, sees } from "./weights.js";
-import { say, signed, told } from "./words.js";
+import { parts, sees, values, weightsOf } from "./weights.js";
+import { nameOf, say, signed, told } from "./words.js";
+
+/** The class of what the tour tells of. @param {string} step */
+const now = (step) => (step && step === meta.tour[state.tour - 1] ? "now" : "");
+
+/** Keys with a line of their own, and dimensions that are shown. */
+const SHOWN = 6;
+
+/** What leaves the head: each value times its weight, and their sum. @param {{all: Float32Array, width: number}} passed @param {Float32Array} row */
+function sum({ all, width }, row) {
+  const shown = min(SHOWN, width);
+  const most = largest(row, SHOWN);
+  const seen = [...row.keys()].filter((key) => row[key] > 0);
+  const [first, rest] = [true, false].map((among) => seen.filter((key) => most.includes(key) === among));
+  const total = (/** @type {number[]} */ keys) => [keys.reduce((sum, key) => sum + row[key], 0), ...Array.from({ length: shown }, (_, c) => keys.reduce((sum, key) => sum + row[key] * all[key * width + c], 0))];
+  const line = (/** @type {string} */ name, /** @type {number[]} */ of) => make("tr", make("th", { scope: "row" }, name), ...of.map((value) => make("td", signed(value))));
+  return make("table", { class: `terms ${now("output")}` },
+    make("caption", say("values.title", { shown, count: width })),
+    make("thead", make("tr", make("td"), ...["w", ...Array(shown).keys()].map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", ...first.map((key) => line(nameOf(key, keys()), total([key]))), rest.length ? line(say("values.others", { count: rest.length }), total(rest)) : ""),
+    make("tfoot", line("o", total(seen))));
+}
 
 /** Why a query looks at a key: q·k dimension by dimension, then scale, cap, bias and softmax. */
 export async function derive() {
   const { run, head: chosen, query: i, key: j } = state;
-  const found = await parts(run, chosen);
+  const [found, passed, weights] = await Promise.all([parts(run, chosen), values(run, chosen), weightsOf(run, chosen)]);
   if (state.view !== "derivation" || chosen !== state.head || i !== state.query || j !== state.key) return;
   if (!found) return fill("view", lead(say("derivation.none")));
   const { d, n, m, scale, cap, bias, lse, bits } = found;
@@ -27,8 +49,9 @@ export async function derive() {
   const sorted = largest(sizes, d);
   fill("view",
     make("p.pair", make("bdi", queries()[i][0]), make("span.to", " → "), make("bdi", keys()[j][0]), make("b", told(weight))),
-    make("ol.steps", ...steps.map(([what, value, why, step = ""]) => make("li", { "data-step": step }, make("code", what), make("b", value), make("span", why)))),
+    make("ol.steps", ...steps.map(([what, value, why, step = ""]) => make("li", { class: now(step) }, make("code", what), make("b", value), make("span", why)))),
     note(say("derivation.note")),
+    ...(passed && weights ? [sum(passed, weights.row(i))] : now("output") ? [note(say("values.none"))] : []),
     make("div.scroll", { class: "scroll tall", tabindex: 0 },
       make("table.terms",
         make("caption", say("derivation.terms")),

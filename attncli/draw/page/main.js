@@ -145,7 +145,7 @@ onChange((changed) => {
   if (any(changed, "run out") || away()) write();
   if (any(changed, "run sort tiles")) drawGrid();
   else if (any(changed, "head lang")) label();
-  if (changed.has("tour")) showTour(VIEWS);
+  if (any(changed, "tour query")) showTour(VIEWS);
   void refresh(changed);
 });
 

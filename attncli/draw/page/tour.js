@@ -1,13 +1,13 @@
 import { meta } from "./data.js";
 import { at, button, fill, make } from "./dom.js";
 import { clamp } from "./numbers.js";
-import { choose, state } from "./state.js";
-import { say } from "./words.js";
+import { choose, queries, state } from "./state.js";
+import { nameOf, say } from "./words.js";
 
 /** Where each step of the tour is seen: the first of these views that the page has; "" for none. @type {Record<string, string[]>} */
 const SEEN = {
   sentence: ["matrix"], similarity: ["derivation"], scale: ["derivation"], mask: ["derivation"], softmax: ["derivation"],
-  output: ["links"], heads: ["search"], effect: ["effects"],
+  output: ["derivation", "links"], heads: ["search"], effect: ["effects"],
 };
 /** Milliseconds of a step while the tour plays. */
 const LONG = 6000;
@@ -37,7 +37,6 @@ export function showTour(views) {
   const name = meta.tour[tour - 1] ?? "";
   box.hidden = !tour;
   fill("tour-open", say("tour"));
-  document.documentElement.dataset.step = name;
   const absent = name === "effect" && !views.includes("effects") ? ` ${say("tour.absent")}` : "";
   const play = () => {
     if (playing) pause();
@@ -45,7 +44,8 @@ export function showTour(views) {
     showTour(views);
   };
   const way = (/** @type {string} */ id, /** @type {() => void} */ act) => button(act, { class: "link", id: `tour-${id}` }, say(`tour.${id === "play" && playing ? "pause" : id}`));
-  fill("tour", make("b", say("tour.step", { number: tour - 1, count: meta.tour.length - 1 })), make("span", { role: "status" }, say(`tour.${name}`) + absent),
+  const lead = `lead.${name}` in meta.words.en && say(`lead.${name}`, { query: nameOf(state.query, queries()) });
+  fill("tour", make("b", say("tour.step", { number: tour - 1, count: meta.tour.length - 1 }) + (lead ? ` · ${say(`title.${name}`)}` : "")), make("span", { role: "status" }, ...(lead ? [make("b", lead), " "] : []), say(`tour.${name}`) + absent),
     way("before", () => goTo(state.tour > 1 ? state.tour - 1 : 1, views)), way("on", () => goTo(state.tour + 1, views)), way("play", play), way("close", () => goTo(0, views)));
   if (inside) at(inside)?.focus();
 }

@@ -43,6 +43,13 @@ export async function parts(run, at) {
   };
 }
 
+/** What a head passes on of each key, [key, dim]; null where that was not kept. @param {number} run @param {number} at
+ * @returns {Promise<{all: Float32Array, width: number}|null>} */
+export async function values(run, at) {
+  const { v, n } = meta.runs[run].heads[at];
+  return v ? { all: vectors(await block(v[0]), 0, n, v[1], 0), width: v[1] } : null;
+}
+
 /** Weights that are made when they are asked for. @param {import("./types.js").Parts} found @returns {import("./types.js").Weights} */
 function made(found) {
   const { n, m } = found;

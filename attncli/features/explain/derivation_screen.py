@@ -18,6 +18,7 @@ from attncli.draw.sentence import not_learned_note, shaded_sentence
 from attncli.draw.shaded_matrix import matrix, visible
 from attncli.draw.tables import ledger, vector_sum, vectors
 from attncli.draw.token_names import position_and_text, quoted_token, short
+from attncli.draw.tour import STEP_OF_PART
 from attncli.draw.view import View
 from attncli.features.explain.document import (
     AttentionTopic,
@@ -39,24 +40,15 @@ CODE = "cyan"
 """The style of a line of code."""
 
 
-STEP_TITLES = {
-    "projections": message("queries, keys and values"),
-    "similarity": message("similarity of {query} with each key"),
-    "scaled": message("scale"),
-    "masked": message("mask"),
-    "softmax": message("softmax of {query}"),
-    "output": message("output of {query}, a weighted sum"),
-}
+STEP_TITLES = {"projections": message("queries, keys and values")}
+STEP_TITLES |= {part: step.heading for part, step in STEP_OF_PART.items() if step.heading}
 """The name of each step of the derivation."""
 LEADS = {
     "projections": message("Of each word: a query asks, a key answers, a value is passed on."),
-    "similarity": message("Q asks, K answers: q of {query} times each word's k, added up."),
-    "scaled": message("The sums are brought to a scale that the softmax can use."),
-    "softmax": message("Scores become weights: all at least 0, together 1."),
-    "output": message("Each value times its weight, added up: what {query} takes."),
     "residual": message("What follows the heads: their outputs become one vector of the layer."),
     "matrices": message("What was worked out for {query}, for all words at once."),
 }
+LEADS |= {part: step.lead for part, step in STEP_OF_PART.items() if step.lead}
 """One sentence before each step of the derivation."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browsing import Opened, opened
 
@@ -140,13 +141,21 @@ def test_the_derivation_adds_up(window: Opened) -> None:
     window.value("() => attn.choose({view: 'derivation'})")
     window.until("() => document.querySelectorAll('#view .terms tbody tr').length")
     products, steps = window.value("""() => [
-      [...document.querySelectorAll('#view .terms tbody tr')].map((row) =>
+      [...document.querySelectorAll('#view .scroll tbody tr')].map((row) =>
         Number(row.children[3].textContent.replace('−', '-'))),
       [...document.querySelectorAll('#view .steps b')].map((one) => Number(one.textContent.replace('−', '-')))]""")
     assert len(products) == 32
     assert sum(products) == pytest.approx(steps[0], abs=0.02)
     assert steps[0] / 32**0.5 == pytest.approx(steps[1], abs=2e-3)
     assert steps[-1] == pytest.approx(0.6466, abs=1e-3)
+    # and what leaves the head is the model's own
+    table = "[...document.querySelector('#view .terms').querySelectorAll('tbody tr, tfoot tr')]"
+    cells = "[...row.children].slice(1).map((cell) => Number(cell.textContent.replace('−', '-')))"
+    *rows, total = window.value(f"() => {table}.map((row) => {cells})")
+    assert np.sum(rows, 0) == pytest.approx(total, abs=6e-3)
+    model = attncli.load("minilm")
+    (trace,) = model.trace(TEXT, layers=[5], keep=["mixed"])
+    assert total == pytest.approx([1, *np.asarray(trace.stages["mixed"])[11, 10, :6]], abs=2e-3)
 
 
 def test_search_ranks_heads(window: Opened) -> None:
