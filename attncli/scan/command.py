@@ -427,7 +427,7 @@ def show(
         ),
     ],
     head: Annotated[
-        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H", about=DRAWING)
+        str | None, redeclare(declarations.HEAD, help="One head closely, such as L5H11.", metavar="H")
     ] = None,
     metric: Annotated[
         str | None,
@@ -445,7 +445,7 @@ def show(
             "--alike",
             help="Heads most like it, over its texts and by their weights, which runs the model; needs --head.",
             panel=SUBJECT,
-            about=DRAWING,
+            about=RUN,
         ),
     ] = False,
     html: Annotated[Path | None, declarations.HTML] = None,
@@ -471,6 +471,7 @@ def show(
     environment: Environment = ctx.obj
     from functools import partial
 
+    from attncli.scan.report import head_document
     from attncli.scan.screen import scan_screen
     from attncli.scan.shard_files import parse_heads
 
@@ -524,15 +525,14 @@ def show(
             from attncli.scan.report import compare_document
 
             comparison = compare_document(*out)
+        alike_heads = _alike(environment, *scans[0], head_place) if alike and head_place is not None else None
+        document = scans[0][1]
+        if head_place is not None and (output.json or output.plain):
+            document = head_document(document, head_place, alike_heads)
         closely = partial(
-            scan_screen,
-            metric=metric,
-            head=head_place,
-            deciles=deciles,
-            alike=_alike(environment, *scans[0], head_place) if alike and head_place is not None else None,
-            comparison=comparison,
+            scan_screen, metric=metric, head=head_place, deciles=deciles, alike=alike_heads, comparison=comparison
         )
-        write_documents([scans[0][1]], output, environment, view, screen=closely)
+        write_documents([document], output, environment, view, screen=closely)
 
 
 def _shown_scan(folder: Path) -> tuple[ScanPlan, ScanDocument]:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from attncli.errors import AttnError, InputError
 from attncli.inputs.token import ignore
-from attncli.language import message
+from attncli.language import Message, listing, message
 from attncli.measure.metric import DEFAULT, METRICS, Metric
 from attncli.measure.metric_file import path_of_metric
 from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.scan import plan as plans
 from attncli.scan import report
-from attncli.scan.document import ScanDocument
+from attncli.scan.document import SKIP_NOTES, ScanDocument
 from attncli.scan.engines import Engine, LocalWorkers, ScanPart, missing, run
 from attncli.scan.plan import ScanPlan, ScanRequest
 from attncli.scan.shard_files import ShardOutcome
 from attncli.scan.totals import total
+from attncli.scan.worker import UNKNOWN
 
 WHOLE = ScanPart()
 """All of a scan."""
@@ -86,6 +87,7 @@ def scan_corpus(
         AttnError: Where shards were given up; the same call again tries only these.
     """
     place = Path(folder)
+    new_folders = [path for path in (place, *place.parents) if not path.exists()]
     if request is None:
         files = [corpus] if isinstance(corpus, str | Path) else corpus
         names = (
@@ -126,15 +128,14 @@ def scan_corpus(
     document = None
     if totals is not None:
         document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
+        if not document.done.texts and outcome.totals is not None and not document.done.failed:
+            plans.discard(scan_plan, place, new_folders)
+            raise _nothing_counted(document.done.skipped, request)
         try:
             if outcome.totals is not None:
                 report.write(document, place)
         finally:  # the numbers are there, whether or not there is room for them in the folder
             on_document(document)
-        if not document.done.texts and outcome.totals is not None and not document.done.failed:
-            raise InputError(
-                "no record of the corpus could be counted", where=request.corpus[0], expected="texts, as --format says"
-            )
     if outcome.failed_shards:
         first = outcome.failed_shards[0]
         raise AttnError(
@@ -145,6 +146,23 @@ def scan_corpus(
             reason=first.reason,
         )
     return document
+
+
+def _nothing_counted(skipped: Mapping[str, int], request: ScanRequest) -> InputError:
+    """That all records of a corpus were left out, and why."""
+    reason = max(skipped, key=skipped.__getitem__)
+    expected = message("texts, as --format says")
+    if reason == "long":
+        expected = message("shorter texts, or --over truncate")
+    elif reason == UNKNOWN:
+        expected = message("texts of words that the model knows, or no --skip-unknown")
+    reasons = [Message(SKIP_NOTES[name].template, {"count": f"{count:,}"}) for name, count in skipped.items() if count]
+    return InputError(
+        "no record of the corpus could be counted: {reasons}",
+        where=request.corpus[0],
+        expected=expected,
+        reasons=listing(reasons),
+    )
 
 
 def usable_processors() -> int:

@@ -15,6 +15,16 @@ LEAST_TEXTS = 30
 """Texts, or clusters of them, from which on means have intervals: those of fewer hold the truth less often
 (`tests/benchmarks/intervals.py`)."""
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
+SKIP_NOTES = {
+    "empty": message("{count} empty"),
+    "long": message("{count} too long"),
+    "undecodable": message("{count} undecodable"),
+    "duplicate": message("{count} repeated"),
+    message("not drawn"): message("{count} not drawn"),
+    "unknown": message("{count} with unknown words"),
+    "untokenized": message("{count} that the tokenizer fails on"),
+}
+"""How many texts were left out, by the reason that the document tells."""
 
 
 class PlanPart(Part, frozen=True, kw_only=True):
@@ -226,6 +236,27 @@ class ScanWhy(Part, frozen=True, kw_only=True):
     parts: Annotated[list[ScanWhyPart], describe("In the order of the model.")]
 
 
+class AlikeHead(Part, frozen=True, kw_only=True):
+    """A head that is like another."""
+
+    layer: Count
+    head: Count
+    value: Annotated[float, describe("A distance, or what two subspaces have in common.")]
+    ci95: Annotated[Interval | None, describe("Over texts; null of fewer than 30.")]
+
+
+class AlikeHeads(Part, frozen=True, kw_only=True):
+    """The heads most like one, nearest first."""
+
+    texts: Annotated[Count, describe("Texts that they are compared over.")]
+    by_doing: Annotated[list[AlikeHead], describe("√(JS / ln 2) of their weights: 0 for the same, at most 1.")]
+    by_weights: Annotated[
+        list[AlikeHead],
+        describe("The projection kernel of what values read and of what heads write, the mean of both, 0 to 1."),
+    ]
+    chance: Annotated[float | None, describe("That of random subspaces; null where a head's weights are not known.")]
+
+
 class ScanHead(Part, frozen=True, kw_only=True):
     """One head over the corpus."""
 
@@ -242,6 +273,9 @@ class ScanHead(Part, frozen=True, kw_only=True):
     links: (
         Annotated[list[FrequentLink], describe("The most frequent pairs of tokens that strongest links go between.")]
         | UnsetType
+    ) = UNSET
+    alike: (
+        Annotated[AlikeHeads, describe("With `attn scan show --head --alike`, which runs the model.")] | UnsetType
     ) = UNSET
 
 
@@ -282,30 +316,6 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
             for place, example in enumerate(() if head.sample is UNSET else head.sample):
                 if example.text >= texts:
                     yield f"heads[{number}].sample[{place}].text", message("there are {texts:,} texts", texts=texts)
-
-
-# What a screen or a page tells beside a scan's document: it takes the model.
-
-
-class AlikeHead(Part, frozen=True, kw_only=True):
-    """A head that is like another."""
-
-    layer: Count
-    head: Count
-    value: Annotated[float, describe("A distance, or what two subspaces have in common.")]
-    ci95: Annotated[Interval | None, describe("Over texts; null of fewer than 30.")]
-
-
-class AlikeHeads(Part, frozen=True, kw_only=True):
-    """The heads most like one, nearest first."""
-
-    texts: Annotated[Count, describe("Texts that they are compared over.")]
-    by_doing: Annotated[list[AlikeHead], describe("√(JS / ln 2) of their weights: 0 for the same, at most 1.")]
-    by_weights: Annotated[
-        list[AlikeHead],
-        describe("The projection kernel of what values read and of what heads write, the mean of both, 0 to 1."),
-    ]
-    chance: Annotated[float | None, describe("That of random subspaces; null where a head's weights are not known.")]
 
 
 # `attn.scan_compare/1`: how two scans differ, head by head.

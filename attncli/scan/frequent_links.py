@@ -32,6 +32,9 @@ NOBODY = -1
 """A place that no pair has taken."""
 SHIFT = 32
 """A pair is query id · 2³² + key id."""
+PLACE_BITS, TEXT_BITS = 22, 19
+"""Bits of a token's place among those of the links that are held, and of a text's: a link, which is both of its tokens
+and its text, is one number, so that sorting brings the links of a pair together, text by text."""
 COUNTED = ("counts", "texts", "squares")
 """What is counted of a pair: links, texts with one at least, and the squares of the texts' numbers of links."""
 
@@ -46,12 +49,16 @@ class LinkCounts:
         self.lost = 0
 
     def add(self, codes: Ints, counts: Ints) -> None:
-        """Take pairs in any order, with their counts [what, pair]."""
-        codes = np.concatenate([self.codes, codes])
-        counts = np.concatenate([self.counts, counts], 1)
-        self.codes, where = np.unique(codes, return_inverse=True)
-        # sums below 2**53 are exact in float64
-        self.counts = np.stack([np.bincount(where, row, self.codes.size) for row in counts]).astype(np.int64)
+        """Take pairs, ascending and each once, with their counts [what, pair]."""
+        if not self.codes.size:
+            self.codes, self.counts = codes, counts
+            return
+        places = np.searchsorted(self.codes, codes)
+        is_known = self.codes[np.minimum(places, self.codes.size - 1)] == codes
+        self.counts[:, places[is_known]] += counts[:, is_known]
+        new = ~is_known
+        self.codes = np.insert(self.codes, places[new], codes[new])
+        self.counts = np.insert(self.counts, places[new], counts[:, new], 1)
 
     def prune(self, most: int) -> int:
         """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the largest count that is
@@ -63,6 +70,24 @@ class LinkCounts:
         kept = np.sort(order[:most])
         self.codes, self.counts = self.codes[kept], self.counts[:, kept]
         return dropped
+
+
+def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
+    """The different pairs of links, ascending, and their counts of `COUNTED`, [what, pair].
+
+    links: each as `PLACE_BITS` tells. ranks: of each place, where its id stands among `ids`, which ascend.
+    """
+    most = (1 << PLACE_BITS) - 1
+    queries, keys = ranks[links >> PLACE_BITS + TEXT_BITS], ranks[links >> TEXT_BITS & most]
+    links = (queries << PLACE_BITS | keys) << TEXT_BITS | (links & (1 << TEXT_BITS) - 1)
+    links.sort()
+    of_text = np.flatnonzero(np.diff(links, prepend=NOBODY))  # where the links of a pair in a text begin
+    numbers = np.diff(of_text, append=links.size)
+    pairs = links[of_text] >> TEXT_BITS
+    first = np.flatnonzero(np.diff(pairs, prepend=NOBODY))
+    codes = (ids[pairs[first] >> PLACE_BITS] << SHIFT) + ids[pairs[first] & most]
+    sums = [np.add.reduceat(numbers, first), np.diff(first, append=pairs.size), np.add.reduceat(numbers**2, first)]
+    return codes, np.stack(sums)
 
 
 def mask_places(spec: Spec) -> tuple[int, ...]:
@@ -79,13 +104,16 @@ class ShardLinks:
         self._choosing: list[Bools] = []
         self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
         self._heads = [LinkCounts() for _ in range(int(starts[-1]))]
-        self._pending: list[list[tuple[Ints, Ints]]] = [[] for _ in self._heads]
+        self._pending: list[list[Ints]] = [[] for _ in self._of_layer]
         self._size = 0
+        self._places: dict[int, int] = {}
+        self._text_numbers = np.arange(0)
         self._tokens: dict[int, Ints] = {}
         self._texts: dict[int, str] = {}
 
     def begin(self, batch: Sequence[Sequence[Token]]) -> Ints | None:
-        """The ids of a batch's tokens [text, token], whose rows are counted; None where they have none."""
+        """Begin a batch, whose rows are counted: the places of its tokens' ids [text, token]; None where they have no
+        ids."""
         ids = [[NOBODY if token.id is None else token.id for token in tokens] for tokens in batch]
         table = np.array(ids, np.int64)
         if (table < 0).any():
@@ -103,36 +131,45 @@ class ShardLinks:
             np.add.at(row, where.ravel(), np.broadcast_to(numbers, table.shape).ravel().astype(np.int64))
         for place, number in enumerate(present.tolist()):
             self._tokens[number] = self._tokens.get(number, 0) + sums[:, place]
-        return table
-
-    def add(self, ids: Ints, layer: int, keys: Ints) -> None:
-        """Take a layer's strongest keys [text, head, query] of the tokens `ids` [text, query]."""
-        key_ids = np.take_along_axis(np.broadcast_to(ids[:, None, :], keys.shape), keys, -1)
-        pairs = (ids[:, None, :] << SHIFT) + key_ids
-        codes = np.sort(pairs[..., self._choosing[self._of_layer[layer]]], -1)
-        if not codes.size:
-            return
-        is_first = np.ones(codes.shape, bool)
-        is_first[..., 1:] = codes[..., 1:] != codes[..., :-1]
-        # 1, 3, 5, … for a text's first, second, third link of a pair: what the square of their number grows by
-        places = np.arange(codes.shape[-1], dtype=np.int32)
-        steps = 1 + 2 * (places - np.maximum.accumulate(np.where(is_first, places, 0), -1))
-        for place in range(keys.shape[1]):
-            of_head = codes[:, place].ravel()
-            self._pending[int(self._starts[layer]) + place].append((of_head, steps[:, place].ravel()))
-            self._size += of_head.size
-        if self._size > PENDING:
+        first = int(self._text_numbers[-1]) + 1 if self._text_numbers.size else 0
+        is_full = len(self._places) + present.size > 1 << PLACE_BITS or first + len(table) > 1 << TEXT_BITS
+        if self._size > PENDING or is_full:
             self._count()
+            first = 0
+        self._text_numbers = np.arange(first, first + len(table))
+        places = [self._places.setdefault(number, len(self._places)) for number in present.tolist()]
+        return np.array(places, np.int64)[where]
+
+    def add(self, places: Ints, layer: int, keys: Ints) -> None:
+        """Take a layer's strongest keys [text, head, query] of the batch whose tokens have these `places`."""
+        choosing = self._choosing[self._of_layer[layer]]
+        if not choosing.any():
+            return
+        queries = ((places << PLACE_BITS + TEXT_BITS) | self._text_numbers[:, None])[:, None, :]
+        links = np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1) << TEXT_BITS | queries
+        links = links if choosing.all() else links[..., choosing]
+        # head by head, [head, link]
+        self._pending[layer].append(links.transpose(1, 0, 2).reshape((keys.shape[1], -1)))
+        self._size += links.size
 
     def _count(self) -> None:
-        for head, parts in zip(self._heads, self._pending, strict=True):
+        """Count the links that are held, and begin anew to number their tokens and texts."""
+        ids = np.array(list(self._places), np.int64)
+        order = np.argsort(ids)
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(ids.size)
+        ids = ids[order]
+        for layer, parts in enumerate(self._pending):
             if parts:
-                codes, steps = (np.concatenate(column) for column in zip(*parts, strict=True))
-                head.add(codes, np.stack([np.ones_like(codes), steps == 1, steps]))
-                if head.codes.size > 2 * DISTINCT:
-                    head.lost += head.prune(DISTINCT)
+                links = np.concatenate(parts, 1)
                 parts.clear()
-        self._size = 0
+                for place in range(len(links)):
+                    head = self._heads[int(self._starts[layer]) + place]
+                    head.add(*count_links(links[place], ranks, ids))
+                    if head.codes.size > 2 * DISTINCT:
+                        head.lost += head.prune(DISTINCT)
+        self._size, self._text_numbers = 0, np.arange(0)
+        self._places.clear()
 
     def arrays(self) -> dict[str, Ints]:
         """What the shard keeps, by name.

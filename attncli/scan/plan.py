@@ -312,6 +312,21 @@ def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
             path.unlink()
 
 
+def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
+    """Take away a scan that has nothing to tell: its plan, its shards and what the plan left beside them, and the
+    folders that were made for it, innermost first."""
+    shards = range(len(plan.shards))
+    paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]
+    paths += [*_beside(plan.files, folder, plan.choice.duplicates), folder / NAME]
+    for path in paths:
+        with suppress(OSError):
+            path.unlink()
+    inside = dict.fromkeys(path.parent for path in paths if path.parent != folder)
+    for path in (*inside, folder / shard_files.FOLDER, folder / COPIES, *new_folders):
+        with suppress(OSError):  # something else is in it
+            path.rmdir()
+
+
 def _beside(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
     """The files that a plan speaks of and that stand in its folder."""
     paths = {folder / COPIES / file.path for file in files if file.copied}

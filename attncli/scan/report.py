@@ -26,6 +26,7 @@ from attncli.measure.row_facts import Floats, Ints
 from attncli.scan.corpus_metrics import MASSIVE, MOVED
 from attncli.scan.document import (
     LEAST_TEXTS,
+    AlikeHeads,
     DonePart,
     FailedShard,
     FrequentLink,
@@ -217,6 +218,24 @@ def _plan(totals: Totals) -> PlanPart:
         find=list(plan.measures.find),
         effects=list(plan.measures.effects),
         why=[f"L{layer}H{head}" for layer, head, _ in plan.measures.why] or UNSET,
+    )
+
+
+def head_document(document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None) -> ScanDocument:
+    """The document with one head alone, and the texts of its sample. alike: the heads most like it, where they are
+    known."""
+    (head,) = (head for head in document.heads if (head.layer, head.head) == place)
+    texts = document.texts or []
+    numbers: dict[int, int] = {}
+    if head.sample:
+        sample = [replace(each, text=numbers.setdefault(each.text, len(numbers))) for each in head.sample]
+        head = replace(head, sample=sample)
+    layers = document.layers or UNSET
+    return replace(
+        document,
+        heads=[head if alike is None else replace(head, alike=alike)],
+        texts=UNSET if document.texts is UNSET else [texts[number] for number in numbers],
+        layers=[layer for layer in layers if layer.layer == place[0]] if layers else layers,
     )
 
 

@@ -13,6 +13,7 @@ from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
     LEAST_TEXTS,
+    SKIP_NOTES,
     AlikeHeads,
     ScanCompareDocument,
     ScanDocument,
@@ -39,16 +40,6 @@ from attncli.scan.head_screen import (
     why_sentences,
 )
 
-SKIP_NOTES = {
-    "empty": message("{count} empty"),
-    "long": message("{count} too long"),
-    "undecodable": message("{count} undecodable"),
-    "duplicate": message("{count} repeated"),
-    message("not drawn"): message("{count} not drawn"),
-    "unknown": message("{count} with unknown words"),
-    "untokenized": message("{count} that the tokenizer fails on"),
-}
-"""How many texts were left out, by the reason that the document tells."""
 EFFECT_NOTES = {
     "zero": message("1 − cos of the vector at the end, mean over texts; the head passes on nothing"),
     "mean": message("1 − cos of the vector at the end, mean over texts; the head passes on its mean over the text"),

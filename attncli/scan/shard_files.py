@@ -174,6 +174,11 @@ def path_of(folder: Path, shard: int, kind: str) -> Path:
     return folder / FOLDER / f"{shard // PER_FOLDER:03d}" / f"{shard:06d}.{kind}"
 
 
+def paths_of(folder: Path, shard: int) -> list[Path]:
+    """Every file that a shard may have."""
+    return [path_of(folder, shard, kind) for kind in ("state.npz", "rows.parquet", "links.parquet", "failed.txt")]
+
+
 def is_done(folder: Path, shard: int) -> bool:
     """Whether the shard's state is there."""
     return path_of(folder, shard, "state.npz").is_file()

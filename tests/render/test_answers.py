@@ -100,6 +100,8 @@ ASKED = {
     "generate": ("run", SAID, "--model", "{tmp}/gpt2", "--generate", "3"),
     "logits": ("logits", SAID, "--model", "{tmp}/gpt2"),
     "scan": ("scan", "show", "{tmp}/scan"),
+    "scan head": ("scan", "show", "{tmp}/scan", "--head", "L1H1"),
+    "metric file": ("heads", SAID, "--num-heads", "2", "--metric-file", "{tmp}/own.py", "--metric", "own.thirds"),
     "view": ("view", "{tmp}/run.json"),
     "ablate texts": ("ablate", "--file", "{tmp}/texts", "--lines", *RESIDUAL),
     "compare effects": ("compare", "{tmp}/effects-a.json", "{tmp}/effects-b.json"),
@@ -239,6 +241,7 @@ def derived(document: Any) -> Iterator[float]:
         case "attn.scan/1":
             yield sum(bool(head.get("labels")) for head in document["heads"])
             yield 30  # the fewest texts that have intervals
+            yield 10  # the commonest links that are looked at
         case _:
             return
 
@@ -303,7 +306,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert ask(*learned).code == 0
     (place / "texts").write_text("".join(f"the cat sat on mat {number}\n" for number in range(12)))
     with inside():
-        assert ask("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--quiet").code == 0
+        scanned = ("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--why", "L1H1", "--quiet")
+        assert ask(*scanned).code == 0
+    (place / "own.py").write_text("def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n")
     saved = ("run", SAID, "--num-heads", "2", "--json", "--output", str(place / "run.json"))
     assert ask(*saved).code == 0
     for side, seed in (("a", "0"), ("b", "1")):

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with_tokenizer(make(CASES["bert"], made / "model"), special=True)
     lines = [f"w{at} w{at + 1} , w{at % 3} {'w7 . ' * (at % 4)}" for at in range(1, 33)]
     (made / "<b>corpus.txt").write_text("\n".join([HOSTILE, *lines]))
-    metrics = ("entropy", "sink", "special", "punctuation", "normalised_entropy")
+    metrics = ("entropy", "sink", "special", "punctuation", "normalised_entropy", "massive")
     asked = {"metrics": metrics, "labels": True, "effects": ("zero", "L0H1"), "shard": 100}
     plan = planned(made / "model", made / "<b>corpus.txt", made / "out", **asked)
     outcome = run(plan, made / "out", str(made / "model"), Inside())
@@ -102,6 +102,11 @@ def test_the_grid_and_the_tables_say_what_the_document_says(folder: Path, opened
         mean = chosen["metrics"][row[0]]["mean_texts"]
         assert row[1] == ("0.000" if mean == 0 else f"{mean:.3f}" if abs(mean) >= 0.01 else f"{mean:.4f}")
     assert rows[-1][0] == "effect"
+    table = ROWS.replace("all metrics", "massive activations")
+    assert [(row[0], row[1], row[3].split("%")[0]) for row in opened.value(table)] == [
+        (str(layer["layer"]), f"{layer['massive']['mean_texts']:.3f}", f"{100 * layer['share']:.0f}")
+        for layer in document["layers"]
+    ]
     opened.clean()
 
 

@@ -89,6 +89,16 @@ def test_the_screen_tells_them(encoder: Path, corpus: Path, tmp_path: Path) -> N
             shown = ask(*asked, "--lang", lang, width=width)
             assert (shown.code, title in shown.out) == (0, True), shown.err
             assert max(map(cells, shown.out.splitlines())) <= width
+    (told,) = ask(*asked[:-2], "--json").json["heads"]
+    texts = ask(*asked[:-3], "--json").json["texts"]
+    assert (told["layer"], told["head"], told["alike"]["texts"]) == (1, 2, len(texts))
+    assert all(f"L{row['layer']} H{row['head']}" in shown.out for row in told["alike"]["by_doing"])
+    assert [texts[each["text"]]["text"] for each in told["sample"]] == [
+        document.texts[each.text].text
+        for head in document.heads[:]
+        if (head.layer, head.head) == (1, 2)
+        for each in head.sample
+    ]
     refused = ask("scan", "show", str(tmp_path / "out"), "--alike")
     assert (refused.code, "--alike is about one head" in refused.err) == (2, True)
     config = encoder / "config.json"

@@ -156,7 +156,8 @@ def test_counts_of_pairs_that_were_let_go_of_are_bounded() -> None:
         codes = (drawn.integers(0, 9, 60) ** 2 // 6).astype(np.int64)
         exact.update(codes.tolist())
         head = LinkCounts()
-        head.add(codes, np.ones((3, codes.size), np.int64))
+        pairs_of_shard, counts = np.unique(codes, return_counts=True)
+        head.add(pairs_of_shard, np.stack([counts] * 3))
         lost = head.prune(3)
         pairs = np.full((1, 3), -1, np.int64)
         pairs[0, : head.codes.size] = head.codes

@@ -217,6 +217,20 @@ def test_a_corpus_that_is_refused_leaves_nothing_behind(given, more, told, encod
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "corpus"]
 
 
+def test_a_corpus_without_a_text_that_counts_is_told_why_and_leaves_nothing_behind(encoder, lines, tmp_path):
+    given = "\n".join(["", *lines[:3]]).encode()
+    asked = ("scan", str(encoder), "-", "-o", str(tmp_path / "new/out"), "--max-tokens", "1", "--workers", "1")
+    with inside():
+        answer = ask(*asked, stdin=given)
+        assert (answer.code, answer.out, list(tmp_path.iterdir())) == (3, "", [])
+        assert "no record of the corpus could be counted: 1 empty, 3 too long" in answer.err
+        assert "shorter texts, or --over truncate" in answer.err
+        (tmp_path / "new/out").mkdir(parents=True)
+        (tmp_path / "new/out/mine.txt").write_text("mine")
+        assert "3 条过长" in ask(*asked, "--lang", "zh", stdin=given).err
+        assert [path.name for path in tmp_path.rglob("*")] == ["new", "out", "mine.txt"]
+
+
 def test_two_columns_of_the_name_are_bad_input(encoder, lines, tmp_path):
     columns = [pyarrow.array(lines)] * 3
     pyarrow.parquet.write_table(pyarrow.table(columns, names=["text", "other", "text"]), tmp_path / "two.parquet")

@@ -29,6 +29,8 @@ const labelName = (name) => {
 const number = (value) => (value === null ? "–" : value.toFixed(value !== 0 && value < 0.01 && value > -0.01 ? 4 : 3));
 /** @param {number|null} low @param {number|null} high */
 const interval = (low, high) => (low === null || high === null ? "–" : `${number(low)} – ${number(high)}`);
+/** A share in percents, with its interval. @param {number|null} value @param {number} low @param {number} high */
+const percents = (value, low, high) => (value === null ? "–" : `${round(value * 100)}% (${round(low * 100)} – ${round(high * 100)})`);
 /** @param {number} place */
 const headName = (place) => say("head.name", { layer: heads[place].l, head: heads[place].h });
 /** The name of a head with that of its scan, where there are several. @param {number} place */
@@ -222,8 +224,15 @@ function figures() {
 
 function labels() {
   const rows = heads[chosen.head].t.map(([name, score, low, high, texts, from, to, between]) =>
-    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${round(texts * 100)}% (${round(from * 100)} – ${round(to * 100)})`, between ? say(low === null ? "undecided" : "borderline") : ""].map((cell) => make("td", cell))));
+    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : percents(texts, from, to), between ? say(low === null ? "undecided" : "borderline") : ""].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("labels")), table(say("labels"), [...["label", "score", "interval", "texts"].map((name) => say(`column.${name}`)), ""], rows)] : [];
+}
+
+/** How many massive activations leave each layer of the scan, the chosen head's marked. */
+function layers() {
+  const head = heads[chosen.head], rows = meta.scans[head.s].layers.map(([layer, mean, low, high, texts, from, to]) =>
+    make("tr", { class: layer === head.l ? "marked" : "" }, make("th", { scope: "row" }, layer), ...[number(mean), interval(low, high), percents(texts, from, to)].map((cell) => make("td", cell))));
+  return rows.length ? [make("h3", say("massive")), note(say("massive.note")), table(say("massive"), ["layer", "mean", "interval", "share"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 
 /** Which tokens the head's strongest links go between, beside what chance would make. */
@@ -283,7 +292,7 @@ function draw() {
   fill("chosen", headName(chosen.head));
   fill("of", meta.scans.length > 1 ? scan.name : "");
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
-  fill("view", ...labels(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...others());
+  fill("view", ...labels(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...layers(), ...others());
   fill("notes", ...meta.notes.map((text) => make("li", text[chosen.lang])));
   fill("said", `${fullName(chosen.head)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}${selected.has(chosen.head) ? ` · ${say("selected")}` : ""}`);
 }

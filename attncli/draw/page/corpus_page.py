@@ -232,6 +232,13 @@ def _scan(document: ScanDocument, name: str) -> dict[str, Any]:
     return {
         "name": name, "texts": f"{document.done.texts:,}", "tokens": f"{document.done.tokens:,}",
         "rows": f"{document.link_rows or 0:,}", "shape": "-".join(map(str, by_layer.values())),
+        "layers": [
+            [
+                layer.layer, _rounded(layer.massive.mean_texts), *map(_rounded, layer.massive.ci95 or (None, None)),
+                _rounded(layer.share), *map(_rounded, layer.share_ci95 or (None, None)),
+            ]
+            for layer in document.layers or ()
+        ],
     }  # fmt: skip
 
 

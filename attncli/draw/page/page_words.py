@@ -245,11 +245,16 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
         "and they write in common, of random heads {chance}"
     ),
     "metrics": message("all metrics"),
+    "massive": message("massive activations"),
+    "massive.note": message(
+        "numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one"
+    ),
     "labels": message("labels"),
     "repeats": message("on random repeats"),
     "borderline": message("borderline"),
     "undecided": message("undecided"),
     "column.metric": message("metric"),
+    "column.layer": message("layer"),
     "column.mean": message("mean over texts"),
     "column.interval": message("95% interval"),
     "column.rows": message("mean over rows"),
