@@ -7,6 +7,7 @@ attention *from* it the mean over its pieces, so that rows still sum to 1.
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -52,20 +53,25 @@ class Words(Struct, frozen=True, eq=False):
         return np.logical_or.reduceat(to, self.starts, axis=-2)
 
 
-def merged_words(tokens: Sequence[Token], text: str) -> Words:
-    """The words that tokens of a text make up.
+def word_starts(tokens: Sequence[Token], text: str) -> list[int]:
+    """The first token of each word that tokens of a text make up.
 
     Two neighbouring tokens belong to one word when their spans touch or overlap within a word of
     the text, as WordPiece, byte-level and SentencePiece tokens do; special tokens, tokens without a
     span, and tokens of scripts without spaces stay by themselves.
     """
     spans = list(words(text))
-    starts_of = np.array([start for start, _ in spans], np.int64)
-    starts = [
+    starts = [start for start, _ in spans]
+    return [
         token_index
         for token_index, token in enumerate(tokens)
-        if token_index == 0 or not _continues_word(tokens[token_index - 1], token, text, spans, starts_of)
+        if token_index == 0 or not _continues_word(tokens[token_index - 1], token, text, spans, starts)
     ]
+
+
+def merged_words(tokens: Sequence[Token], text: str) -> Words:
+    """The words that tokens of a text make up, as `word_starts` tells."""
+    starts = word_starts(tokens, text)
     ends = [*starts, len(tokens)][1:]
     words_found: list[Token] = []
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
@@ -172,7 +178,9 @@ def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hash
     return [tuple(alone[first : first + size]) for first, size in zip(words.starts, words.sizes, strict=True)]
 
 
-def _continues_word(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:
+def _continues_word(
+    before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]
+) -> bool:
     if before.special or token.special or before.part != token.part or token.part:
         return False
     if (
@@ -187,7 +195,7 @@ def _continues_word(before: Token, token: Token, text: str, spans: Sequence[tupl
         return True
     if token.start >= len(text) or token.start == 0:
         return False
-    word_index = int(np.searchsorted(starts, token.start, side="right")) - 1
+    word_index = bisect_right(starts, token.start) - 1
     inside = word_index >= 0 and spans[word_index][0] < token.start < spans[word_index][1]
     return inside and not (_is_unspaced(text[token.start - 1]) or _is_unspaced(text[token.start]))
 

@@ -140,9 +140,7 @@ class FormRows:
     def mass(self, key_mask: Bools) -> Any:
         return self._of(np.broadcast_to(key_mask[: self._j.size], (self.i.size, self._j.size)))
 
-    def same(self, after: int) -> Any:
-        assert self.about.pairs is not None
-        rows, keys = self.about.pairs.of(self.i, after)
+    def at_pairs(self, rows: Ints, keys: Ints) -> Any:
         matrix = np.zeros((self.i.size, self._j.size))
         np.add.at(matrix, (rows, keys), 1.0)
         return self._of(matrix)

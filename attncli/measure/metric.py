@@ -58,7 +58,7 @@ class Metric(Struct, frozen=True):
     formula: how it is computed. low, high: its range; None where it has no bound of its own.
     unit: "" for shares. says: what a high value means. rows: which rows the mean is over.
     note: other conventions, and what is left out. needs: what must be known beyond the
-    weights ("tokens", "special", "punctuation"); without it the value is NaN. aligned: whether it compares
+    weights ("tokens", "special", "punctuation", "words"); without it the value is NaN. aligned: whether it compares
     positions, and so needs queries and keys of one text.
     """
 
@@ -107,10 +107,11 @@ class Metric(Struct, frozen=True):
         return results[self.name].value
 
 
-def _mean(
+def row_mean(
     value: Callable[[AttentionRows], Floats],
     used_rows: Callable[[AttentionRows], Bools] = lambda rows: ~rows.sight.empty,
 ) -> Callable[[AttentionRows], PerRow]:
+    """A metric that is the mean of `value` over `used_rows`, those that see a key where nothing else is said."""
     return lambda rows: PerRow(value(rows), used_rows(rows))
 
 
@@ -128,7 +129,7 @@ def _diagonality(rows: AttentionRows) -> Floats:
 
 
 def _offset_metric(offset: int) -> Callable[[AttentionRows], PerRow]:
-    return _mean(lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset))
+    return row_mean(lambda rows: rows.at_offset(offset), lambda rows: rows.sight.has_key(rows.i + offset))
 
 
 def _band(rows: AttentionRows) -> Floats:
@@ -151,6 +152,12 @@ def _punctuation(rows: AttentionRows) -> Floats:
     return rows.mass(rows.about.punctuation)
 
 
+def _after_same(rows: AttentionRows, after: int) -> Floats:
+    """Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
+    assert rows.about.pairs is not None
+    return rows.at_pairs(*rows.about.pairs.of(rows.i, after))
+
+
 ALL_ROWS, VOITA = message("rows that see a key"), message("Voita et al. 2019, Analyzing multi-head self-attention")
 LENS = message("TransformerLens, head detector (mul)")
 SAME = message("the same token is the same id, without ids the same text")
@@ -158,32 +165,32 @@ WITHOUT = message("Σ over all rows, key 0 and the query itself left out")
 
 entropy = Metric(
     "entropy", "mean −Σ A ln A", 0, None, "nats", "attention is spread over many keys", ALL_ROWS,
-    "Shannon 1948; Ghader and Monz 2017", _mean(lambda rows: rows.entropy), "at most ln m_i in row i", aligned=False,
+    "Shannon 1948; Ghader and Monz 2017", row_mean(lambda rows: rows.entropy), "at most ln m_i in row i", aligned=False,
 )  # fmt: skip
 normalised_entropy = Metric(
     "normalised_entropy", "mean (−Σ A ln A) / ln m_i", 0, 1, "", "spread, whatever the number of keys",
-    "rows that see 2 keys or more", "Shannon 1948", _mean(_normalised_entropy, _several), aligned=False,
+    "rows that see 2 keys or more", "Shannon 1948", row_mean(_normalised_entropy, _several), aligned=False,
 )  # fmt: skip
 effective_keys = Metric(
     "effective_keys", "mean exp(−Σ A ln A)", 1, None, "keys", "how many keys a row looks at", ALL_ROWS,
-    "Hill 1973", _mean(lambda rows: np.exp(rows.entropy)), aligned=False,
+    "Hill 1973", row_mean(lambda rows: np.exp(rows.entropy)), aligned=False,
 )  # fmt: skip
 confidence = Metric(
     "confidence", "mean max_j A", 0, 1, "", "the head is sure where to look", ALL_ROWS, VOITA,
-    _mean(lambda rows: rows.peak), "Voita 2019 leaves out the end-of-sentence key", aligned=False,
+    row_mean(lambda rows: rows.peak), "Voita 2019 leaves out the end-of-sentence key", aligned=False,
 )  # fmt: skip
 confidence_beyond_first = Metric(
     "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
     message("{all_rows}; 0 in a row that sees only key 0", all_rows=ALL_ROWS), VOITA,
-    _mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
+    row_mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
 )  # fmt: skip
 distance = Metric(
     "distance", "mean Σ_j A |i−j|", 0, None, "tokens", "the head looks far away", ALL_ROWS,
-    "Vig and Belinkov 2019", _mean(lambda rows: rows.moments[0]),
+    "Vig and Belinkov 2019", row_mean(lambda rows: rows.moments[0]),
 )  # fmt: skip
 signed_distance = Metric(
     "signed_distance", "mean Σ_j A (j−i)", None, None, "tokens", "the head looks ahead (below 0: back)",
-    ALL_ROWS, "Vig and Belinkov 2019, with a sign", _mean(lambda rows: rows.moments[1]),
+    ALL_ROWS, "Vig and Belinkov 2019, with a sign", row_mean(lambda rows: rows.moments[1]),
 )  # fmt: skip
 previous = Metric(
     "previous", "mean A_{i,i−1}", 0, 1, "", "each token looks at the one before it", "rows that see key i−1",
@@ -199,25 +206,26 @@ next = Metric(
 )  # fmt: skip
 sink = Metric(
     "sink", "mean A_{i,0}, i > 0", 0, 1, "", "attention rests on the first token", "rows i > 0",
-    "Xiao et al. 2023; Gu et al. 2024", _mean(lambda rows: rows.key(0), lambda rows: ~rows.sight.empty & (rows.i > 0)),
+    "Xiao et al. 2023; Gu et al. 2024",
+    row_mean(lambda rows: rows.key(0), lambda rows: ~rows.sight.empty & (rows.i > 0)),
     "row 0 is left out: a causal head has 1 there by construction; Gu 2024 calls a head a sink above 0.3",
 )  # fmt: skip
 special = Metric(
     "special", "mean Σ_{j special} A", 0, 1, "", "attention rests on special tokens", ALL_ROWS,
-    "Clark et al. 2019", _mean(_special), needs="special", aligned=False,
+    "Clark et al. 2019", row_mean(_special), needs="special", aligned=False,
 )  # fmt: skip
 punctuation = Metric(
     "punctuation", "mean Σ_{j punctuation} A", 0, 1, "", "attention rests on punctuation", ALL_ROWS,
-    "Clark et al. 2019", _mean(_punctuation), needs="punctuation", aligned=False,
+    "Clark et al. 2019", row_mean(_punctuation), needs="punctuation", aligned=False,
 )  # fmt: skip
 diagonality = Metric(
     "diagonality", "mean 1 − Σ_j A |i−j| / max_{j∈K_i} |i−j|", 0, 1, "",
     "attention stays near the diagonal", "rows that see 2 keys or more", "Zhang et al. 2021",
-    _mean(_diagonality, _several),
+    row_mean(_diagonality, _several),
 )  # fmt: skip
 band = Metric(
     "band", f"mean Σ_{{|i−j|≤{BAND}}} A", 0, 1, "", message("attention stays within {band} tokens", band=BAND),
-    ALL_ROWS, "Kovaleva et al. 2019", _mean(_band),
+    ALL_ROWS, "Kovaleva et al. 2019", row_mean(_band),
 )  # fmt: skip
 previous_pattern = Metric(
     "previous_pattern", "Σ A⊙P / Σ A, P: j = i−1", 0, 1, "", "a previous-token head", WITHOUT, LENS,
@@ -225,16 +233,16 @@ previous_pattern = Metric(
 )  # fmt: skip
 duplicate_pattern = Metric(
     "duplicate_pattern", "Σ A⊙P / Σ A, P: same token earlier", 0, 1, "",
-    "a duplicate-token head", WITHOUT, LENS, _beyond(lambda rows: rows.same(0)), SAME, needs="tokens",
+    "a duplicate-token head", WITHOUT, LENS, _beyond(lambda rows: _after_same(rows, 0)), SAME, needs="tokens",
 )  # fmt: skip
 induction_pattern = Metric(
     "induction_pattern", "Σ A⊙P / Σ A, P: after the same token earlier", 0, 1, "",
-    "an induction head", WITHOUT, LENS, _beyond(lambda rows: rows.same(1)),
+    "an induction head", WITHOUT, LENS, _beyond(lambda rows: _after_same(rows, 1)),
     message("{same}; Olsson et al. 2022 measure it on random repeats", same=SAME), needs="tokens",
 )  # fmt: skip
 missing = Metric(
     "missing", "mean 1 − Σ_j A", 0, 1, "", "weight that a learned sink or an exclusion took", ALL_ROWS,
-    "Agarwal et al. 2025, gpt-oss", _mean(lambda rows: np.maximum(1 - rows.total, 0.0)), aligned=False,
+    "Agarwal et al. 2025, gpt-oss", row_mean(lambda rows: np.maximum(1 - rows.total, 0.0)), aligned=False,
 )  # fmt: skip
 
 METRICS: dict[str, Metric] = {
@@ -340,9 +348,7 @@ class UniformRows:
         up_to = np.concatenate([[0], np.cumsum(key_mask)])
         return np.where(self.sight.empty, 0, up_to[self.sight.last + 1] - up_to[self.sight.first]) * self.share
 
-    def same(self, after: int) -> Floats:
-        assert self.about.pairs is not None
-        rows, keys = self.about.pairs.of(self.i, after)
+    def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         inside = (keys >= self.sight.first[:, rows]) & (keys <= self.sight.last[:, rows])
         counts: Floats = np.stack([np.bincount(rows[pair_mask], minlength=self.i.size) for pair_mask in inside]).astype(
             np.float64
@@ -488,6 +494,7 @@ def _answerable(metric: Metric, about: TokenFacts) -> bool:
         "tokens": about.pairs is not None,
         "special": about.special is not None,
         "punctuation": about.punctuation is not None,
+        "words": about.words is not None,
     }
     return is_available[metric.needs]
 

@@ -275,18 +275,36 @@ class TokenPairs:
         return rows[is_earlier], keys[is_earlier]
 
 
+class WordPieces:
+    """Which tokens of a text make up a word. starts: the first token of each word; count: tokens of the text."""
+
+    def __init__(self, starts: Ints, count: int) -> None:
+        self.is_start: Bools = np.zeros(count, bool)
+        self.is_start[starts] = True
+        sizes = np.diff(starts, append=count)
+        self._first, self._others = np.repeat(starts, sizes), np.repeat(sizes, sizes) - 1
+
+    def of(self, i: Ints) -> tuple[Ints, Ints]:
+        """For query positions i [row]: the pairs (row, key) where the key is another token of the query's word."""
+        counts = self._others[i]
+        rows = np.repeat(np.arange(i.size), counts)
+        keys = self._first[i][rows] + np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, keys + (keys >= i[rows])
+
+
 class TokenFacts(Struct, frozen=True, eq=False):
     """What is known of the tokens behind the keys.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
     special, punctuation: booleans [key], None where not known. aligned: whether queries and keys are the
-    same text, so that i − j is a distance.
+    same text, so that i − j is a distance. words: which tokens make up a word, None where not known.
     """
 
     pairs: TokenPairs | None = None
     special: Bools | None = None
     punctuation: Bools | None = None
     aligned: bool = True
+    words: WordPieces | None = None
 
 
 NEARBY = 2
@@ -296,12 +314,13 @@ AT_ONCE = 2**18
 """Weights of whole matrices that are looked at together, so that float64 copies of them stay small."""
 
 
-def token_facts(tokens: Sequence[Token]) -> TokenFacts:
+def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> TokenFacts:
     """What the metrics may know of a text's tokens."""
     return TokenFacts(
         TokenPairs([token.text if token.id is None else token.id for token in tokens]),
         np.array([token.special for token in tokens]),
         np.array([is_punctuation(token) for token in tokens]),
+        words=words,
     )
 
 
@@ -363,8 +382,8 @@ class AttentionRows(Protocol):
     def mass(self, key_mask: Bools) -> Floats:
         """Σ A_ij over the keys j in `key_mask`, booleans [key]."""
 
-    def same(self, after: int) -> Floats:
-        """Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
+    def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
+        """Σ A_ij over the pairs (row, key), integers [pair], row by row; keys that a row does not see add nothing."""
 
 
 class WeightRows:
@@ -505,9 +524,7 @@ class WeightRows:
             return np.zeros(self._shape)
         return self.numpy(self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[..., 0])
 
-    def same(self, after: int) -> Floats:
-        assert self.about.pairs is not None
-        rows, keys = self.about.pairs.of(self.i, after)
+    def at_pairs(self, rows: Ints, keys: Ints) -> Floats:
         if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
             inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
             rows, keys = rows[inside], keys[inside]

@@ -380,9 +380,8 @@ def _check(measure: StatisticsOptions) -> None:
 
 
 def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOptions) -> ScanRequest:
-    from attncli.measure.metric import METRICS
     from attncli.measure.metric_file import load_metrics
-    from attncli.scan.corpus_scan import USUAL
+    from attncli.scan.corpus_scan import EVERY_METRIC, USUAL
     from attncli.scan.intake import parse_format
     from attncli.scan.plan import ScanRequest
     from attncli.scan.worker import check_effects
@@ -390,7 +389,7 @@ def _request(texts: Sequence[str], corpus: CorpusOptions, measure: StatisticsOpt
     files = tuple(str(path) for path in measure.metric_file or ())
     own = [metric.name for path in files for metric in load_metrics(path)]
     names = [name.strip() for argument in measure.metric or () for name in argument.split(",") if name.strip()]
-    metrics = tuple(METRICS) if names == ["all"] else tuple(names) or USUAL
+    metrics = EVERY_METRIC if names == ["all"] else tuple(names) or USUAL
     if names in ([], ["all"]):
         metrics = (*metrics, *own)
     return ScanRequest(

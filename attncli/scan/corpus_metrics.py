@@ -1,16 +1,17 @@
-"""Metrics that only a scan has: how many texts a head rests in, what it writes beside its neighbours, and how large a
-layer's vectors grow."""
+"""Metrics that only a scan has: what a head looks at by kind of token, how many texts it rests in, what it writes
+beside its neighbours, and how large a layer's vectors grow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
-from attncli.measure.metric import ALL_ROWS, Metric, PerRow, metric_of
+from attncli.language import message
+from attncli.measure.metric import ALL_ROWS, Metric, PerRow, metric_of, row_mean
 from attncli.measure.row_facts import AttentionRows, Bools, Floats
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.run import Store
@@ -48,12 +49,65 @@ CORPUS_METRICS = {
         ),
     )
 }  # fmt: skip
-"""By name; `massive` is a layer's."""
+"""By name, what is not of the weights alone; `massive` is a layer's."""
+
+
+def _word_start(rows: AttentionRows) -> Floats:
+    about = rows.about
+    assert about.words is not None
+    assert about.special is not None
+    assert about.punctuation is not None
+    return rows.mass(about.words.is_start & ~about.special & ~about.punctuation)
+
+
+def _same_word(rows: AttentionRows) -> Floats:
+    assert rows.about.words is not None
+    return rows.at_pairs(*rows.about.words.of(rows.i))
+
+
+def _apart(least: int, most: int) -> Callable[[AttentionRows], Floats]:
+    """The weight on keys so many tokens away, to either side."""
+    offsets = {side * steps for steps in range(least, most + 1) for side in (-1, 1)}
+    return lambda rows: sum(map(rows.at_offset, sorted(offsets)), np.zeros(()))
+
+
+MIDDLE = 16
+"""Tokens away that are far beyond."""
+CLARK = message("Clark et al. 2019, What does BERT look at?")
+KIND_METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "word_start", "mean Σ_{j starts a word} A", 0, 1, "", "attention goes to where words start", ALL_ROWS,
+            CLARK, row_mean(_word_start), "special tokens and punctuation are left out", needs="words",
+        ),
+        Metric(
+            "same_word", "mean Σ_{j ≠ i in the word of i} A", 0, 1, "",
+            "attention goes to the other pieces of the token's own word", ALL_ROWS, CLARK,
+            row_mean(_same_word), "0 for words of one piece", needs="words",
+        ),
+        *(
+            Metric(
+                name, f"mean Σ_{{{span}}} A", 0, 1, "", message("attention goes {span} tokens away", span=told),
+                ALL_ROWS, CLARK, row_mean(value),
+            )
+            for name, span, told, value in (
+                ("distance_1", "|i−j|=1", "1", _apart(1, 1)),
+                ("distance_2_4", "2≤|i−j|≤4", "2–4", _apart(2, 4)),
+                ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _apart(5, MIDDLE)),
+                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.total - _apart(0, MIDDLE)(rows)),
+            )
+        ),
+    )
+}  # fmt: skip
+"""By name: what a head looks at by kind of token and by distance; of `special`, `punctuation` and `self`, which every
+command has, the scan tells beside them."""
 
 
 def column_metric(name: str) -> Metric:
     """The metric that a column of a scan has the numbers of. Raises UsageError for an unknown name."""
-    return CORPUS_METRICS[name] if name in CORPUS_METRICS else metric_of(name, more=tuple(CORPUS_METRICS))
+    own = {**KIND_METRICS, **CORPUS_METRICS}
+    return own[name] if name in own else metric_of(name, more=tuple(own))
 
 
 class OutputNorms:

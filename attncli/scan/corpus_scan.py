@@ -18,6 +18,7 @@ from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.scan import plan as plans
 from attncli.scan import report
+from attncli.scan.corpus_metrics import KIND_METRICS
 from attncli.scan.document import SKIP_NOTES, ScanDocument
 from attncli.scan.engines import Engine, LocalWorkers, ScanPart, missing, run
 from attncli.scan.plan import ScanPlan, ScanRequest
@@ -27,8 +28,10 @@ from attncli.scan.worker import UNKNOWN
 
 WHOLE = ScanPart()
 """All of a scan."""
-USUAL = (*DEFAULT, "special", "normalised_entropy")
+USUAL = (*DEFAULT, "special", "normalised_entropy", *KIND_METRICS)
 """The metrics of a scan that names none."""
+EVERY_METRIC = (*METRICS, *KIND_METRICS)
+"""The metrics of a scan that names all: of weights."""
 
 
 def scan_corpus(
@@ -91,7 +94,7 @@ def scan_corpus(
     if request is None:
         files = [corpus] if isinstance(corpus, str | Path) else corpus
         names = (
-            tuple(METRICS)
+            EVERY_METRIC
             if "all" in metrics
             else tuple(metric.name if isinstance(metric, Metric) else metric for metric in metrics)
         )

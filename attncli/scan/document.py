@@ -15,6 +15,18 @@ LEAST_TEXTS = 30
 """Texts, or clusters of them, from which on means have intervals: those of fewer hold the truth less often
 (`tests/benchmarks/intervals.py`)."""
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
+KINDS = {
+    "special": message("special tokens"),
+    "punctuation": message("punctuation"),
+    "word_start": message("starts of words"),
+    "same_word": message("the rest of its own word"),
+    "self": message("itself"),
+    "distance_1": message("1 token away"),
+    "distance_2_4": message("2 to 4 tokens away"),
+    "distance_5_16": message("5 to 16 tokens away"),
+    "distance_17": message("17 tokens away or more"),
+}
+"""What the metrics are called that tell what a head looks at, in the order in which they are told."""
 SKIP_NOTES = {
     "empty": message("{count} empty"),
     "long": message("{count} too long"),
@@ -46,6 +58,10 @@ class PlanPart(Part, frozen=True, kw_only=True):
     find: list[str]
     effects: Annotated[list[str], describe("How heads were taken away, and which; empty for none.")]
     why: Annotated[list[str], describe("The heads whose strongest links were taken apart.")] | UnsetType = UNSET
+    sample_memory: (
+        Annotated[Count, describe("Bytes that samples and pairs of tokens take of a worker's memory, at most.")]
+        | UnsetType
+    ) = UNSET
 
 
 class FailedShard(Part, frozen=True, kw_only=True):

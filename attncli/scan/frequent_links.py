@@ -26,8 +26,9 @@ KEPT = 256
 """Pairs that a shard keeps of each head."""
 PENDING = 1 << 21
 """Links that are held before they are counted, over all heads."""
-DISTINCT = 1 << 15
-"""Pairs of a head that a shard counts at once; beyond twice as many the rarest are let go of."""
+DISTINCT, MOST_DISTINCT = 1 << 15, 5 << 20
+"""Pairs of a head that a shard counts at once, and of all heads together; beyond twice as many the rarest are let go
+of."""
 NOBODY = -1
 """A place that no pair has taken."""
 SHIFT = 32
@@ -90,6 +91,16 @@ def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
     return codes, np.stack(sums)
 
 
+def distinct_pairs(heads: int) -> int:
+    """How many pairs of each of so many heads are counted at once."""
+    return min(DISTINCT, max(MOST_DISTINCT // max(heads, 1), KEPT))
+
+
+def pairs_memory(heads: int) -> int:
+    """Bytes that the links and pairs of so many heads take at most while they are counted."""
+    return 8 * (PENDING + heads * 2 * distinct_pairs(heads) * (1 + len(COUNTED)))
+
+
 def mask_places(spec: Spec) -> tuple[int, ...]:
     """Of each layer the place of its mask among the different ones, in the order of layers."""
     names = [repr(block.attention.mask) for block in spec.blocks]
@@ -104,8 +115,11 @@ class ShardLinks:
         self._choosing: list[Bools] = []
         self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
         self._heads = [LinkCounts() for _ in range(int(starts[-1]))]
-        self._pending: list[list[Ints]] = [[] for _ in self._of_layer]
-        self._size = 0
+        # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
+        heads = len(self._heads)
+        self._distinct = distinct_pairs(heads)
+        self._held = np.empty((heads, PENDING // max(heads, 1)), np.int64)
+        self._sizes = [0] * len(self._of_layer)
         self._places: dict[int, int] = {}
         self._text_numbers = np.arange(0)
         self._tokens: dict[int, Ints] = {}
@@ -133,9 +147,11 @@ class ShardLinks:
             self._tokens[number] = self._tokens.get(number, 0) + sums[:, place]
         first = int(self._text_numbers[-1]) + 1 if self._text_numbers.size else 0
         is_full = len(self._places) + present.size > 1 << PLACE_BITS or first + len(table) > 1 << TEXT_BITS
-        if self._size > PENDING or is_full:
+        if max(self._sizes) + table.size > self._held.shape[1] or is_full:
             self._count()
             first = 0
+            if table.size > self._held.shape[1]:
+                self._held = np.empty((len(self._heads), table.size), np.int64)
         self._text_numbers = np.arange(first, first + len(table))
         places = [self._places.setdefault(number, len(self._places)) for number in present.tolist()]
         return np.array(places, np.int64)[where]
@@ -148,9 +164,10 @@ class ShardLinks:
         queries = ((places << PLACE_BITS + TEXT_BITS) | self._text_numbers[:, None])[:, None, :]
         links = np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1) << TEXT_BITS | queries
         links = links if choosing.all() else links[..., choosing]
-        # head by head, [head, link]
-        self._pending[layer].append(links.transpose(1, 0, 2).reshape((keys.shape[1], -1)))
-        self._size += links.size
+        start, size = self._sizes[layer], links.shape[0] * links.shape[2]
+        heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
+        self._held[heads, start : start + size] = links.transpose(1, 0, 2).reshape((-1, size))
+        self._sizes[layer] += size
 
     def _count(self) -> None:
         """Count the links that are held, and begin anew to number their tokens and texts."""
@@ -159,16 +176,13 @@ class ShardLinks:
         ranks = np.empty_like(order)
         ranks[order] = np.arange(ids.size)
         ids = ids[order]
-        for layer, parts in enumerate(self._pending):
-            if parts:
-                links = np.concatenate(parts, 1)
-                parts.clear()
-                for place in range(len(links)):
-                    head = self._heads[int(self._starts[layer]) + place]
-                    head.add(*count_links(links[place], ranks, ids))
-                    if head.codes.size > 2 * DISTINCT:
-                        head.lost += head.prune(DISTINCT)
-        self._size, self._text_numbers = 0, np.arange(0)
+        for layer, size in enumerate(self._sizes):
+            for place in range(int(self._starts[layer]), int(self._starts[layer + 1])) if size else ():
+                head = self._heads[place]
+                head.add(*count_links(self._held[place, :size], ranks, ids))
+                if head.codes.size > 2 * self._distinct:
+                    head.lost += head.prune(self._distinct)
+        self._sizes, self._text_numbers = [0] * len(self._sizes), np.arange(0)
         self._places.clear()
 
     def arrays(self) -> dict[str, Ints]:
@@ -254,6 +268,7 @@ class TotalLinks:
             self._kept = [{} for _ in pairs]
             self._lost = np.zeros((2, len(pairs)), np.int64)
         self._lost += arrays["link_lost"]
+        most = distinct_pairs(len(pairs))
         for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
             there = pairs[place] != NOBODY
             head.add(pairs[place][there], np.stack([arrays[f"link_{name}"][place][there] for name in COUNTED]))
@@ -261,8 +276,8 @@ class TotalLinks:
             if unseen:
                 for code in pairs[place][there].tolist():
                     kept[code] = kept.get(code, 0) + unseen
-            if head.codes.size > 2 * DISTINCT:
-                dropped = head.prune(DISTINCT)
+            if head.codes.size > 2 * most:
+                dropped = head.prune(most)
                 self._lost[0, place] += dropped
                 still = set(head.codes.tolist())
                 self._kept[place] = {code: number for code, number in kept.items() if code in still}

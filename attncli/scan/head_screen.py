@@ -14,7 +14,9 @@ from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import QUARTER, part_name
 from attncli.language import contextual, message, plural, say, say_each
+from attncli.scan.corpus_metrics import KIND_METRICS
 from attncli.scan.document import (
+    KINDS,
     AlikeHeads,
     FrequentLink,
     ScanCompareDocument,
@@ -124,6 +126,28 @@ def share_text(share: float, between: list[float] | None, view: View) -> str:
     return f"{percent(share)} ({ends})"
 
 
+def kinds_of_head(head: ScanHead, view: View) -> Lines:
+    """What a head looks at by kind of token and by distance, beside what uniform attention would."""
+    rows = [
+        [
+            say(view, title),
+            number(metric.mean_texts, view),
+            interval_text(metric.ci95, view),
+            number(metric.baseline, view),
+        ]
+        for name, title in KINDS.items()
+        if (metric := head.metrics.get(name)) is not None
+    ]
+    return table(
+        ["", *say_each(view, contextual("scan", "share"), "95% interval", message("by chance"))],
+        rows,
+        view,
+        align=["left", "right", "left", "right"],
+        title=say(view, "what {head} looks at", head=f"L{head.layer} H{head.head}"),
+        note=say(view, "share of its weight, mean over texts; by chance: of uniform attention"),
+    )
+
+
 def metrics_of_head(head: ScanHead, view: View) -> Lines:
     """Every metric of a head over the corpus, beside what uniform attention has."""
     rows = [
@@ -137,7 +161,7 @@ def metrics_of_head(head: ScanHead, view: View) -> Lines:
             number(metric.baseline, view),
         ]
         for name, metric in head.metrics.items()
-        if not name.startswith("offset") or view.full
+        if view.full or not (name.startswith("offset") or name in KIND_METRICS)
     ]
     return table(
         say_each(view, "metric", "mean", "95% interval", contextual("scan", "by rows"), "sd", "median", "uniform"),

@@ -47,7 +47,7 @@ from attncli.scan.document import (
     Stratum,
     StratumExample,
 )
-from attncli.scan.frequent_links import PairCount
+from attncli.scan.frequent_links import PairCount, pairs_memory
 from attncli.scan.plan import EXPECTED, ScanPlan, read_plan
 from attncli.scan.shard_files import PLANNING, ShardOutcome, failure_reasons, synced_writer
 from attncli.scan.statistics import (
@@ -71,8 +71,8 @@ from attncli.scan.statistics import (
     variance,
     wilson,
 )
+from attncli.scan.text_sample import DRAWN, sample_memory, strata
 from attncli.scan.text_sample import MOST as NO_HASH
-from attncli.scan.text_sample import strata
 from attncli.scan.totals import (
     EFFECT,
     METRIC_LABELS,
@@ -218,7 +218,14 @@ def _plan(totals: Totals) -> PlanPart:
         find=list(plan.measures.find),
         effects=list(plan.measures.effects),
         why=[f"L{layer}H{head}" for layer, head, _ in plan.measures.why] or UNSET,
+        sample_memory=_sample_memory(totals) or UNSET,
     )
+
+
+def _sample_memory(totals: Totals) -> int:
+    measures, heads = totals.plan.measures, len(totals.plan.heads)
+    samples = sample_memory(len(totals.columns), heads, DRAWN * measures.examples)
+    return samples + (pairs_memory(heads) if measures.links else 0)
 
 
 def head_document(document: ScanDocument, place: tuple[int, int], alike: AlikeHeads | None) -> ScanDocument:

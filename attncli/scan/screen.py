@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from attncli.draw.tables import GAP, table
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.scan.document import (
+    KINDS,
     LEAST_TEXTS,
     SKIP_NOTES,
     AlikeHeads,
@@ -29,6 +31,7 @@ from attncli.scan.head_screen import (
     furthest_link,
     heads_like,
     interval_text,
+    kinds_of_head,
     label_text,
     metrics_of_head,
     number,
@@ -121,6 +124,12 @@ def _metrics_part(shown: ScanShown, view: View) -> Lines:
     return Lines() if shown.head is None else metrics_of_head(shown.head, view)
 
 
+def _kinds_part(shown: ScanShown, view: View) -> Lines:
+    if shown.head is None or not KINDS.keys() & shown.head.metrics.keys():
+        return Lines()
+    return kinds_of_head(shown.head, view)
+
+
 def _examples_part(shown: ScanShown, view: View) -> Lines:
     return Lines() if shown.head is None else strongest_examples(shown.head, shown.metric, view)
 
@@ -170,6 +179,7 @@ SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("layers", _layers_part, _wide),
     ScreenPart("effects", _effects_part),
     ScreenPart("why", _why_part),
+    ScreenPart("kinds", _kinds_part, _close),
     ScreenPart("metrics", _metrics_part, _close),
     ScreenPart("changes", _changes_part, _close),
     ScreenPart("links", _links_part, _close),
@@ -227,6 +237,10 @@ def _header(document: ScanDocument, view: View) -> Lines:
     if skip_notes:
         rows.append([say(view, "left out"), " · ".join(skip_notes)])
     rows += [[say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
+    if document.plan.sample_memory:
+        size = f"{math.ceil(document.plan.sample_memory / 2**20):,}"
+        held = say(view, "samples and pairs: at most {size} MiB of a worker", size=size)
+        rows.append([say(view, "memory"), held])
     if document.digest is not None:
         rows.append([say(view, contextual("scan", "digest")), document.digest[:16]])
     warnings = [remark(warning_text, view) for warning_text in document.warnings]

@@ -21,6 +21,11 @@ FIELDS = ("hash", "file", "line", "query", "key")
 DECILES = 10
 
 
+def sample_memory(columns: int, heads: int, size: int) -> int:
+    """Bytes that the samples of so many heads take, with as many while texts are taken in."""
+    return 2 * 8 * (len(FIELDS) + columns) * heads * size
+
+
 class TextSample:
     """The `size` texts of each head with the smallest hashes. table: [field, head, place], smallest first; values: each
     column's number, [column, head, place], in multiples of 2⁻²⁴."""

@@ -21,13 +21,13 @@ from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.places import measured_at, places
 from attncli.features.effects.sweep import SweepPlan, SweepText, plan_branches, sweep
 from attncli.inputs.token import Token, Tokenizer
-from attncli.inputs.word_groups import merged_words
+from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.measure.labels import LEAST_ROWS
 from attncli.measure.metric import OFFSETS, Tally
 from attncli.measure.metric_file import require
-from attncli.measure.row_facts import Floats, Ints, TokenFacts, token_facts
+from attncli.measure.row_facts import Floats, Ints, TokenFacts, WordPieces, token_facts
 from attncli.measure.row_stream import RowFeeder
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
@@ -45,6 +45,7 @@ from attncli.scan.corpus_metrics import (
     RESTS,
     SINK_RATE,
     OutputNorms,
+    column_metric,
     massive_counts,
     moved_norms,
     sink_rates,
@@ -144,7 +145,8 @@ class Layers:
             entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
             spec = replace(spec, blocks=(*spec.blocks[:-1], replace(last, mlp=None, norms=entering)))
         self.spec, self.store, self.backend = spec, store, backend
-        self.metrics, self.words, self._between = tuple(metrics), words, between
+        self.metrics, self.words, self._between = tuple(map(column_metric, metrics)), words, between
+        self._needs_words = any(metric.needs == "words" for metric in self.metrics)
         self._lengths: dict[str, LengthTally] = {}
         self._on_trace: OnTrace | None = None
 
@@ -173,7 +175,7 @@ class Layers:
 
     def _together(self, batch: Sequence[TokenizedText], on_layer: OnLayer, on_weights: OnWeights | None) -> None:
         count = len(batch[0].tokens)
-        abouts = [token_facts(text.tokens) for text in batch]
+        abouts = [self._facts(text) for text in batch]
         texts: dict[str, TextBatch] = {}
         for trace in self._through([text.tokens for text in batch], None, None):
             mask = self.spec.blocks[trace.layer].attention.mask
@@ -191,7 +193,7 @@ class Layers:
     def _words(self, text: TokenizedText, on_layer: OnLayer) -> None:
         """A text whose pieces are merged to words: as `attn heads` does it."""
         count, word_merge = len(text.tokens), merged_words(text.tokens, text.record.text or "")
-        text_facts = token_facts(word_merge.words)
+        text_facts = token_facts(word_merge.words, WordPieces(np.arange(len(word_merge.words)), len(word_merge.words)))
         for trace in self._through([text.tokens], None, None):
             visible = sight_of(self.spec.blocks[trace.layer].attention.mask, count).visibility_matrix(count)[0]
             weights = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)[..., :count]
@@ -201,7 +203,7 @@ class Layers:
 
     def _by_rows(self, text: TokenizedText, on_layer: OnLayer, on_weights: OnWeights | None) -> None:
         """A long text, by blocks of query rows: nothing is n × n."""
-        count, text_facts = len(text.tokens), token_facts(text.tokens)
+        count, text_facts = len(text.tokens), self._facts(text)
         watches: dict[int, tuple[Tally, RowFeeder]] = {}
 
         def block(layer: int, kind: str, rows: RowBlock) -> None:
@@ -215,6 +217,13 @@ class Layers:
 
         for trace in self._through([text.tokens], rows_for(self.spec, count), block):
             self._report_tally(trace.layer, watches.pop(trace.layer)[0], on_layer)
+
+    def _facts(self, text: TokenizedText) -> TokenFacts:
+        """What is known of a text's tokens; which of them make up words only where a metric needs it."""
+        if not self._needs_words:
+            return token_facts(text.tokens)
+        starts = word_starts(text.tokens, text.record.text or "")
+        return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
     def _new_watch(self, layer: int, text_facts: TokenFacts, count: int) -> tuple[Tally, RowFeeder]:
         heads = self.spec.blocks[layer].attention.heads

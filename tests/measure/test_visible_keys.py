@@ -8,7 +8,7 @@ import pytest
 
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.measure.metric import UniformRows
-from attncli.measure.row_facts import Sight, TokenFacts, TokenPairs, WeightRows, find_sight, of_mask
+from attncli.measure.row_facts import Sight, TokenFacts, TokenPairs, WeightRows, WordPieces, find_sight, of_mask
 from attncli.mechanism.mask import parse_mask
 
 LOW, HIGH, ROWS = 3, 10, 5
@@ -100,5 +100,5 @@ def test_uniform_rows_in_closed_form(spec: str) -> None:
         np.testing.assert_allclose(closed.at_offset(offset), exact.at_offset(offset), atol=1e-12)
         np.testing.assert_allclose(closed.key(offset), exact.key(offset), atol=1e-12)
     np.testing.assert_allclose(closed.mass(chosen), exact.mass(chosen), atol=1e-12)
-    for after in (0, 1):
-        np.testing.assert_allclose(closed.same(after), exact.same(after), atol=1e-12)
+    for pairs in (*(about.pairs.of(i, after) for after in (0, 1)), WordPieces(np.array([0, 1, 4]), n).of(i)):
+        np.testing.assert_allclose(closed.at_pairs(*pairs), exact.at_pairs(*pairs), atol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from asking import ask
 from msgspec import UNSET, to_builtins
-from scanning import Inside, planned
+from scanning import Inside, loaded, planned
 
 import attncli
 from attncli.draw.safe import cells
@@ -21,7 +21,7 @@ from attncli.scan.engines import ScanPart, run
 from attncli.scan.frequent_links import LinkCounts, TotalLinks
 from attncli.scan.intake import text_hash
 from attncli.scan.plan import SCHEMA, ScanPlan
-from attncli.scan.text_sample import head_hashes
+from attncli.scan.text_sample import TextSample, head_hashes
 from attncli.scan.totals import Totals, total
 
 MASK = (1 << 64) - 1
@@ -228,6 +228,23 @@ def test_a_shard_whose_links_do_not_fit_is_not_taken(array: str, encoder: Path, 
     with file.open("wb") as stream:
         np.savez(stream, **arrays)
     assert total(made, tmp_path / "out").broken
+
+
+def test_memory_of_samples_and_pairs_is_bounded_and_told(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    made, _, document = scanned(encoder, corpus, tmp_path / "out")
+    heads = len(made.heads)
+    worker = frequent_links.ShardLinks(loaded(str(encoder)).spec, np.cumsum([0, *made.model.heads]))
+    least = sum(array.nbytes for array in (worker._held, *TextSample(2, heads, 96).arrays.values()))
+    told = document.plan.sample_memory
+    assert told
+    assert told > least
+    assert told == 8 * (2**21 + heads * 2**16 * 4) + 16 * 7 * heads * 96
+    report.write(document, tmp_path / "out")
+    shown = ask("scan", "show", str(tmp_path / "out"), "--show", "header", width=60)
+    assert f"at most {-(-told // 2**20)} MiB of a worker" in " ".join(shown.out.split())
+    # a model of many heads has no more than 336 MiB
+    assert all(frequent_links.pairs_memory(heads) <= 336 * 2**20 for heads in (160, 1024, 10_000))
+    assert frequent_links.distinct_pairs(144) == frequent_links.DISTINCT
 
 
 def test_examples_and_links_may_be_left_out(encoder: Path, corpus: Path, tmp_path: Path) -> None:

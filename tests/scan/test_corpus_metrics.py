@@ -77,6 +77,64 @@ def test_they_are_those_of_loops(which: str, request: Any, lines: list[str], tmp
     assert any(layer.massive.mean_texts for layer in document.layers)
 
 
+WORDY = (
+    "Unbelievably, the internationalisation of tokenizers is undone.",
+    "a b",
+    "Fourscoreandseven years ago (1863)!",
+)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkeypatch: Any) -> None:
+    """By piece, over words that MiniLM cuts; whole matrices, and by blocks of rows."""
+    if blocks:
+        monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(WORDY))
+    made, _, document = scanned(Path("minilm"), corpus, tmp_path / "out", metrics=tuple(corpus_metrics.KIND_METRICS))
+    assert len(made.shards) == 1
+    exact = attncli.load("minilm", backend="numpy", dtype="float64")
+    sums: dict[tuple[int, int, str], list[tuple[float, float]]] = {}
+    for text in WORDY:
+        tokens = exact.encode(text)
+        count, word, words, starts = len(tokens), -1, [], []
+        for at, token in enumerate(tokens):
+            # a piece goes on with the word before it where nothing but letters stand on both sides of the border
+            goes_on = at > 0 and not token.special and token.start == tokens[at - 1].end and not tokens[at - 1].special
+            goes_on = goes_on and text[token.start - 1].isalnum() and text[token.start].isalnum()
+            word += not goes_on
+            words.append(word)
+            starts.append(not goes_on and not token.special and token.text not in ",.()!")
+        for trace in exact.trace(tokens, keep=("weights",)):
+            for head, table in enumerate(np.asarray(trace.stages["weights"])):
+                for name in corpus_metrics.KIND_METRICS:
+                    mask = [
+                        [
+                            {
+                                "word_start": starts[j],
+                                "same_word": i != j and words[i] == words[j],
+                                "distance_1": abs(i - j) == 1,
+                                "distance_2_4": 2 <= abs(i - j) <= 4,
+                                "distance_5_16": 5 <= abs(i - j) <= 16,
+                                "distance_17": abs(i - j) >= 17,
+                            }[name]
+                            for j in range(count)
+                        ]
+                        for i in range(count)
+                    ]
+                    share = float((table * mask).sum()) / count
+                    sums.setdefault((trace.layer, head, name), []).append((share, float(np.mean(mask))))
+    for head in document.heads:
+        total = 0.0
+        for name, metric in head.metrics.items():
+            told = sums[head.layer, head.head, name]
+            assert metric.mean_texts == pytest.approx(np.mean([share for share, _ in told]), abs=1e-5)
+            assert metric.baseline == pytest.approx(np.mean([chance for _, chance in told]), abs=1e-6)
+            total += (metric.mean_texts or 0.0) * name.startswith("distance")
+        assert 0 < total < 1
+    assert any((head.metrics["same_word"].mean_texts or 0) > 0.1 for head in document.heads)
+
+
 def test_long_texts_have_them_too(decoder: Path, lines: list[str], tmp_path: Path, monkeypatch: Any) -> None:
     """By blocks of rows as in one piece."""
     (tmp_path / "corpus.txt").write_text("\n".join(lines[:6]))

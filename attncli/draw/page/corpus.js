@@ -228,6 +228,17 @@ function labels() {
   return rows.length ? [make("h3", say("labels")), table(say("labels"), [...["label", "score", "interval", "texts"].map((name) => say(`column.${name}`)), ""], rows)] : [];
 }
 
+/** What the head looks at by kind of token and by distance, beside what uniform attention would. */
+function kinds() {
+  const rows = Object.keys(meta.words[chosen.lang]).filter((name) => name.startsWith("kind.")).flatMap((name) => {
+    const metric = meta.metrics.indexOf(name.slice(5));
+    if (metric < 0) return [];
+    const [mean, low, high, , , , uniform] = numbersOf(chosen.head, metric);
+    return [make("tr", make("th", { scope: "row" }, say(name)), ...[number(mean), interval(low, high), number(uniform)].map((cell) => make("td", cell)))];
+  });
+  return rows.length ? [make("h3", say("kinds")), note(say("kinds.note")), table(say("kinds"), ["kind", "weight", "interval", "chance"].map((name) => say(`column.${name}`)), rows)] : [];
+}
+
 /** How many massive activations leave each layer of the scan, the chosen head's marked. */
 function layers() {
   const head = heads[chosen.head], rows = meta.scans[head.s].layers.map(([layer, mean, low, high, texts, from, to]) =>
@@ -292,7 +303,7 @@ function draw() {
   fill("chosen", headName(chosen.head));
   fill("of", meta.scans.length > 1 ? scan.name : "");
   fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
-  fill("view", ...labels(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...layers(), ...others());
+  fill("view", ...labels(), ...kinds(), ...reasons(), ...links(), ...examples(), ...alike(), ...figures(), ...layers(), ...others());
   fill("notes", ...meta.notes.map((text) => make("li", text[chosen.lang])));
   fill("said", `${fullName(chosen.head)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}${selected.has(chosen.head) ? ` · ${say("selected")}` : ""}`);
 }

@@ -20,9 +20,19 @@ from attncli.draw.safe import label, safe
 from attncli.features.why.document import part_name
 from attncli.inputs.token import Token
 from attncli.language import languages, message, translate
-from attncli.scan.document import AlikeHeads, FrequentLink, ScanDocument, ScanEffect, ScanHead, ScanMetric, ScanWhy
+from attncli.scan.document import (
+    KINDS,
+    AlikeHeads,
+    FrequentLink,
+    ScanDocument,
+    ScanEffect,
+    ScanHead,
+    ScanMetric,
+    ScanWhy,
+)
 
 EFFECT = "effect"
+PAGE_WORDS = {**SCAN_PAGE_WORDS, **{f"kind.{name}": title for name, title in KINDS.items()}}
 BUDGET = 5 * 10**6
 """Bytes of a page, at most, as far as leaving examples out can keep it there."""
 LONGEST = 2000
@@ -197,7 +207,7 @@ def _page(scans: Sequence[PageScan], lang: str, density: int) -> bytes:
     ]
     start = [name for name in ("distance", "previous", "sink", "entropy") if name in metrics] or metrics or ["layer"]
     meta = {
-        "lang": lang, "words": words_by_language(SCAN_PAGE_WORDS), "metrics": [safe(name) for name in metrics],
+        "lang": lang, "words": words_by_language(PAGE_WORDS), "metrics": [safe(name) for name in metrics],
         "scans": [_scan(scan.document, name) for scan, name in zip(scans, names, strict=True)], "heads": heads,
         "texts": shared.texts, "tokens": shared.tokens, "letters": LETTERS, "notes": notes,
         "start": [safe(start[0]), safe(start[1] if len(start) > 1 else start[0])],

@@ -245,6 +245,10 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
         "and they write in common, of random heads {chance}"
     ),
     "metrics": message("all metrics"),
+    "kinds": message("what it looks at"),
+    "kinds.note": message("share of its weight, mean over texts; by chance: of uniform attention"),
+    "column.kind": contextual("page", "kind"),
+    "column.weight": contextual("scan", "share"),
     "massive": message("massive activations"),
     "massive.note": message(
         "numbers above 100 and 1,000 times the median among those that leave the layer; texts: share with one"
