@@ -88,10 +88,10 @@ KIND_METRICS = {
         ),
         *(
             Metric(
-                name, f"mean Σ_{{{span}}} A", 0, 1, "", message("attention goes {span} tokens away", span=told),
+                name, f"mean Σ_{{{span}}} A", 0, 1, "", message("attention goes {span} tokens away", span=steps),
                 ALL_ROWS, CLARK, row_mean(value),
             )
-            for name, span, told, value in (
+            for name, span, steps, value in (
                 ("distance_1", "|i−j|=1", "1", _apart(1, 1)),
                 ("distance_2_4", "2≤|i−j|≤4", "2–4", _apart(2, 4)),
                 ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _apart(5, MIDDLE)),

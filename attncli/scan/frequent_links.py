@@ -118,7 +118,7 @@ class ShardLinks:
         # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
         heads = len(self._heads)
         self._distinct = distinct_pairs(heads)
-        self._held = np.empty((heads, PENDING // max(heads, 1)), np.int64)
+        self._links = np.empty((heads, PENDING // max(heads, 1)), np.int64)
         self._sizes = [0] * len(self._of_layer)
         self._places: dict[int, int] = {}
         self._text_numbers = np.arange(0)
@@ -147,11 +147,11 @@ class ShardLinks:
             self._tokens[number] = self._tokens.get(number, 0) + sums[:, place]
         first = int(self._text_numbers[-1]) + 1 if self._text_numbers.size else 0
         is_full = len(self._places) + present.size > 1 << PLACE_BITS or first + len(table) > 1 << TEXT_BITS
-        if max(self._sizes) + table.size > self._held.shape[1] or is_full:
+        if max(self._sizes) + table.size > self._links.shape[1] or is_full:
             self._count()
             first = 0
-            if table.size > self._held.shape[1]:
-                self._held = np.empty((len(self._heads), table.size), np.int64)
+            if table.size > self._links.shape[1]:
+                self._links = np.empty((len(self._heads), table.size), np.int64)
         self._text_numbers = np.arange(first, first + len(table))
         places = [self._places.setdefault(number, len(self._places)) for number in present.tolist()]
         return np.array(places, np.int64)[where]
@@ -166,7 +166,7 @@ class ShardLinks:
         links = links if choosing.all() else links[..., choosing]
         start, size = self._sizes[layer], links.shape[0] * links.shape[2]
         heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
-        self._held[heads, start : start + size] = links.transpose(1, 0, 2).reshape((-1, size))
+        self._links[heads, start : start + size] = links.transpose(1, 0, 2).reshape((-1, size))
         self._sizes[layer] += size
 
     def _count(self) -> None:
@@ -179,7 +179,7 @@ class ShardLinks:
         for layer, size in enumerate(self._sizes):
             for place in range(int(self._starts[layer]), int(self._starts[layer + 1])) if size else ():
                 head = self._heads[place]
-                head.add(*count_links(self._held[place, :size], ranks, ids))
+                head.add(*count_links(self._links[place, :size], ranks, ids))
                 if head.codes.size > 2 * self._distinct:
                     head.lost += head.prune(self._distinct)
         self._sizes, self._text_numbers = [0] * len(self._sizes), np.arange(0)

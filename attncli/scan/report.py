@@ -235,7 +235,7 @@ def head_document(document: ScanDocument, place: tuple[int, int], alike: AlikeHe
     texts = document.texts or []
     numbers: dict[int, int] = {}
     if head.sample:
-        sample = [replace(each, text=numbers.setdefault(each.text, len(numbers))) for each in head.sample]
+        sample = [replace(example, text=numbers.setdefault(example.text, len(numbers))) for example in head.sample]
         head = replace(head, sample=sample)
     layers = document.layers or UNSET
     return replace(

@@ -239,8 +239,8 @@ def _header(document: ScanDocument, view: View) -> Lines:
     rows += [[say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"] for shard in progress.failed[:5]]
     if document.plan.sample_memory:
         size = f"{math.ceil(document.plan.sample_memory / 2**20):,}"
-        held = say(view, "samples and pairs: at most {size} MiB of a worker", size=size)
-        rows.append([say(view, "memory"), held])
+        memory = say(view, "samples and pairs: at most {size} MiB of a worker", size=size)
+        rows.append([say(view, "memory"), memory])
     if document.digest is not None:
         rows.append([say(view, contextual("scan", "digest")), document.digest[:16]])
     warnings = [remark(warning_text, view) for warning_text in document.warnings]

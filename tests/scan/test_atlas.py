@@ -234,7 +234,7 @@ def test_memory_of_samples_and_pairs_is_bounded_and_told(encoder: Path, corpus: 
     made, _, document = scanned(encoder, corpus, tmp_path / "out")
     heads = len(made.heads)
     worker = frequent_links.ShardLinks(loaded(str(encoder)).spec, np.cumsum([0, *made.model.heads]))
-    least = sum(array.nbytes for array in (worker._held, *TextSample(2, heads, 96).arrays.values()))
+    least = sum(array.nbytes for array in (worker._links, *TextSample(2, heads, 96).arrays.values()))
     told = document.plan.sample_memory
     assert told
     assert told > least
