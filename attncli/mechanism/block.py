@@ -102,7 +102,7 @@ def _itself(array: Array) -> Array:
     return array
 
 
-def _attention(
+def mix_heads(
     backend: Backend,
     spec: Attention,
     weights: Weights,
@@ -112,6 +112,11 @@ def _attention(
     context: Context,
     layer: int,
 ) -> tuple[dict[str, Array], Array]:
+    """An attention as far as its heads' mixed values: its stages, and which rows are empty, [..., head, query].
+
+    x: what enters it, [..., token, width]; memory: the vectors that it reads in place of those, None for none. prefix:
+    "attn" or "cross".
+    """
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(backend, spec, weights, prefix, x, memory, context, layer)
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
@@ -144,10 +149,23 @@ def _attention(
             backend, q, k, v, rule, rows=context.rows, keep=context.keep, on_block=on_block
         )
         stages |= square_stages
-    mixed = apply_interventions(backend, interventions, mixed)
-    side_by_side = join_heads(backend, mixed)
+    stages["mixed"] = apply_interventions(backend, interventions, mixed)
+    return stages, empty
+
+
+def _attention(
+    backend: Backend,
+    spec: Attention,
+    weights: Weights,
+    prefix: str,
+    x: Array,
+    memory: Array | None,
+    context: Context,
+    layer: int,
+) -> tuple[dict[str, Array], Array]:
+    stages, empty = mix_heads(backend, spec, weights, prefix, x, memory, context, layer)
+    side_by_side = join_heads(backend, stages["mixed"])
     output = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
-    stages["mixed"] = mixed
     if output is None:
         stages["out"] = side_by_side
     else:

@@ -10,7 +10,7 @@ Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
-from attncli.mechanism.block import run_block
+from attncli.mechanism.block import mix_heads, run_block
 from attncli.mechanism.context import Context, Kind, Weights
 from attncli.mechanism.feed_forward import deviation, normalise, through_norm
 from attncli.mechanism.spec import Block, Norm, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
-from attncli.models.run import LONG, rows_for
+from attncli.models.run import LONG, HeldOutput, rows_for
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 
@@ -96,6 +96,21 @@ class HeadEvent(Struct, frozen=True, eq=False):
 
 OnHeads: TypeAlias = Callable[[int, HeadEvent], None]
 """Handed the number of a receiver and the heads of each attention before it, in order."""
+HeadSplit: TypeAlias = Literal["head", "layer", "none"]
+"""Whether each head is a part of its own, or all heads of an attention together, or none of them is."""
+
+
+class Follower(Protocol):
+    """Who follows a text through all its layers, those after the last receiver included."""
+
+    def on_activation(self, layer: int, what: str, array: Array) -> None:
+        """Be handed what `Context.on_activation` is."""
+
+    def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
+        """Be handed a layer that has run."""
+
+    def on_end(self, hidden: Array) -> None:
+        """Be handed what leaves the last layer, [token, width]."""
 
 
 class _StreamNorm(Struct, frozen=True, eq=False):
@@ -207,30 +222,24 @@ def read_stream(
     receivers: Sequence[Receiver],
     *,
     keep: frozenset[str] = frozenset(),
-    by_layer: bool = False,
+    split: HeadSplit = "head",
     on_heads: OnHeads | None = None,
+    follower: Follower | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Reading]:
     """Run a text and read its residual stream, part by part.
 
-    receivers: what reads; layers after the last of them are not run. by_layer: whether the heads of a layer are one
-    part. on_heads: is handed each layer's heads in place of their being parts of the readings. keep: the n × n stages
-    that traces hold. progress: told the share done.
+    receivers: what reads; layers after the last of them are not run unless someone follows. split: which parts heads
+    are. on_heads: is handed each layer's heads. keep: the n × n stages that traces hold. progress: told the share done.
     The norms on the way have the statistics of this run. Returns a reading for each receiver, in their order.
     """
     spec, store = model.spec, model.store
     last = max(receiver.layer for receiver in receivers)
-    taps = _taps(model, backend, receivers, by_layer=by_layer)
-    memory = model.memory
-    context = Context(
-        np.asarray([token.index for token in tokens]),
-        tokens[-1].index + 1,
-        memory=None if memory is None else backend.cast(memory, backend.dtype),
-        keep=keep,
-        rows=None if keep or len(tokens) <= LONG else rows_for(spec, len(tokens)),
-    )
+    taps = _taps(model, backend, receivers, split)
+    context = _context(model, tokens, backend, keep)
     reads_cross = any(receiver.layer == last and receiver.kind == "cross" for receiver in receivers)
-    store.expect(range(min(last + reads_cross, len(spec.blocks))))
+    stop = len(spec.blocks) if follower is not None else min(last + reads_cross, len(spec.blocks))
+    store.expect(range(stop))
     hidden = store.embed(backend, tokens)
     for kind, vectors in store.embed_parts(backend, tokens):
         array = numbers(backend, vectors)
@@ -245,27 +254,68 @@ def read_stream(
             readings[tap.number] = _enter(backend, tap, norm, place, weights, x)
             waiting.remove(tap)
 
-    for index, block in enumerate(spec.blocks[: last + 1]):
-        progress(index / (last + 1))
-        weights = store.layer(backend, index)
+    for index, block in enumerate(spec.blocks):
+        progress(index / max(stop, 1))
+        weights = HeldOutput(store.layer(backend, index))
         enter(index, "self", block.norms.get("attn.in"), "attn.in", weights, hidden)
-        if not waiting:
+        if not waiting and follower is None:
             break
-        writer = _LayerWriter(backend, block, index, len(tokens), waiting, by_layer=by_layer, on_heads=on_heads)
-        watched = replace(context, on_activation=writer.on_activation)
+        writer = _LayerWriter(backend, block, index, len(tokens), waiting, split, on_heads)
+        watched = replace(context, on_activation=_both(writer, follower))
         trace = run_block(backend, block, weights, hidden, watched, index)
         writer.attend("self", trace, weights)
         if block.cross is not None and trace.cross is not None:
             enter(index, "cross", block.norms.get("cross.in"), "cross.in", weights, trace.cross.before)
             writer.attend("cross", trace.cross, weights)
         writer.feed_forward(weights)
+        if follower is not None:
+            follower.on_layer(block, weights, trace)
         hidden = trace.after
     enter(len(spec.blocks), "self", spec.final_norm, "final", store.outer(backend), hidden)
+    if follower is not None:
+        follower.on_end(hidden)
     progress(1.0)
     return [readings[number] for number in range(len(receivers))]
 
 
-def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], *, by_layer: bool) -> list[_Tap]:
+def mix_again(
+    model: Model, tokens: Sequence[Token], backend: Backend, layer: int, kind: Kind, entering: Array
+) -> dict[str, Array]:
+    """The stages of an attention that has been passed, with its weights and values, from what entered it, [token,
+    width]: no other weights are read than those of its queries, keys and values."""
+    block = model.spec.blocks[layer]
+    attention, prefix = (block.attention, "attn") if kind == "self" else (block.cross, "cross")
+    assert attention is not None
+    context = _context(model, tokens, backend, frozenset({"weights"}))
+    memory = None if kind == "self" else context.memory
+    return mix_heads(backend, attention, model.store.layer(backend, layer), prefix, entering, memory, context, layer)[0]
+
+
+def _context(model: Model, tokens: Sequence[Token], backend: Backend, keep: frozenset[str]) -> Context:
+    """What every layer must know; the n × n stages of long texts are held only where they are kept."""
+    memory = model.memory
+    return Context(
+        np.asarray([token.index for token in tokens]),
+        tokens[-1].index + 1,
+        memory=None if memory is None else backend.cast(memory, backend.dtype),
+        keep=keep,
+        rows=None if keep or len(tokens) <= LONG else rows_for(model.spec, len(tokens)),
+    )
+
+
+def _both(writer: _LayerWriter, follower: Follower | None) -> Callable[[int, str, Array], None]:
+    """Hands what is computed to whoever looks at it."""
+    if follower is None:
+        return writer.on_activation
+
+    def on_activation(layer: int, what: str, array: Array) -> None:
+        writer.on_activation(layer, what, array)
+        follower.on_activation(layer, what, array)
+
+    return on_activation
+
+
+def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], split: HeadSplit) -> list[_Tap]:
     """The receivers, each with its map at every point of the stream: norms are read before the run."""
     spec, store = model.spec, model.store
     dtype = np.float64 if backend.dtype == "float64" else np.float32
@@ -281,7 +331,7 @@ def _taps(model: Model, backend: Backend, receivers: Sequence[Receiver], *, by_l
     taps = []
     for number, receiver in enumerate(receivers):
         norms = [read(*address) for address in stream_norms(spec, receiver.layer, receiver.kind)]
-        size = most_parts(spec, receiver.layer, by_layer=by_layer)
+        size = most_parts(spec, receiver.layer, by_layer=split != "head")
         taps.append(_Tap(number, receiver, norms, size, dtype))
     return taps
 
@@ -314,13 +364,12 @@ class _LayerWriter:
         layer: int,
         count: int,
         taps: Sequence[_Tap],
-        *,
-        by_layer: bool,
+        split: HeadSplit,
         on_heads: OnHeads | None,
     ) -> None:
         self._backend, self._block, self._layer, self._taps = backend, block, layer, taps
         self._count = count
-        self._by_layer, self._on_heads = by_layer, on_heads
+        self._split, self._on_heads = split, on_heads
         self._deviations: dict[str, Floats] = {}
         self._written: dict[str, Floats] = {}
 
@@ -335,6 +384,8 @@ class _LayerWriter:
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
         """What the heads write, and the bias that they share; what a mixer writes beside them or in their place."""
+        if not self._taps:
+            return
         backend, block = self._backend, self._block
         if kind == "self" and block.mixer is not None:
             for tap in self._taps:
@@ -359,11 +410,11 @@ class _LayerWriter:
             if self._on_heads is not None:
                 event = HeadEvent(kind, trace, by_head, tap.passed, factors[rows], attention.own_global or ())
                 self._on_heads(tap.number, event)
-            elif self._by_layer:
+            if self._split == "layer":
                 joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
                 part = StreamPart("heads", self._layer, kind)
                 tap.note(part)[0] = joined @ (branch @ matrix).T * factors[rows]
-            else:
+            elif self._split == "head":
                 heads = [StreamPart("head", self._layer, kind, head) for head in range(attention.heads)]
                 values = tap.note(*heads)
                 np.matmul(mixed[:, rows], by_head, out=values)

@@ -19,7 +19,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import rows_within
 from attncli.mechanism.block import run_block
-from attncli.mechanism.context import Context, Interventions, Kind, Past, Replace, Weights
+from attncli.mechanism.context import Context, Interventions, Kind, Past, ReadWeights, Replace, Weights
 from attncli.mechanism.feed_forward import linear_if_any, normalise
 from attncli.mechanism.projection import sinusoidal, timescales
 from attncli.mechanism.spec import Block, Embedding, Head, Norm, Spec
@@ -367,6 +367,30 @@ class _Onward(Struct, frozen=True, eq=False):
 
         past: Past = {} if self.block.instead else {self.layer: earlier("k", "v")}
         return past if self.block.mixer is None else past | {(self.layer, "mixer"): earlier("hidden")}
+
+
+class HeldOutput(ReadWeights):
+    """A layer's weights, of which the output matrices of its attentions are read once and held: what heads write is
+    looked at once more after their product, and read again they would end what is read ahead."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._held: dict[str, Array | None] = {}
+
+    def __call__(self, role: str, /) -> Array | None:
+        if role not in OUTPUT_ROLES:
+            return self._weights(role)
+        if role not in self._held:
+            self._held[role] = self._weights(role)
+        return self._held[role]
+
+    def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        if f"{name}.weight" in OUTPUT_ROLES or not isinstance(self._weights, ReadWeights):
+            return None
+        return self._weights.product(name, x, backend)
+
+
+OUTPUT_ROLES = ("attn.o.weight", "cross.o.weight")
 
 
 def cache_weights(weights: Weights) -> Weights:

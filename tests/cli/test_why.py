@@ -17,6 +17,8 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.features.effects import logit_parts
+from attncli.models import residual_stream
 
 TEXT = "The animal didn't cross the street because it was too tired"
 MINILM = ("--model", "minilm")
@@ -292,6 +294,21 @@ def test_what_the_head_writes_adds_up_to_its_entry_in_logits(gpt2: str) -> None:
     for part in parts:
         if part["part"] == "head":
             assert sum(source["value"] for source in part["sources"]) == pytest.approx(part["value"], abs=1e-9)
+
+
+def test_each_layer_runs_once(gpt2: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Split by token and with what the head writes: neither is a run of its own."""
+    layers: list[int] = []
+    for module in (residual_stream, logit_parts):
+
+        def run_block(*values: Any, run: Any = module.run_block) -> Any:
+            layers.append(values[-1])
+            return run(*values)
+
+        monkeypatch.setattr(module, "run_block", run_block)
+    line = ("why", "the cat sat", "--model", gpt2, "--from", "cat", "--to", "the", "--head", "L1H0")
+    assert ask(*line, "--by", "token", "--writes").code == 0
+    assert layers == [0, 1]
 
 
 def test_the_lens_reads_each_layer_through_the_last_norm(gpt2: str) -> None:

@@ -30,11 +30,13 @@ OWN = "def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n"
 
 
 def planned_whole(model, corpus, folder, **wanted):
-    """A plan with all that a digest is over: samples, links, a metric of a file, and those that only a scan has."""
+    """A plan with all that a digest is over: samples, links, a metric of a file, those that only a scan has, and why
+    heads look where they look."""
     own = corpus.parent / "own.py"
     own.write_text(OWN)
     metrics = ("entropy", "sink", "own.thirds", "sink_rate", "moved_norm", "massive")
-    return planned(model, corpus, folder, **{"metrics": metrics, "metric_files": (str(own),), **wanted})
+    options = {"metrics": metrics, "metric_files": (str(own),), "why": ("L1H0",)}
+    return planned(model, corpus, folder, **{**options, **wanted})
 
 
 @pytest.fixture(scope="module")

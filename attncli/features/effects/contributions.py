@@ -10,7 +10,8 @@ derivative of log A_ij along a part is its contribution less the mean that the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from msgspec import Struct
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.features.effects.sweep import SweepText
+from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.attend import attend_rows, span, weights_of_scores
 from attncli.mechanism.context import Kind, Weights
@@ -26,7 +28,18 @@ from attncli.mechanism.frozen_projection import FrozenHead, freeze, head_project
 from attncli.mechanism.projection import RelativeVectors, project, relative_vectors
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
-from attncli.models.residual_stream import HeadEvent, PartKind, Reading, Receiver, StreamPart, numbers, read_stream
+from attncli.models.residual_stream import (
+    Follower,
+    HeadEvent,
+    HeadSplit,
+    PartKind,
+    Reading,
+    Receiver,
+    StreamPart,
+    mix_again,
+    numbers,
+    read_stream,
+)
 from attncli.models.run import cache_weights
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -185,12 +198,45 @@ class Contributions(Struct, frozen=True, eq=False):
 
 
 class HeadSpace(Struct, frozen=True, eq=False):
-    """What becomes of a head's queries and keys in this run. query: of the link's query alone; keys: of the row's."""
+    """What becomes of a head's queries and keys in this run. query: of the link's query alone; keys: of the row's.
+
+    tails: of the readings of both. passed: of both, the heads before the link's; empty where nobody asks by token.
+    """
 
     query: FrozenHead
     keys: FrozenHead
-    readings: tuple[Reading, Reading]
+    tails: tuple[Floats, Floats]
     receivers: tuple[Receiver, Receiver]
+    passed: tuple[Sequence[PassedHeads], Sequence[PassedHeads]]
+
+
+class PassedHeads(Struct, frozen=True, eq=False):
+    """The heads of an attention as a receiver heard them. entering: what entered the attention, [token, width]; the
+    rest is what `HeadEvent` says."""
+
+    layer: int
+    kind: Kind
+    entering: Array
+    matrices: Floats
+    begun: int
+    factors: Floats
+    apart: tuple[int, ...]
+
+
+class _Passing:
+    """Keeps the heads that pass, by receiver: little beside the parts that they would be, and what weights and values
+    are made from again."""
+
+    def __init__(self) -> None:
+        self.passed: tuple[list[PassedHeads], list[PassedHeads]] = [], []
+
+    def on_heads(self, number: int, event: HeadEvent) -> None:
+        entering = event.trace.stages["hidden"]
+        self.passed[number].append(
+            PassedHeads(
+                event.trace.layer, event.kind, entering, event.matrices, event.begun, event.factors, event.apart
+            )
+        )
 
 
 def _is_own_bias(part: StreamPart | None) -> bool:
@@ -203,11 +249,18 @@ def own_bias(link: Link) -> StreamPart:
 
 
 def contributions(
-    text: SweepText, link: Link, *, by_layer: bool = False, progress: Callable[[float], None] = lambda share: None
+    text: SweepText,
+    link: Link,
+    *,
+    by_layer: bool = False,
+    by_token: bool = False,
+    follower: Follower | None = None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> Contributions:
     """Take a link's score apart.
 
-    by_layer: whether the heads of a layer are one part. progress: told the share done. Raises InputError where the mask
+    by_layer: whether the heads of a layer are one part. by_token: whether what `source_parts` needs is kept. follower:
+    whom the text's run through all layers is told to. progress: told the share done. Raises InputError where the mask
     hides the key from the query, and where a score is no finite number.
     """
     model, backend = text.model, text.backend
@@ -222,29 +275,34 @@ def contributions(
     ]
     here = slice(link.query, link.query + 1)
     query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, here)
+    split: HeadSplit = "layer" if by_layer else "head"
+    own, other = _Passing(), _Passing()
+    read = partial(
+        read_stream, model, text.tokens, backend, split=split, on_heads=own.on_heads if by_token else None,
+        follower=follower, progress=progress,
+    )  # fmt: skip
     if link.kind == "self":
         rows = _rows_seen(attention, link.query, text.count)
         key_receiver = Receiver(link.layer, "self", projections[1].matrix, rows)
-        reading, key_reading = read_stream(
-            model, text.tokens, backend, [query_receiver, key_receiver], by_layer=by_layer, progress=progress
-        )
-        source = reading.entering
+        reading, key_reading = read([query_receiver, key_receiver])
+        source, passed = reading.entering, own.passed
     else:
         assert model.memory is not None
         source = backend.cast(model.memory, backend.dtype)
         rows = slice(0, source.shape[-2])
-        (reading,) = read_stream(model, text.tokens, backend, [query_receiver], by_layer=by_layer, progress=progress)
+        (reading,) = read([query_receiver])
         beyond = 0 if model.encoder is None else len(model.encoder.spec.blocks)
         key_receiver = Receiver(beyond, "self", projections[1].matrix, rows)
-        key_reading = _source_reading(model, backend, key_receiver, source, by_layer=by_layer)
+        key_reading = _source_reading(model, backend, key_receiver, source, split, other if by_token else None)
+        passed = own.passed[0], other.passed[0]
     context = text.context()
     frozen = (
         freeze(backend, projections[0], weights, reading.entering, context).of(here),
         freeze(backend, projections[1], weights, source, context, memory=link.kind == "cross").of(rows),
     )
     row, relative, learned = _row(text, attention, weights, prefix, link, reading.entering, source, rows)
-    space = HeadSpace(*frozen, (reading, key_reading), (query_receiver, key_receiver))
-    return _contributions(link, attention, row, space, relative, learned)
+    space = HeadSpace(*frozen, (reading.tails, key_reading.tails), (query_receiver, key_receiver), passed)
+    return _contributions(link, attention, row, space, (reading, key_reading), relative, learned)
 
 
 _SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
@@ -256,12 +314,15 @@ def _rows_seen(attention: Attention, query: int, count: int) -> slice:
     return slice(low, high) if low < high else slice(0, count)
 
 
-def _source_reading(model: Model, backend: Backend, receiver: Receiver, source: Array, *, by_layer: bool) -> Reading:
+def _source_reading(
+    model: Model, backend: Backend, receiver: Receiver, source: Array, split: HeadSplit, passing: _Passing | None
+) -> Reading:
     """What the other text's stream makes of keys; captured states are one part."""
     if model.encoder is None:
         values = _known(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
-    return read_stream(model.encoder, model.source, backend, [receiver], by_layer=by_layer)[0]
+    on_heads = None if passing is None else passing.on_heads
+    return read_stream(model.encoder, model.source, backend, [receiver], split=split, on_heads=on_heads)[0]
 
 
 @np.errstate(invalid="ignore")
@@ -320,11 +381,12 @@ def _contributions(
     attention: Attention,
     row: RowScores,
     space: HeadSpace,
+    readings: tuple[Reading, Reading],
     relative: RelativeVectors | None,
     learned: Floats,
 ) -> Contributions:
     """Both sides' parts in one list, and their products."""
-    readings, frozen = space.readings, (space.query, space.keys)
+    frozen = space.query, space.keys
     sides: tuple[Side, Side] = ("both", "both") if link.kind == "self" else ("query", "key")
     parts = [LinkPart(part.kind, part, sides[0]) for part in readings[0].parts]
     if link.kind == "cross":
@@ -406,51 +468,70 @@ class SourcePart(NamedTuple):
 
 
 def source_parts(text: SweepText, whole: Contributions, than: int | None = None) -> dict[LinkPart, list[SourcePart]]:
-    """Each head's part split by source token, by the head's part in `whole`. Sources that bring nothing are left out;
-    those that are not among the strongest of all heads are one part, whose place is "rest".
+    """Each head's part split by source token, by the head's part. Sources that bring nothing are left out; those that
+    are not among the strongest of all heads are one part, whose place is "rest".
 
-    The text is run again: what a head brings from a token needs the queries and keys that the first run ended with.
+    whole: with what is kept for a split by token. What a head brings from a token needs the queries and keys that the
+    run ended with, so that each attention is made again from what entered it then, one at a time.
     """
-    backend, space, link = text.backend, whole.space, whole.link
-    split = _SourceSplit(text, whole, than)
-    if link.kind == "self":
-        keep = frozenset({"weights"})
-        read_stream(text.model, text.tokens, backend, space.receivers, keep=keep, on_heads=split.on_heads)
+    passed = whole.space.passed
+    if whole.link.kind == "self":
+        split = _SourceSplit(text, whole, than, (0, 1))
+        for sides in zip(*passed, strict=True):
+            split.take(text.model, text.tokens, sides)
         return split.merge("both")
-    split.sides = (0,)
-    keep = frozenset({"weights"})
-    read_stream(text.model, text.tokens, backend, [space.receivers[0]], keep=keep, on_heads=split.on_heads)
-    queries = split.merge("query")
-    encoder = text.model.encoder
-    if encoder is None:
-        return queries
-    split = _SourceSplit(text, whole, than)
-    split.sides = (1,)
-    read_stream(encoder, text.model.source, backend, [space.receivers[1]], keep=keep, on_heads=split.on_heads)
-    return {**queries, **split.merge("key")}
+    parts: dict[LinkPart, list[SourcePart]] = {}
+    names: tuple[Side, Side] = ("query", "key")
+    models = ((text.model, text.tokens), (text.model.encoder or text.model, text.model.source))
+    for side, (model, tokens) in enumerate(models):
+        split = _SourceSplit(text, whole, than, (side,))
+        for heads in passed[side]:
+            split.take(model, tokens, (heads,))
+        parts |= split.merge(names[side])
+    return parts
 
 
 class _SourceSide(NamedTuple):
-    """What a head brings to one side, by source, [source]: to the advantage; the weight without it, by name; whether it
-    brings anything."""
+    """What a head brings to one side, by source: to the advantage, [source]; the link's weight without it by name, of
+    the sources that may be told alone."""
 
     centred: Floats
     weights_without: dict[str, Floats]
+
+
+class _SourceHead(NamedTuple):
+    """What a head brings by source. sides: by their numbers. brings: whether it brings anything, [source]; alone: the
+    sources that may be told alone, ascending."""
+
+    sides: dict[int, _SourceSide]
     brings: Floats
+    alone: Floats
+
+    @property
+    def sizes(self) -> Floats:
+        """How much each source brings, to either side."""
+        return np.asarray(np.sum([np.abs(side.centred) for side in self.sides.values()], 0))
 
 
-def _sizes(sides: dict[int, _SourceSide]) -> Floats:
-    """How much each source brings, to either side."""
-    return np.asarray(np.sum([np.abs(side.centred) for side in sides.values()], 0))
+class _Carried(NamedTuple):
+    """What a head brings to one side. weights: with which it looks at each source, [row, source], times what becomes of
+    each row on the way; values: what it takes from each source as the side reads it, [source, dim]."""
+
+    weights: Floats
+    values: Floats
 
 
 class _SourceSplit:
-    """What heads bring by source, collected as they go by. sides: 0 where a receiver reads queries, 1 for keys."""
+    """What heads bring by source, one attention after the other. sides: 0 where a receiver reads queries, 1 for keys.
 
-    def __init__(self, text: SweepText, whole: Contributions, than: int | None) -> None:
-        self._backend, self._whole, self._than = text.backend, whole, than
-        self.sides: tuple[int, ...] = (0, 1)
-        self._sides_by_part: dict[StreamPart, dict[int, _SourceSide]] = {}
+    What a source adds to the advantage is a product of two vectors, what it does to each score of the row a table of
+    all sources and keys: that is made of those alone that are among the strongest so far.
+    """
+
+    def __init__(self, text: SweepText, whole: Contributions, than: int | None, sides: tuple[int, ...]) -> None:
+        self._backend, self._whole, self._sides = text.backend, whole, sides
+        self._heads: dict[StreamPart, _SourceHead] = {}
+        self._strongest = np.zeros(0)
         space, row = whole.space, whole.row
         query_total, key_total = whole.queries.sum(0), whole.keys.sum(0, dtype=np.float64)
         meets, asks = key_total, np.broadcast_to(query_total, key_total.shape)
@@ -462,81 +543,115 @@ class _SourceSplit:
         dim = len(query_total)
         # what one entry of a projection does to each score, [key, dim]
         turned = space.query.apply(np.eye(dim)[:, None, :])[:, 0]
-        self._of_query: Floats = whole.scale * (turned @ meets.T).T
+        of_query: Floats = whole.scale * (turned @ meets.T).T
         count = len(space.keys.constant)
         by_row = space.keys.apply(np.repeat(np.eye(dim)[:, None, :], count, 1))
-        self._of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, asks[:count])
+        of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, asks[:count])
+        self._of_entry = of_query, of_keys
         self._learned = len(row.keys) - count
+        # and to the advantage: of a query's vector whole, [dim], of the keys' row by row, [row, dim]
+        shares = whole.centre(np.eye(len(row.keys)), than)
+        self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 
-    def on_heads(self, number: int, event: HeadEvent) -> None:
-        side = self.sides[number]
-        space, trace = self._whole.space, event.trace
-        weights, values = _known(self._backend, trace.stages["weights"]), _known(self._backend, trace.stages["v"])
-        rows = space.receivers[side].rows
-        group = len(weights) // len(values)
-        factors = event.factors[:, 0] * space.readings[side].tails[event.begun]
-        apart = _known(self._backend, trace.stages["global_v"]) if "global_v" in trace.stages else None
-        globals_ = [place for place in event.apart if rows.start <= place < rows.stop]
+    def take(self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]) -> None:
+        """Split what the heads of an attention bring. heads: as each side heard them."""
+        layer, kind, entering = heads[0].layer, heads[0].kind, heads[0].entering
+        stages = mix_again(model, tokens, self._backend, layer, kind, entering)
+        weights, values = _known(self._backend, stages["weights"]), _known(self._backend, stages["v"])
+        apart = _known(self._backend, stages["global_v"]) if "global_v" in stages else None
         for head in range(len(weights)):
-            table = weights[head, rows] * factors[:, None]  # [row, source]
-            carried = values[head // group] @ event.matrices[head]  # [source, dim]
-            sums = self._sum(side, table, carried)
-            if apart is not None and globals_:
-                own = self._sum(side, table, apart[head // group] @ event.matrices[head])
-                if side == 0:
-                    sums = own
-                else:
-                    columns = [place - rows.start for place in globals_]
-                    sums[:, columns] = own[:, columns]
-            part = StreamPart("head", trace.layer, event.kind, head)
-            self._sides_by_part.setdefault(part, {})[side] = self._reduce(side, sums)
+            group = head // (len(weights) // len(values))
+            own = None if apart is None else apart[group]
+            routes = {
+                side: list(self._routes(side, passed, head, weights[head], values[group], own))
+                for side, passed in zip(self._sides, heads, strict=True)
+            }
+            self._heads[StreamPart("head", layer, kind, head)] = self._reduce(routes)
 
-    def _sum(self, side: int, table: Floats, carried: Floats) -> Floats:
-        """What each source adds to each score of the row, [source, key]."""
-        if side == 0:
-            return np.asarray(table[0][:, None] * (carried @ self._of_query.T), np.float64)
-        sums: Floats = table.T * (carried @ self._of_keys.T)
-        return np.concatenate([sums, np.zeros((len(sums), self._learned))], 1)
+    def _routes(
+        self, side: int, passed: PassedHeads, head: int, weights: Floats, values: Floats, apart: Floats | None
+    ) -> Iterator[_Carried]:
+        """What a head carries to a side; rows of tokens whose values come from elsewhere carry those."""
+        rows = self._whole.space.receivers[side].rows
+        factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.begun]
+        table = weights[rows] * factors[:, None].astype(weights.dtype)
+        places = [place - rows.start for place in passed.apart if rows.start <= place < rows.stop]
+        if apart is not None and places:
+            own = np.zeros_like(table)
+            own[places], table[places] = table[places], 0
+            yield _Carried(own, apart @ passed.matrices[head])
+        yield _Carried(table, values @ passed.matrices[head])
 
-    def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
-        """The parts of each head, and what they do."""
-        sizes = np.concatenate([_sizes(sides) for sides in self._sides_by_part.values()] or [np.zeros(0)])
-        least = np.partition(sizes, -SOURCES)[-SOURCES] if len(sizes) > SOURCES else 0.0
-        return {
-            LinkPart("head", part, which): list(self._parts(part, sides, which, least))
-            for part, sides in self._sides_by_part.items()
+    def _reduce(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
+        """What is told of a head's sources."""
+        brings = np.any(
+            [route.weights.any(0) & route.values.any(-1) for carried in routes.values() for route in carried], 0
+        )
+        centred = {side: self._centred(side, carried) for side, carried in routes.items()}
+        head = _SourceHead({side: _SourceSide(values, {}) for side, values in centred.items()}, brings, brings)
+        sizes = head.sizes
+        self._strongest = np.concatenate([self._strongest, sizes])
+        if len(self._strongest) > SOURCES:
+            self._strongest = np.partition(self._strongest, -SOURCES)[-SOURCES:]
+        alone = np.flatnonzero(brings & (sizes >= self._least))
+        sides = {
+            side: _SourceSide(centred[side], self._weights_without(side, carried, alone))
+            for side, carried in routes.items()
         }
+        return _SourceHead(sides, brings, alone)
 
-    def _reduce(self, side: int, sums: Floats) -> _SourceSide:
-        """What is told of each source: its sums with all keys, of every head at once, would be gigabytes."""
+    @property
+    def _least(self) -> float:
+        """What a source brings that is among the strongest so far, at least."""
+        return float(self._strongest.min()) if len(self._strongest) == SOURCES else 0.0
+
+    def _centred(self, side: int, carried: Sequence[_Carried]) -> Floats:
+        """What each source adds to the advantage, [source]."""
+        gains = self._to_advantage[side]
+        return np.asarray(
+            sum(((route.weights.T @ gains.astype(route.weights.dtype)) * route.values).sum(-1) for route in carried),
+            np.float64,
+        )
+
+    def _weights_without(self, side: int, carried: Sequence[_Carried], sources: Floats) -> dict[str, Floats]:
+        """The link's weight without each of some sources, by name."""
         whole, row = self._whole, self._whole.row
-        removals = {"query": sums}
-        if side == 1:
+        of_entry = self._of_entry[side].T
+        # what each adds to each score of the row, [source, key]
+        sums = np.asarray(
+            sum(route.weights[:, sources].T * (route.values[sources] @ of_entry) for route in carried), np.float64
+        )
+        if side == 0:
+            removals = {"query": sums}
+        else:
+            sums = np.concatenate([sums, np.zeros((len(sums), self._learned))], 1)
             at_key = np.zeros_like(sums)
             at_key[:, whole.place] = sums[:, whole.place]
             removals = {"key": at_key, "all_keys": sums}
         # a copy of the column: a view would keep the whole table
-        without = {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
-        return _SourceSide(whole.centre(sums, self._than), without, np.asarray(sums.any(-1)))
+        return {name: row.weights_without(removed)[:, whole.place].copy() for name, removed in removals.items()}
 
-    def _parts(
-        self, part: StreamPart, sides: dict[int, _SourceSide], which: Side, least: float
-    ) -> Iterator[SourcePart]:
+    def merge(self, which: Side) -> dict[LinkPart, list[SourcePart]]:
+        """The parts of each head, and what they do."""
+        return {LinkPart("head", part, which): list(self._parts(part, which)) for part in self._heads}
+
+    def _parts(self, part: StreamPart, which: Side) -> Iterator[SourcePart]:
+        head = self._heads[part]
+        sides, alone = head.sides, head.brings & (head.sizes >= self._least)
         without = {name: values for side in sides.values() for name, values in side.weights_without.items()}
-        brings = np.any([side.brings for side in sides.values()], 0)
-        alone = brings & (_sizes(sides) >= least)
-        rest = brings & ~alone
+        rest = head.brings & ~alone
         if rest.any():
             stream = StreamPart("head", part.layer, part.attention, part.head, place="rest")
             sums = {side: float(values.centred[rest].sum()) for side, values in sides.items()}
             yield SourcePart(LinkPart("head", stream, which), sums.get(0), sums.get(1), {})
         for source in np.flatnonzero(alone).tolist():
             stream = StreamPart("head", part.layer, part.attention, part.head, source=source)
+            place = int(np.searchsorted(head.alone, source))
             yield SourcePart(
                 LinkPart("head", stream, which),
                 float(sides[0].centred[source]) if 0 in sides else None,
                 float(sides[1].centred[source]) if 1 in sides else None,
-                {name: float(values[source]) for name, values in without.items()},
+                {name: float(values[place]) for name, values in without.items()},
             )
 
 

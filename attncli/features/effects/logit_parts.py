@@ -32,7 +32,7 @@ from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
-from attncli.models.run import cache_weights, logits, run_layers, unembedding
+from attncli.models.run import HeldOutput, logits, run_layers, unembedding
 
 
 def logits_document(
@@ -107,20 +107,23 @@ class LogitTerm(Struct, frozen=True):
 class Attribution(Struct, frozen=True, eq=False):
     """What each part adds to the logit of `target`, or to the difference of two. logit: the own one, before a soft cap;
     parts sum to it. softcap: that bound, None for none. looks: per head the key that the token looks at most, and its
-    weight."""
+    weight. by_entry: what each entry of a chosen head's mixed values adds, [v_dim]; empty without one."""
 
     parts: Sequence[tuple[LogitTerm, float]]
     logit: float
     target: int
     softcap: float | None
     looks: Mapping[LogitTerm, tuple[int, float]]
+    by_entry: Floats
 
 
 class _Stream(Struct, frozen=True, eq=False):
-    """The residual stream at one token as a sum of parts, [part, width]."""
+    """The residual stream at one token as a sum of parts, [part, width]. by_entry: what becomes of the rows of a chosen
+    head's output matrix, [v_dim, width], which is no part; none before that head writes."""
 
     parts: list[LogitTerm] = field(default_factory=list)
     vectors: list[Floats] = field(default_factory=list)
+    by_entry: list[Floats] = field(default_factory=list)
 
     def add(self, part: LogitTerm, vector: Floats) -> None:
         self.parts.append(part)
@@ -131,6 +134,7 @@ class _Stream(Struct, frozen=True, eq=False):
     ) -> None:
         """Every part through a norm with the statistics of `entering`, [width]; its bias is a part of its own."""
         self.vectors[:] = apply_frozen_norm(norm, entering, weight, np.stack(self.vectors))
+        self.by_entry[:] = [apply_frozen_norm(norm, entering, weight, vectors) for vectors in self.by_entry]
         if bias is not None:
             self.add(LogitTerm("bias", layer), bias)
 
@@ -154,71 +158,92 @@ def attribute(text: SweepText, position: int, target: int | None, versus: int | 
     Raises UnsupportedError for a model without a linear output head.
     """
     model, backend = text.model, text.backend
-    spec, outer = model.spec, model.store.outer(backend)
-    head = spec.head
-    if head is None:
-        raise UnsupportedError(
-            "this {family} model predicts no next token: it has no linear output head",
-            expected="a decoder checkpoint saved with its language-model head",
-            hint="attn ablate tells which heads matter to its vectors",
-            family=spec.family,
-        )
+    spec = model.spec
+    attributor = Attributor(text, position)
     hidden = model.store.embed(backend, text.tokens)
     model.store.expect(range(len(spec.blocks)))
-    stream = _Stream()
-    looks: dict[LogitTerm, tuple[int, float]] = {}
-    stream.add(LogitTerm("embedding"), _row(text, hidden, position))
+    context = replace(text.context(frozenset({"weights"})), on_activation=attributor.on_activation)
     for index, block in enumerate(spec.blocks):
-        weights = cache_weights(model.store.layer(backend, index))
-        activations: dict[str, Floats] = {}
-
-        def on_activation(layer: int, what: str, array: Array, activations: dict[str, Floats] = activations) -> None:
-            activations[what] = _row(text, array, position)
-
-        trace = run_block(
-            backend,
-            block,
-            weights,
-            hidden,
-            replace(text.context(frozenset({"weights"})), on_activation=on_activation),
-            index,
-        )
-        _layer(text, stream, block, weights, trace, activations, position)
-        looks |= _looks(text, trace, "self", position)
-        looks |= {} if trace.cross is None else _looks(text, trace.cross, "cross", position)
+        weights = HeldOutput(model.store.layer(backend, index))
+        trace = run_block(backend, block, weights, hidden, context, index)
+        attributor.on_layer(block, weights, trace)
         hidden = trace.after
-    if spec.final_norm is not None:
-        entering = _row(text, hidden, position)
-        stream.through(
-            spec.final_norm, entering, _numbers(text, outer("final.weight")), _numbers(text, outer("final.bias")), None
+    attributor.on_end(hidden)
+    return attributor.attribution(target, versus)
+
+
+class Attributor:
+    """Follows a text through its layers and takes a logit apart at their end.
+
+    chosen: a head of which it is also told what each entry of its values adds; None for none. Raises UnsupportedError
+    for a model without a linear output head.
+    """
+
+    def __init__(self, text: SweepText, position: int, chosen: LogitTerm | None = None) -> None:
+        if text.model.spec.head is None:
+            raise UnsupportedError(
+                "this {family} model predicts no next token: it has no linear output head",
+                expected="a decoder checkpoint saved with its language-model head",
+                hint="attn ablate tells which heads matter to its vectors",
+                family=text.model.spec.family,
+            )
+        self._text, self._position, self._chosen = text, position, chosen
+        self._stream, self._looks = _Stream(), dict[LogitTerm, tuple[int, float]]()
+        self._activations: dict[str, Floats] = {}
+        self._hidden: Array | None = None
+        embeddings = text.model.store.embed(text.backend, text.tokens[: position + 1])
+        self._stream.add(LogitTerm("embedding"), _row(text, embeddings, position))
+
+    def on_activation(self, layer: int, what: str, array: Array) -> None:
+        """Keep what the token has of it."""
+        self._activations[what] = _row(self._text, array, self._position)
+
+    def on_layer(self, block: Block, weights: Weights, trace: LayerTrace) -> None:
+        """Add a layer's parts, and note where its heads look where their weights are kept."""
+        text, position = self._text, self._position
+        _layer(text, self._stream, block, weights, trace, self._activations, position, self._chosen)
+        self._activations.clear()
+        self._looks |= _looks(text, trace, "self", position)
+        self._looks |= {} if trace.cross is None else _looks(text, trace.cross, "cross", position)
+
+    def on_end(self, hidden: Array) -> None:
+        """Take the vectors that leave the last layer, [token, width]."""
+        text, spec = self._text, self._text.model.spec
+        outer = text.model.store.outer(text.backend)
+        self._hidden = hidden[self._position : self._position + 1]
+        if spec.final_norm is not None:
+            weight, bias = (_numbers(text, outer(f"final.{name}")) for name in ("weight", "bias"))
+            self._stream.through(spec.final_norm, _row(text, hidden, self._position), weight, bias, None)
+        refuse_overflow(text.backend, self._hidden)
+
+    def attribution(self, target: int | None, versus: int | None) -> Attribution:
+        """The logit's parts, once the last layer has run. Arguments and errors are those of `attribute`."""
+        text, spec = self._text, self._text.model.spec
+        backend, outer, head = text.backend, text.model.store.outer(text.backend), spec.head
+        assert head is not None
+        assert self._hidden is not None
+        spec_without_cap = replace(spec, head=replace(head, softcap=None))
+        token_logits = np.asarray(backend.numpy(logits(spec_without_cap, outer, backend, self._hidden)), np.float64)[0]
+        target_id = int(token_logits.argmax()) if target is None else target
+        direction, bias = _direction(text, outer, target_id, versus)
+        values = np.stack(self._stream.vectors) @ direction
+        parts = [*zip(self._stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)]
+        return Attribution(
+            _merge_terms(parts),
+            float(token_logits[target_id] - (0.0 if versus is None else token_logits[versus])),
+            target_id,
+            head.softcap,
+            self._looks,
+            np.concatenate([vectors @ direction for vectors in self._stream.by_entry] or [np.zeros(0)]),
         )
-    refuse_overflow(backend, hidden[position : position + 1])
-    spec_without_cap = replace(spec, head=replace(head, softcap=None))
-    token_logits = np.asarray(
-        backend.numpy(logits(spec_without_cap, outer, backend, hidden[position : position + 1])), np.float64
-    )[0]
-    target_id = int(token_logits.argmax()) if target is None else target
-    direction, bias = _direction(text, outer, target_id, versus)
-    values = np.stack(stream.vectors) @ direction
-    parts = _merge_terms([*zip(stream.parts, values.tolist(), strict=True), (LogitTerm("bias"), bias)])
-    return Attribution(
-        parts,
-        float(token_logits[target_id] - (0.0 if versus is None else token_logits[versus])),
-        target_id,
-        head.softcap,
-        looks,
-    )
 
 
-def logit_sources(
-    text: SweepText, position: int, target: int, versus: int | None, chosen: LogitTerm | None = None
-) -> dict[LogitTerm, Floats]:
+def logit_sources(text: SweepText, position: int, target: int, versus: int | None) -> dict[LogitTerm, Floats]:
     """What each head adds from each token that it looks at, [source]: A_ij·v_j·W_O through the frozen norms to the
     logit of `target`, or its difference from that of `versus`. Learned keys come after the tokens; a head's sources
     sum to its part of `attribute`.
 
-    chosen: the one head that is wanted, None for all. Source: Elhage et al., A mathematical framework for transformer
-    circuits, 2021.
+    Source: Elhage et al., A mathematical framework for transformer circuits, 2021.
     """
     backend = text.backend
     direction, _ = _direction(text, text.model.store.outer(backend), target, versus)
@@ -231,14 +256,13 @@ def logit_sources(
         values = np.asarray(backend.numpy(stages[name]), np.float64)
         group = len(weights) // len(values)
         for head, row in enumerate(weights):
+            carried = values[head // group] @ event.matrices[head][:, 0]
             term = LogitTerm("head", event.trace.layer, event.kind, head)
-            if chosen is None or term == chosen:
-                carried = values[head // group] @ event.matrices[head][:, 0]
-                collected[term] = (event.begun, row * carried * float(event.factors[0, 0]))
+            collected[term] = (event.begun, row * carried * float(event.factors[0, 0]))
 
     receiver = Receiver(len(text.model.spec.blocks), "self", direction[None], slice(position, position + 1))
     keep = frozenset({"weights"})
-    (reading,) = read_stream(text.model, text.tokens, backend, [receiver], keep=keep, on_heads=on_heads)
+    (reading,) = read_stream(text.model, text.tokens, backend, [receiver], keep=keep, split="none", on_heads=on_heads)
     return {term: values * reading.tails[begun][0] for term, (begun, values) in collected.items()}
 
 
@@ -250,6 +274,7 @@ def _layer(
     trace: LayerTrace,
     activations: dict[str, Floats],
     position: int,
+    chosen: LogitTerm | None,
 ) -> None:
     """Add a layer's parts to the stream, as `run_block` adds its branches."""
 
@@ -262,8 +287,9 @@ def _layer(
     def join(branch: _Stream) -> None:
         for part, vector in zip(branch.parts, branch.vectors, strict=True):
             stream.add(part, vector * block.branch_scale)
+        stream.by_entry.extend(vectors * block.branch_scale for vectors in branch.by_entry)
 
-    attention = _Stream() if block.instead else _heads(text, weights, trace, "self", position)
+    attention = _Stream() if block.instead else _heads(text, weights, trace, "self", position, chosen)
     if not block.instead:
         through("attn.out", attention)
     if block.mixer is not None:
@@ -277,7 +303,7 @@ def _layer(
         return
     through("attn.sum", stream)
     if trace.cross is not None:
-        crossing = _heads(text, weights, trace.cross, "cross", position)
+        crossing = _heads(text, weights, trace.cross, "cross", position, chosen)
         through("cross.out", crossing)
         join(crossing)
         through("cross.sum", stream)
@@ -287,7 +313,9 @@ def _layer(
         through("mlp.sum", stream)
 
 
-def _heads(text: SweepText, weights: Weights, trace: LayerTrace, kind: Kind, position: int) -> _Stream:
+def _heads(
+    text: SweepText, weights: Weights, trace: LayerTrace, kind: Kind, position: int, chosen: LogitTerm | None
+) -> _Stream:
     """What each head writes, z·W_O, and the bias of W_O."""
     head_stream, prefix = _Stream(), "attn" if kind == "self" else "cross"
     mixed = np.asarray(text.backend.numpy(trace.stages["mixed"]), np.float64)[:, position]
@@ -295,9 +323,10 @@ def _heads(text: SweepText, weights: Weights, trace: LayerTrace, kind: Kind, pos
     assert matrix is not None
     width = mixed.shape[-1]
     for head, values in enumerate(mixed):
-        head_stream.add(
-            LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width] @ values
-        )
+        term, own = LogitTerm("head", trace.layer, kind, head), matrix[:, head * width : (head + 1) * width]
+        head_stream.add(term, own @ values)
+        if term == chosen:
+            head_stream.by_entry.append(own.T)
     bias = _numbers(text, weights(f"{prefix}.o.bias"))
     if bias is not None:
         head_stream.add(LogitTerm("bias", trace.layer), bias)

@@ -344,7 +344,7 @@ def told_values(
             address = HeadAddress(event.trace.layer, event.kind, head)
             changes[number, address] = (event.begun, change @ event.matrices[head] * event.factors)
 
-    readings = read_stream(model, text.tokens, backend, taps, on_heads=on_heads)
+    readings = read_stream(model, text.tokens, backend, taps, split="none", on_heads=on_heads)
     for (projection, weights), reading in zip(projections, readings, strict=True):
         frozen.append(freeze(backend, projection, weights, reading.entering, text.context()))
     result: dict[HeadAddress, dict[PathReceiver, Floats]] = {}

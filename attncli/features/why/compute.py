@@ -7,13 +7,21 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, numbers_of
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.effects.ablation import choose_backend, refuse_foreign
-from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions, source_parts
-from attncli.features.effects.logit_parts import LogitTerm, attribute, logit_sources
+from attncli.features.effects.contributions import (
+    Contributions,
+    Link,
+    LinkPart,
+    SourcePart,
+    contributions,
+    source_parts,
+)
+from attncli.features.effects.logit_parts import Attributor, LogitTerm
 from attncli.features.effects.measures import target_id, target_token
 from attncli.features.effects.places import attentions, most_heads, places
 from attncli.features.effects.sweep import SweepText
@@ -173,9 +181,16 @@ def why_document(
     running = choose_backend(model, tokens, [])
     refuse_hashing(model.spec)
     link, rival = strongest_link(running, request)
-    by_layer = _fit(running, link, memory)
-    whole = contributions(running, link, by_layer=by_layer, progress=progress)
-    written = written_parts(running, whole, target) if writes else UNSET
+    by_layer = _fit(running, link, memory, by_token=request.by == "token")
+    by_token = request.by == "token" and not by_layer
+    entry = target_id(model, target) if writes and target is not None else None
+    attributor = None
+    if writes and model.spec.head is not None:
+        attributor = Attributor(running, link.query, LogitTerm("head", link.layer, link.kind, link.head))
+    whole = contributions(
+        running, link, by_layer=by_layer or by_token, by_token=by_token, follower=attributor, progress=progress
+    )
+    written = written_parts(running, whole, attributor, entry) if writes else UNSET
     return _document(model, text, source_text, running, request, whole, rival, by_layer=by_layer, written=written)
 
 
@@ -197,10 +212,11 @@ def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None]
     return tuple(range(match.first, match.stop))
 
 
-def written_parts(text: SweepText, whole: Contributions, target: str | None) -> Writes:
+def written_parts(text: SweepText, whole: Contributions, attributor: Attributor | None, target: int | None) -> Writes:
     """What the head writes for the query, by source token, and what that adds to a logit: u_j = A_ij·v_j·W_O.
 
-    target: a vocabulary entry; None for the model's first choice, where it has an output head.
+    attributor: what followed the text to its end, with the head chosen; None for a model without an output head.
+    target: a vocabulary entry; None for the model's first choice.
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
     model, backend, link, row = text.model, text.backend, whole.link, whole.row
@@ -213,15 +229,15 @@ def written_parts(text: SweepText, whole: Contributions, target: str | None) -> 
         vectors = vectors @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
     output = vectors.sum(0)
     squared = float(output @ output)
-    entry = None if target is None else target_id(model, target)
-    attribution, by_source = None, np.zeros(0)
-    term = LogitTerm("head", link.layer, link.kind, link.head)
+    attribution, pushes = None, np.zeros(len(row.keys))
     try:
-        attribution = attribute(text, link.query, entry, None)
-        by_source = logit_sources(text, link.query, attribution.target, None, term)[term]
-    except UnsupportedError:
+        if attributor is not None:
+            attribution = attributor.attribution(target, None)
+            pushes = row.weights * (row.values @ attribution.by_entry)
+    except UnsupportedError:  # a file without the output head's matrix
         if target is not None:
             raise
+    term = LogitTerm("head", link.layer, link.kind, link.head)
     return Writes(
         norm=float(np.sqrt(squared)),
         target=None if attribution is None else target_token(model, attribution.target),
@@ -232,7 +248,7 @@ def written_parts(text: SweepText, whole: Contributions, target: str | None) -> 
                 weight=float(row.weights[place]),
                 norm=float(np.linalg.norm(vectors[place])),
                 share=float(vectors[place] @ output / squared) if squared else 0.0,
-                logit=None if attribution is None else float(by_source[key]),
+                logit=None if attribution is None else float(pushes[place]),
             )
             for place, key in enumerate(row.keys.tolist())
             if row.visible[place]
@@ -398,18 +414,22 @@ def why_links(
     return documents
 
 
-def _fit(text: SweepText, link: Link, memory: int | None) -> bool:
-    """Whether heads must be added up by layer to fit. Raises LimitError where that does not help."""
+def _fit(text: SweepText, link: Link, memory: int | None, *, by_token: bool = False) -> bool:
+    """Whether heads must be added up by layer to fit. by_token: whether they are to be split by token. Raises
+    LimitError where that does not help."""
     if memory is None:
         return False
     attention = dict(attentions(text.model.spec.blocks[link.layer]))[link.kind]
     run_bytes = estimate(text.model.spec, text.count, kept_stages=1, dtype=text.backend.dtype).peak
     keys = text.count if text.model.memory is None else max(text.count, text.model.memory.shape[-2])
     for by_layer in (False, True):
-        parts = most_parts(text.model.spec, link.layer, by_layer=by_layer)
+        parts = most_parts(text.model.spec, link.layer, by_layer=by_layer or by_token)
         # what is read; of links to another text, also what the head makes of it
         copies = 1 if link.kind == "self" else 2
-        needed = run_bytes + copies * parts * keys * attention.head_dim * SCORE_ITEM[text.backend.dtype]
+        numbers = copies * parts * keys * attention.head_dim
+        if by_token and not by_layer:
+            numbers += _kept_numbers(text, link)
+        needed = run_bytes + numbers * SCORE_ITEM[text.backend.dtype]
         if needed <= memory:
             return by_layer
     raise LimitError(
@@ -418,6 +438,20 @@ def _fit(text: SweepText, link: Link, memory: int | None) -> bool:
         ),
         expected=message("less work, or a higher --max-memory"),
         hint=message("a shorter text"),
+    )
+
+
+def _kept_numbers(text: SweepText, link: Link) -> int:
+    """How many numbers a split by token keeps: what enters each attention, and how each side reads its heads."""
+    model, dim = text.model, dict(attentions(text.model.spec.blocks[link.layer]))[link.kind].head_dim
+    spans = [(model.spec.blocks[: link.layer + 1], text.count)]
+    if link.kind == "cross" and model.encoder is not None:
+        spans.append((model.encoder.spec.blocks, len(model.source)))
+    return sum(
+        count * model.spec.d_model + 2 * attention.heads * attention.v_dim * dim
+        for blocks, count in spans
+        for block in blocks
+        for _, attention in attentions(block)
     )
 
 
@@ -482,13 +516,17 @@ def _part_rows(text: SweepText, whole: Contributions, than: int | None, *, by_to
     """The parts as the document holds them. by_token: whether heads are split by the token that they carried."""
     query_sides, key_sides = whole.centre(whole.query_sums, than), whole.centre(whole.key_sums, than)
     without = whole.weights_without()
-    by_source = source_parts(text, whole, than) if by_token else {}
+    by_layer: dict[LinkPart, list[SourcePart]] = {}
+    for head, sources in (source_parts(text, whole, than) if by_token else {}).items():
+        assert head.stream is not None
+        layer = LinkPart("heads", replace(head.stream, kind="heads", head=None), head.side)
+        by_layer.setdefault(layer, []).extend(sources)
     rows: list[WhyPart] = []
     for index, part in enumerate(whole.parts):
-        if part in by_source:
+        if part in by_layer:
             rows += [
                 _part_row(source.part, source.query_side, source.key_side, source.weights_without)
-                for source in by_source[part]
+                for source in by_layer[part]
             ]
             continue
         weights = {name: float(values[index]) for name, values in without.items()}

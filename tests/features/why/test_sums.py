@@ -66,7 +66,7 @@ def links(text: SweepText, kind: str, *, every: bool) -> Iterator[Contributions]
         for head in range(attention.heads) if every else (attention.heads - 1,):
             for query, key in ((6, 5), (0, 0)):
                 with suppress(InputError):  # a window, or the order of a decoder, hides the key
-                    yield contributions(text, Link(layer, kind, head, query, key))
+                    yield contributions(text, Link(layer, kind, head, query, key), by_token=True)
 
 
 def off(found: Contributions) -> float:
@@ -134,7 +134,7 @@ def test_what_a_token_brings_by_loops(folder_of: Callable[[str], Path]) -> None:
     """A head's part from one token, with its values, weights and output matrix multiplied out by hand (GPT-2)."""
     ((text, _),) = texts(folder_of("gpt2"))
     link = Link(1, "self", 2, 6, 5)
-    found = contributions(text, link)
+    found = contributions(text, link, by_token=True)
     first, _ = list(text.model.trace(text.tokens, layers=[0, 1]))
     second = text.model.store.layer(text.backend, 1)
     own = text.model.store.layer(text.backend, 0)
