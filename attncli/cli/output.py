@@ -467,17 +467,26 @@ def page_reasons(
 
 
 def write_document_page(
-    model: Model, text: Text, document: Document, page_options: PageOptions, lang: str, *, alone: bool = False
+    model: Model,
+    text: Text,
+    document: Document,
+    page_options: PageOptions,
+    lang: str,
+    *,
+    alone: bool = False,
+    reasons: Sequence[WhyDocument] = (),
 ) -> None:
     """Write the page of what a document says of a text, with every head of its run to look at.
 
-    alone: whether the page tells of nothing but what the document holds.
+    alone: whether the page tells of nothing but what the document holds. reasons: why heads look where they do.
     """
     from attncli.draw.page import any_page
     from attncli.measure.run_record import run_record
 
     record = None if alone else run_record(model, text.text, request.tokens_of(model, text))
-    pieces = any_page(document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET)
+    pieces = any_page(
+        document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET, reasons=reasons
+    )
     write_page_pieces(page_options, pieces)
 
 

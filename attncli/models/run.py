@@ -375,14 +375,14 @@ class HeldOutput(ReadWeights):
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self._held: dict[str, Array | None] = {}
+        self._matrices: dict[str, Array | None] = {}
 
     def __call__(self, role: str, /) -> Array | None:
         if role not in OUTPUT_ROLES:
             return self._weights(role)
-        if role not in self._held:
-            self._held[role] = self._weights(role)
-        return self._held[role]
+        if role not in self._matrices:
+            self._matrices[role] = self._weights(role)
+        return self._matrices[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         if f"{name}.weight" in OUTPUT_ROLES or not isinstance(self._weights, ReadWeights):

@@ -385,6 +385,7 @@ def test_memory_that_is_short_makes_one_part_of_a_layer_s_heads() -> None:
         ("run",),
         pytest.param(("heads",), marks=pytest.mark.thorough),
         pytest.param(("find", "--from", "it", "--to", "animal"), marks=pytest.mark.thorough),
+        pytest.param(("ablate", "--from", "it", "--to", "animal"), marks=pytest.mark.thorough),
     ],
 )
 def test_a_page_holds_the_parts_of_chosen_heads(command: tuple[str, ...], tmp_path: Path) -> None:
@@ -412,10 +413,24 @@ def test_a_page_holds_the_parts_of_chosen_heads(command: tuple[str, ...], tmp_pa
         assert (strongest["q"], strongest["k"]) == (top["query"], top["key"])
 
 
+def test_pages_of_changes_hold_them_too(gpt2: str, tmp_path: Path) -> None:
+    page, line = tmp_path / "page.html", ("the cat sat", "--model", gpt2)
+    for command in (("logits", *line), ("patch", line[0], "the bat sat", *line[1:])):
+        answer = ask(*command, "--html", str(page), "--why", "L1H0")
+        assert answer.code == 0, answer.err
+        assert "links take" in answer.err
+        (meta,) = re.findall('<script type="application/json" id="meta">(.*?)</script>', page.read_text("utf-8"))
+        assert {(link["l"], link["h"]) for link in json.loads(meta)["why"]} == {(1, 0)}
+        assert json.loads(meta)["effects"]
+
+
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
         (("run", TEXT, "--why", "L0H0"), 2, "--html FILE as well"),
+        (("ablate", TEXT, "--why", "L0H0"), 2, "--html FILE as well"),
+        (("patch", TEXT, TEXT, "--why", "L0H0"), 2, "--html FILE as well"),
+        (("logits", TEXT, "--why", "L0H0"), 2, "--html FILE as well"),
         (("run", TEXT, "--why", "3", "--html", "{tmp}/a.html"), 2, "--why '3'"),
         (("run", TEXT, "--why", "L0H9", "--html", "{tmp}/a.html"), 3, "head 9"),
         (("run", TEXT, "--why", "L0H0", "--html", "{tmp}/a.html", "--words", *MINILM), 2, "--words merges them"),

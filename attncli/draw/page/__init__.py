@@ -551,12 +551,13 @@ def any_page(
     budget: int = BUDGET,
     option: str = "",
     precision: int = 2,
+    reasons: Sequence[WhyDocument] = (),
 ) -> Iterator[bytes]:
     """The page of any document in pieces: of its heads, of its steps, of a scan, or of its answer, figure and table.
 
     precision: digits after the point, where the page is of numbers in a table. The others are those of `page_of`.
     """
-    page = page_of(document, record=record, lang=lang, budget=budget, option=option)
+    page = page_of(document, record=record, lang=lang, budget=budget, option=option, reasons=reasons)
     if page is not None:
         yield from page_bytes(page)
         return
@@ -570,7 +571,13 @@ def any_page(
 
 
 def page_of(
-    document: Document, *, record: RunRecord | None = None, lang: str = "en", budget: int = BUDGET, option: str = ""
+    document: Document,
+    *,
+    record: RunRecord | None = None,
+    lang: str = "en",
+    budget: int = BUDGET,
+    option: str = "",
+    reasons: Sequence[WhyDocument] = (),
 ) -> Page | None:
     """The page of what a document holds; None for one that tells of no head alone.
 
@@ -580,6 +587,7 @@ def page_of(
         lang: "en" or "zh".
         budget: bytes of data at most.
         option: what raises the budget, as the page names it; "" where nothing does.
+        reasons: why some of its heads look where they do.
     """
     if isinstance(document, CompareDocument):
         same = range(len(document.aligned))
@@ -592,7 +600,7 @@ def page_of(
         return None
     return Page(
         run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option,
-        why=[document] if isinstance(document, WhyDocument) and document.parts else (),
+        why=[document] if isinstance(document, WhyDocument) and document.parts else reasons,
         lens=document if isinstance(document, LogitsDocument) and document.lens is not UNSET else None,
         answer=answer_of(document), bands=bands_of(document),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from attncli.cli.option import (
 from attncli.cli.output import (
     PAGE_BUDGET,
     PageOptions,
+    page_reasons,
     validate_options,
     validate_page,
     write_document_page,
@@ -53,6 +54,7 @@ from attncli.language import listing, message
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
     from attncli.features.regions.document import RegionsDocument
+    from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
@@ -198,6 +200,7 @@ def ablate(
     page: PageOptions,
     removal: RemovalOptions,
     measure_options: MeasureOptions,
+    why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Take heads away, one at a time, or cut a link, and see what changes at the end of the model.
 
@@ -222,7 +225,7 @@ def ablate(
             expected="--each-region, or --from, --to or --query with its name, as well",
         )
     view = validate_options(output, environment, "ablate", files={"--html": page.html})
-    validate_page(page, lines=text.lines)
+    validate_page(page, lines=text.lines, why=why)
     _refuse_contradictions(removal)
     names = measures(measure_options)
     loaded_model = request.model(
@@ -269,7 +272,9 @@ def ablate(
                 if output.svg is not None:
                     write_figure(document, output)
                 if page.html is not None:
-                    _write_ablate_page(loaded_model, source_text, document, page, view.lang)
+                    limit = request.memory_limit(compute).bytes
+                    reasons = page_reasons(environment, loaded_model, source_text, why, limit)
+                    _write_ablate_page(loaded_model, source_text, document, page, view.lang, reasons)
             yield document
 
     if not over:
@@ -357,7 +362,9 @@ def _usual_place(model: Model) -> str:
     return "last" if reads_on(model.spec) else "mean"
 
 
-def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
+def _write_ablate_page(
+    model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str, reasons: Sequence[WhyDocument]
+) -> None:
     from attncli.draw.page import Page, answer_of, effects_of, start_of
     from attncli.measure.run_record import run_record
 
@@ -366,7 +373,9 @@ def _write_ablate_page(model: Model, text: Text, document: AblateDocument, page:
     if not effects:
         del start["view"]
     answer = answer_of(document)
-    content = Page(text.text, [record], None, effects, start, lang, page.budget, option=PAGE_BUDGET, answer=answer)
+    content = Page(
+        text.text, [record], None, effects, start, lang, page.budget, option=PAGE_BUDGET, why=reasons, answer=answer
+    )
     write_page(page, content)
 
 
@@ -442,6 +451,7 @@ def logits(
         bool, option("--lens", help="Also what each layer would say next: the logit lens.", panel=ANALYSIS, about=RUN)
     ] = False,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
+    why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Split the logit of a next token into what the embedding, each head and each feed-forward part add.
 
@@ -450,7 +460,7 @@ def logits(
 
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "logits", files={"--html": page.html})
-    validate_page(page, lines=text.lines)
+    validate_page(page, lines=text.lines, why=why)
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
@@ -480,7 +490,9 @@ def logits(
                     on_cost=lambda expected, _: request.refuse_memory(expected.peak, compute, "a shorter text"),
                 )
                 if page.html is not None:
-                    write_document_page(loaded_model, source_text, document, page, view.lang)
+                    limit = request.memory_limit(compute).bytes
+                    reasons = page_reasons(environment, loaded_model, source_text, why, limit)
+                    write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
             yield document
 
     write_with_figure(documents(), output, environment, view, several=text.lines)
@@ -548,6 +560,7 @@ def patch(
         ),
     ] = None,
     unknown: Annotated[bool, declarations.UNKNOWN] = False,
+    why: Annotated[list[str] | None, declarations.PAGE_WHY] = None,
 ) -> None:
     """Run one text with what each head makes of another, one head at a time: which brings the other's answer back.
 
@@ -555,7 +568,7 @@ def patch(
     """
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "patch", files={"--html": page.html})
-    validate_page(page)
+    validate_page(page, why=why)
     if versus is not None and target is None:
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     if clean == corrupt == "-":
@@ -585,7 +598,8 @@ def patch(
             progress=on_progress,
         )
     if page.html is not None:
-        write_document_page(loaded_model, texts[0], document, page, view.lang)
+        reasons = page_reasons(environment, loaded_model, texts[0], why, request.memory_limit(compute).bytes)
+        write_document_page(loaded_model, texts[0], document, page, view.lang, reasons=reasons)
     write_with_figure([document], output, environment, view)
 
 

@@ -276,16 +276,16 @@ def contributions(
     here = slice(link.query, link.query + 1)
     query_receiver = Receiver(link.layer, link.kind, projections[0].matrix, here)
     split: HeadSplit = "layer" if by_layer else "head"
-    own, other = _Passing(), _Passing()
+    passing, source_passing = _Passing(), _Passing()
     read = partial(
-        read_stream, model, text.tokens, backend, split=split, on_heads=own.on_heads if by_token else None,
+        read_stream, model, text.tokens, backend, split=split, on_heads=passing.on_heads if by_token else None,
         follower=follower, progress=progress,
     )  # fmt: skip
     if link.kind == "self":
         rows = _rows_seen(attention, link.query, text.count)
         key_receiver = Receiver(link.layer, "self", projections[1].matrix, rows)
         reading, key_reading = read([query_receiver, key_receiver])
-        source, passed = reading.entering, own.passed
+        source, passed = reading.entering, passing.passed
     else:
         assert model.memory is not None
         source = backend.cast(model.memory, backend.dtype)
@@ -293,8 +293,8 @@ def contributions(
         (reading,) = read([query_receiver])
         beyond = 0 if model.encoder is None else len(model.encoder.spec.blocks)
         key_receiver = Receiver(beyond, "self", projections[1].matrix, rows)
-        key_reading = _source_reading(model, backend, key_receiver, source, split, other if by_token else None)
-        passed = own.passed[0], other.passed[0]
+        key_reading = _source_reading(model, backend, key_receiver, source, split, source_passing if by_token else None)
+        passed = passing.passed[0], source_passing.passed[0]
     context = text.context()
     frozen = (
         freeze(backend, projections[0], weights, reading.entering, context).of(here),
