@@ -5,7 +5,6 @@ The oracle (`frozen_transformers`) subtracts a part from the input of the head's
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,27 +25,18 @@ from attncli.models.verify import running
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
 SOURCE = (33, 12, 3, 41, 29, 55, 10, 7)
-EVERY = bool(os.environ.get("ATTN_EVERY_HEAD"))
 FAMILIES = (
     "bert", "distilbert", "mpnet", "gpt2 with head", "gpt_neo", "gptj", "opt", "opt post-norm", "llama", "mixtral",
     "qwen3", "gemma2", "olmo2", "cohere", "stablelm", "granite", "t5", "bart", "electra", "xlm-roberta", "smollm3",
     "gemma3_text",
 )  # fmt: skip
-CHOSEN = (
-    "bert",
-    "gpt2 with head",
-    "gptj",
-    "opt post-norm",
-    "mixtral",
-    "qwen3",
-    "gemma2",
-    "olmo2",
-    "stablelm",
-    "t5",
-    "mpnet",
-    "bart",
-)
-NAMES = FAMILIES if EVERY else CHOSEN
+CHOSEN = frozenset(
+    (
+        "bert", "gpt2 with head", "gptj", "opt post-norm", "mixtral", "qwen3", "gemma2", "olmo2", "stablelm", "t5",
+        "mpnet", "bart",
+    )
+)  # fmt: skip
+"""Those that are looked at every time."""
 QUERY, KEY = 6, 2
 
 
@@ -84,8 +74,8 @@ def index_of(found: Contributions, part: StreamPart) -> int:
 
 
 CASES_OF_SIDES = [
-    (name, side, kind)
-    for name in NAMES
+    pytest.param(name, side, kind, marks=() if name in CHOSEN else pytest.mark.thorough)
+    for name in FAMILIES
     for side, kind in (
         (("encoder", "self"), ("decoder", "self"), ("decoder", "cross"))
         if CASES[name].model_type in TWO_SIDED
