@@ -230,10 +230,11 @@ def directions_part(document: HeadsDocument, view: View) -> Lines:
         for circuit in ("ov", "qk"):
             rows = []
             for direction in (row for row in head.directions if row.circuit == circuit):
-                for way in ("toward", "opposite"):
-                    ends = [_end(getattr(end, way), view) for end in (direction.reads, direction.writes)]
+                for way, sign in (("toward", "+"), ("opposite", spell("−", ascii=view.ascii))):
+                    # each side with its sign: on a narrow screen the second one goes on below
+                    ends = [f"{sign} {_end(getattr(end, way), view)}" for end in (direction.reads, direction.writes)]
                     numbers = [f"{direction.size:.2f}", percent(direction.share)] if way == "toward" else ["", ""]
-                    rows.append([*numbers, "+" if way == "toward" else spell("−", ascii=view.ascii), *ends])
+                    rows.append([*numbers, *ends])
             sides = (message("reads"), message("writes")) if circuit == "ov" else (message("asks"), message("answers"))
             title = (
                 say(
@@ -248,13 +249,11 @@ def directions_part(document: HeadsDocument, view: View) -> Lines:
                 )
             )
             titles = [
-                say(view, contextual("column", "size")), say(view, contextual("column", "share")), "",
+                say(view, contextual("column", "size")), say(view, contextual("column", "share")),
                 *(say(view, side) for side in sides),
             ]  # fmt: skip
             note = message("singular directions by the nearest tokens; a direction has no sign: + and − go together")
-            blocks.append(
-                table(titles, rows, view, align=["right", "right", "left", "left", "left"], title=title, note=note)
-            )
+            blocks.append(table(titles, rows, view, align=["right", "right", "left", "left"], title=title, note=note))
     return stack_spaced(blocks)
 
 
