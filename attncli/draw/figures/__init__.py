@@ -45,6 +45,7 @@ from attncli.features.effects.document import (
     LensRow,
     LogitsDocument,
     PatchDocument,
+    logit_part_name,
     reading_of,
     readings_of,
 )
@@ -302,16 +303,6 @@ def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None
     _draw_ranking(drawing, rows, top, view)
 
 
-PARTS = {
-    "head": message("layer {layer} head {head}"),
-    "mlp": message("layer {layer} feed-forward"),
-    "mixer": message("layer {layer} mixer"),
-    "embedding": message("embedding"),
-    "bias": message("bias"),
-}
-"""What adds to a logit."""
-
-
 def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
     """Layers × heads of what each adds, and the ranking of all parts."""
     heads = [
@@ -333,9 +324,7 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
     )
     top = _grid(drawing, heads, top, view)
     parts = sorted(document.parts, key=lambda part: -abs(part.value))[:RANKED]
-    bars = [
-        bar_of(say(view, PARTS[part.part], layer=part.layer, head=part.head), part.value, signed=True) for part in parts
-    ]
+    bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
     top = draw_bars(drawing, bars, top + 16)
     if document.lens is not UNSET:
         _draw_lens(drawing, document.lens, quoted_word(document.target.text, view), top + 22, view)

@@ -22,7 +22,7 @@ from attncli.documents import (
     members,
     position_errors,
 )
-from attncli.language import listing, message
+from attncli.language import Message, listing, message
 
 AttentionKind = Annotated[
     Literal["self", "cross"],
@@ -333,6 +333,26 @@ class LogitPart(Part, frozen=True, kw_only=True):
         of_head = None not in (self.attention, self.layer, self.head)
         if (self.part == "head" and not of_head) or (self.part in ("mixer", "mlp") and self.layer is None):
             yield "part", message("{part} without its place", part=repr(self.part))
+
+
+def logit_part_name(part: LogitPart) -> Message:
+    """A part as tables and figures name it."""
+    places = {"layer": part.layer, "head": part.head}
+    match part.part:
+        case "head" if part.attention == "cross":
+            return message("L{layer} H{head} cross", **places)
+        case "head":
+            return message("L{layer} H{head}", **places)
+        case "mlp":
+            return message("L{layer} feed-forward", layer=part.layer)
+        case "mixer":
+            return message("L{layer} mixer", layer=part.layer)
+        case "bias":
+            return message("last biases") if part.layer is None else message("L{layer} biases", layer=part.layer)
+        case "embedding":
+            return message("embedding")
+        case _:
+            assert_never(part.part)
 
 
 LensStage = Literal["before attention", "after attention", "end"]

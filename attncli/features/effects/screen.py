@@ -25,6 +25,7 @@ from attncli.features.effects.document import (
     MeanMeasures,
     PatchDocument,
     Reading,
+    logit_part_name,
     reading_of,
     readings_of,
 )
@@ -459,7 +460,7 @@ def _logit_table(document: LogitsDocument, view: View) -> Lines:
     parts = sorted(document.parts, key=lambda part: -abs(part.value))
     parts_shown = parts if view.full else parts[: view.top]
     rest = parts[len(parts_shown) :]
-    rows = [(_logit_name(part, view), part.value) for part in parts_shown]
+    rows = [(say(view, logit_part_name(part)), part.value) for part in parts_shown]
     if rest:
         rows.append(
             (
@@ -500,25 +501,6 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     is_word = part.attention != "cross" and first.source < len(document.tokens)
     name = short(document.tokens[first.source].text, NAME_ABLATE, view) if is_word else f"#{first.source}"
     return f"{name} {first.value:+.2f}"
-
-
-def _logit_name(part: LogitPart, view: View) -> str:
-    match part.part:
-        case "head":
-            return say(
-                view,
-                "L{layer} H{head} cross" if part.attention == "cross" else "L{layer} H{head}",
-                layer=part.layer,
-                head=part.head,
-            )
-        case "mlp":
-            return say(view, "L{layer} feed-forward", layer=part.layer)
-        case "mixer":
-            return say(view, "L{layer} mixer", layer=part.layer)
-        case "bias":
-            return say(view, "last biases") if part.layer is None else say(view, "L{layer} biases", layer=part.layer)
-        case _:
-            return say(view, "embedding")
 
 
 def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
