@@ -245,8 +245,8 @@ def test_logits_are_drawn() -> None:
     }  # fmt: skip
     drawing = figure(made_of(made))
     assert drawing is not None
-    assert [box.text for box in drawing.boxes if "layer 0" in box.text] == [
-        "layer 0 head 1", "layer 0 head 0", "layer 0 feed-forward"
+    assert [box.text for box in drawing.boxes if "L0" in box.text] == [
+        "L0 H1", "L0 H0", "L0 feed-forward"
     ]  # fmt: skip
     grid = images(drawing.svg())[0]
     assert grid.shape == (1, 2, 4)
