@@ -436,7 +436,9 @@ class Tally:
         """The metrics by name. shape: of the heads, None for one axis."""
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
-        value, baseline = means.reshape((2, len(self._metrics), *(shape if shape is not None else (-1,))))
+        value, baseline = means.reshape(
+            (2, len(self._metrics), *(shape if shape is not None else self._rows.shape[1:]))
+        )
         rows = self._rows.reshape(value.shape)
         return {
             metric.name: Measured(metric, value[index], rows[index], baseline[index])

@@ -548,7 +548,7 @@ def _shown_scan(folder: Path) -> tuple[ScanPlan, ScanDocument]:
 
 def _check_shown(scan_plan: ScanPlan, metric: str | None, head: str | None, head_place: tuple[int, int] | None) -> None:
     """Raise UsageError for a metric or a head that a scan does not have."""
-    from attncli.scan.corpus_metrics import MASSIVE
+    from attncli.measure.layer_metrics import MASSIVE
     from attncli.scan.totals import EFFECT
 
     metric_names = [name for name in scan_plan.metrics if name != MASSIVE]

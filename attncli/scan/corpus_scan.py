@@ -12,13 +12,13 @@ from typing import BinaryIO
 from attncli.errors import AttnError, InputError
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
+from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.measure.metric import DEFAULT, METRICS, Metric
 from attncli.measure.metric_file import path_of_metric
 from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.scan import plan as plans
 from attncli.scan import report
-from attncli.scan.corpus_metrics import KIND_METRICS
 from attncli.scan.document import SKIP_NOTES, ScanDocument
 from attncli.scan.engines import Engine, LocalWorkers, ScanPart, missing, run
 from attncli.scan.plan import ScanPlan, ScanRequest

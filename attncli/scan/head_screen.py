@@ -14,7 +14,7 @@ from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import QUARTER, part_name
 from attncli.language import contextual, message, plural, say, say_each
-from attncli.scan.corpus_metrics import KIND_METRICS
+from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,
@@ -269,7 +269,8 @@ def texts_of_deciles(head: ScanHead, document: ScanDocument, name: str, view: Vi
 
 
 def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[str]:
-    """Which of the head's most frequent links chance makes least: the one of the largest lift."""
+    """Which of the head's most frequent links chance makes least: the one of the largest lift; others may have the
+    same."""
     above = [link for link in list(head.links or ())[:PAIRS] if link.lift is not None and link.lift > 1]
     if not above:
         return []
@@ -277,7 +278,8 @@ def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[st
     return [
         say(
             view,
-            "Of its {most} commonest links {query} → {key} is furthest above chance: {links}, {lift} times as many.",
+            "Of its {most} commonest links none is further above chance than {query} → {key}: {links}, {lift} times as "
+            "many.",
             most=min(PAIRS, len(head.links or ())),
             query=quote_text(link.query.text.strip() or link.query.text, view),
             key=quote_text(link.key.text.strip() or link.key.text, view),

@@ -25,13 +25,13 @@ from attncli.inputs.files import is_there, nesting_error, read_regular
 from attncli.inputs.hub import digest
 from attncli.language import listing, message, term
 from attncli.measure.labels import NEEDED, repeat_scores
+from attncli.measure.layer_metrics import column_metric, in_order
 from attncli.measure.metric import FILE_METRICS
 from attncli.measure.metric_file import MetricFile, declare, load_metric_file
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Hashed, Mask, MatrixMask, SameBucket
 from attncli.models.load import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import intake, shard_files
-from attncli.scan.corpus_metrics import column_metric, in_order
 from attncli.scan.frequent_links import mask_places
 from attncli.scan.intake import File, Format, Range, Record, ShardSize, find, name_of
 from attncli.scan.shard_files import PLANNING, temporary

@@ -21,9 +21,9 @@ from attncli.errors import AttnError, InputError, UsageError
 from attncli.inputs.files import nesting_error, read_regular
 from attncli.language import listing, message, term
 from attncli.measure.labels import LABELS, MARGIN, Label
+from attncli.measure.layer_metrics import MASSIVE, MOVED
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Floats, Ints
-from attncli.scan.corpus_metrics import MASSIVE, MOVED
 from attncli.scan.document import (
     LEAST_TEXTS,
     AlikeHeads,
@@ -517,7 +517,7 @@ class _Heads:
                 share_ci95=_ends(wilson(pair.texts * alone, texts * alone)),
                 chance=pair.chance,
                 lift=pair.links / pair.chance if pair.chance > 0 else None,
-                lift_ci95=_lift_interval(pair, texts, alone),
+                lift_ci95=lift_interval(pair, texts, alone),
             )
             for pair in links.most_frequent(place, masks[layer], FREQUENT)
         ]
@@ -557,7 +557,7 @@ LEAST_SPREAD = 5
 would decide."""
 
 
-def _lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | None:
+def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | None:
     """The 95% interval of a pair's lift over other texts like these, with tokens as frequent as here: of the logarithm
     of its links, by the spread of texts. alone: how many of the texts vary by themselves, as a share. None where texts
     are too few or hardly differ, the number of links is not exact, or chance makes none."""

@@ -16,9 +16,9 @@ from msgspec import Meta, Struct, ValidationError, convert
 from attncli.arrays.backend import EVERY, Array, Backend, Selection, numbers_of
 from attncli.errors import AttnError, InputError
 from attncli.measure.labels import LABELS, decide
+from attncli.measure.layer_metrics import column_metric
 from attncli.measure.metric import OFFSETS
 from attncli.measure.row_facts import Bools, Floats, Ints
-from attncli.scan.corpus_metrics import column_metric
 from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_whole
 from attncli.scan.intake import REPLICATES, counts
 from attncli.scan.plan import ScanPlan

@@ -25,6 +25,18 @@ from attncli.inputs.word_groups import merged_words, word_starts
 from attncli.language import message
 from attncli.measure.batch_measure import LengthTally, TextBatch, sight_of
 from attncli.measure.labels import LEAST_ROWS
+from attncli.measure.layer_metrics import (
+    CORPUS_METRICS,
+    MASSIVE,
+    MOVED,
+    RESTS,
+    SINK_RATE,
+    OutputNorms,
+    column_metric,
+    massive_counts,
+    moved_norms,
+    sink_rates,
+)
 from attncli.measure.metric import OFFSETS, Tally
 from attncli.measure.metric_file import require
 from attncli.measure.row_facts import Floats, Ints, TokenFacts, WordPieces, token_facts
@@ -38,18 +50,6 @@ from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for, run_layers
 from attncli.scan import intake, shard_files
-from attncli.scan.corpus_metrics import (
-    CORPUS_METRICS,
-    MASSIVE,
-    MOVED,
-    RESTS,
-    SINK_RATE,
-    OutputNorms,
-    column_metric,
-    massive_counts,
-    moved_norms,
-    sink_rates,
-)
 from attncli.scan.frequent_links import ShardLinks, choosing_rows
 from attncli.scan.intake import Record, read_duplicates, text_hash
 from attncli.scan.plan import COPIES, ScanPlan

@@ -299,24 +299,32 @@ def test_nothing_keeps_anyone_out_of_several_scans_and_sites(folder: Path, tmp_p
     nothing_keeps_anyone_out(tmp_path / "site" / "index.html", chromium, least=10)
 
 
+def in_firefox(window: Any, file: Path, hash: str, expected: tuple[str, int]) -> None:
+    """A page is used with keys and a mouse, and axe-core finds nothing in it. expected: the head beside the one that
+    `hash` names, and how many heads there are."""
+    window.go(file.as_uri() + hash)
+    window.value("document.querySelector('#grid [data-head][tabindex=\"0\"]').focus()")
+    window.press("ArrowRight")
+    assert window.value("return document.querySelector('#chosen').textContent") == expected[0]
+    window.drag(lasso(window.value(f"return {BOX}.toJSON()")))
+    heads = window.value("return document.querySelectorAll('.dot').length")
+    assert heads == expected[1]
+    assert window.value(f"return {ANSWER}").startswith(f"Selected: {heads} of {heads} heads")
+    window.press("Escape")
+    assert window.value(f"return {ANSWER}").startswith(f"{heads} heads")
+    passes, violations = window.later(
+        f"{axe_core()};const end = arguments[arguments.length - 1];"
+        f"({AXE})().then(end, (error) => end([0, String(error)]))"
+    )
+    assert violations == []
+    assert passes > 20
+
+
 @pytest.mark.thorough
-def test_firefox_is_used_with_keys_and_a_mouse(page: Path, tmp_path: Path) -> None:
+def test_firefox_is_used_with_keys_and_a_mouse(folder: Path, page: Path, tmp_path: Path) -> None:
+    heads = len(ask("scan", "show", str(folder / "out"), "--json").json["heads"])
     with firefox(tmp_path) as window:
-        window.go(page.as_uri() + "#head=1.1&metric=sink&x=sink&y=entropy")
-        window.value("document.querySelector('#grid [data-head][tabindex=\"0\"]').focus()")
-        window.press("ArrowRight")
-        assert window.value("return document.querySelector('#chosen').textContent") == "layer 1 head 2"
-        window.drag(lasso(window.value(f"return {BOX}.toJSON()")))
-        heads = window.value("return document.querySelectorAll('.dot').length")
-        assert window.value(f"return {ANSWER}").startswith(f"Selected: {heads} of {heads} heads")
-        window.press("Escape")
-        assert window.value(f"return {ANSWER}").startswith(f"{heads} heads")
-        passes, violations = window.later(
-            f"{axe_core()};const end = arguments[arguments.length - 1];"
-            f"({AXE})().then(end, (error) => end([0, String(error)]))"
-        )
-        assert violations == []
-        assert passes > 20
+        in_firefox(window, page, "#head=1.1&metric=sink&x=sink&y=entropy", ("layer 1 head 2", heads))
 
 
 def test_several_scans_are_on_one_page(folder: Path, tmp_path: Path, chromium: Any) -> None:
@@ -371,7 +379,7 @@ def test_a_site_is_a_folder_of_pages_that_tells_no_place(folder: Path, tmp_path:
 
 
 @pytest.mark.thorough
-def test_a_page_of_a_thousand_heads_is_small(folder: Path) -> None:
+def test_a_page_of_a_thousand_heads_is_small_and_used(folder: Path, tmp_path: Path, chromium: Any) -> None:
     """The numbers and 96 texts of each head of a large model over a corpus of 20,000 texts that few heads share."""
     document = report.read_report(folder / "out")
     assert document.texts
@@ -409,3 +417,24 @@ def test_a_page_of_a_thousand_heads_is_small(folder: Path) -> None:
     page = scan_page([PageScan(large, tokens, looks)], lang="en", density=density)
     assert 10**6 < len(page) <= BUDGET
     assert "holds fewer texts of each head" in page.decode()
+    (tmp_path / "large.html").write_bytes(page)
+    chosen = "#head=7.5&x=sink&y=entropy"
+    nothing_keeps_anyone_out(tmp_path / "large.html", chromium, hash=chosen)
+    found = Opened(chromium.new_page(viewport={"width": 1280, "height": 1000}))
+    found.page.goto((tmp_path / "large.html").as_uri() + chosen)
+    assert found.value("() => document.querySelectorAll('.dot').length") == 1000
+    found.value("() => document.querySelector('#grid [data-head][tabindex=\"0\"]').focus()")
+    found.page.keyboard.press("ArrowRight")
+    assert found.value("() => document.querySelector('#chosen').textContent") == "layer 7 head 6"
+    box = found.value(f"() => {BOX}.toJSON()")
+    at, *others = lasso(box)
+    found.page.mouse.move(*at)
+    found.page.mouse.down()
+    for place in others:
+        found.page.mouse.move(*place)
+    found.page.mouse.up()
+    assert found.value(f"() => {ANSWER}").startswith("Selected: 1000 of 1000 heads")
+    found.clean()
+    found.page.close()
+    with firefox(tmp_path) as window:
+        in_firefox(window, tmp_path / "large.html", chosen, ("layer 7 head 6", 1000))

@@ -13,10 +13,11 @@ from scanning import inside
 
 import attncli
 from attncli.draw.safe import cells
-from attncli.scan import corpus_metrics, report
+from attncli.features.heads.compute import HeadsRequest, heads_document
+from attncli.measure import layer_metrics
+from attncli.scan import report
 
 NAMES = ("entropy", "sink_rate", "moved_norm", "massive")
-WORDS_OF_THREE = "w1 w2 w3"
 
 
 def of_loops(model: Path, line: str) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], float], list[int]]:
@@ -51,8 +52,8 @@ def of_loops(model: Path, line: str) -> tuple[dict[tuple[int, int], float], dict
 
 @pytest.mark.parametrize("which", ["encoder", "decoder"])
 def test_they_are_those_of_loops(which: str, request: Any, lines: list[str], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(corpus_metrics, "LARGE", 1.0)
-    monkeypatch.setattr(corpus_metrics, "TIMES", 2.0)
+    monkeypatch.setattr(layer_metrics, "LARGE", 1.0)
+    monkeypatch.setattr(layer_metrics, "TIMES", 2.0)
     model, few = request.getfixturevalue(which), lines[:12]
     (tmp_path / "corpus.txt").write_text("\n".join(few))
     made, _, document = scanned(model, tmp_path / "corpus.txt", tmp_path / "out", metrics=NAMES)
@@ -91,7 +92,7 @@ def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkey
         monkeypatch.setattr("attncli.measure.batch_measure.LARGEST", 0)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(WORDY))
-    made, _, document = scanned(Path("minilm"), corpus, tmp_path / "out", metrics=tuple(corpus_metrics.KIND_METRICS))
+    made, _, document = scanned(Path("minilm"), corpus, tmp_path / "out", metrics=tuple(layer_metrics.KIND_METRICS))
     assert len(made.shards) == 1
     exact = attncli.load("minilm", backend="numpy", dtype="float64")
     sums: dict[tuple[int, int, str], list[tuple[float, float]]] = {}
@@ -107,7 +108,7 @@ def test_kinds_of_tokens_are_those_of_loops(blocks: bool, tmp_path: Path, monkey
             starts.append(not goes_on and not token.special and token.text not in ",.()!")
         for trace in exact.trace(tokens, keep=("weights",)):
             for head, table in enumerate(np.asarray(trace.stages["weights"])):
-                for name in corpus_metrics.KIND_METRICS:
+                for name in layer_metrics.KIND_METRICS:
                     mask = [
                         [
                             {
@@ -160,10 +161,41 @@ def test_a_layer_is_told_once(decoder: Path, lines: list[str], tmp_path: Path) -
     assert ask("scan", "compare", str(tmp_path / "out"), str(tmp_path / "out")).code == 0
 
 
-def test_heads_do_not_take_them() -> None:
-    for name in corpus_metrics.CORPUS_METRICS:
-        refused = ask("heads", WORDS_OF_THREE, "--metric", name)
-        assert (refused.code, "there is no metric" in refused.err) == (2, True)
+@pytest.mark.parametrize("rows", [None, 3])
+def test_heads_take_them_of_one_text(rows: int | None, decoder: Path, lines: list[str], monkeypatch: Any) -> None:
+    """As the loops; whole, and by blocks of rows."""
+    monkeypatch.setattr(layer_metrics, "LARGE", 1.0)
+    monkeypatch.setattr(layer_metrics, "TIMES", 2.0)
+    model = attncli.load(str(decoder), backend="numpy", dtype="float64")
+    asked = HeadsRequest(metrics=(*NAMES, "word_start", "distance_2_4"), maps=False, sort="moved_norm")
+    document = heads_document(model, lines[0], model.encode(lines[0]), asked, rows=rows)
+    rests, moves, massive = of_loops(decoder, lines[0])
+    assert len(document.heads) == len(rests)
+    for head in document.heads:
+        place = (head.layer, head.head)
+        assert head.metrics["sink_rate"].value == float(rests[place] > 0.3)
+        assert head.metrics["moved_norm"].value == pytest.approx(moves[place], abs=1e-9)
+        assert head.sorted_by == head.metrics["moved_norm"].value
+        assert 0 < (head.metrics["word_start"].value or 0) <= 1
+        assert "massive" not in head.metrics
+    assert [layer.massive for layer in document.layers or ()] == massive
+    sizes = [head.sorted_by for head in document.heads]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_heads_tell_them(decoder: Path, lines: list[str]) -> None:
+    asked = ("heads", lines[0], "--model", str(decoder), "--metric", "moved_norm,sink_rate,massive", "--moved")
+    for width in (60, 80, 120):
+        for lang, title in (("en", "massive activations"), ("zh", "巨量激活")):
+            shown = ask(*asked, "--lang", lang, width=width)
+            assert (shown.code, title in shown.out) == (0, True), shown.err
+            assert max(map(cells, shown.out.splitlines())) <= width
+    told = ask(*asked, "--json").json
+    assert [row["layer"] for row in told["layers"]] == sorted({head["layer"] for head in told["heads"]})
+    refused = ask(*asked, "--sort", "massive")
+    assert (refused.code, "massive is a layer's" in refused.err) == (2, True)
+    refused = ask("heads", lines[0], "--model", str(decoder), "--metric", "moved_nrm")
+    assert (refused.code, "--metric moved_norm" in refused.err) == (2, True)
 
 
 def test_a_scan_takes_them_by_name(encoder: Path, corpus: Path, tmp_path: Path) -> None:

@@ -365,7 +365,8 @@ def _request(
     from attncli.features.heads.compute import HeadsRequest
     from attncli.features.heads.head_directions import parse as parse_directions
     from attncli.features.heads.screen import MATRICES
-    from attncli.measure.metric import DEFAULT, METRICS, metric_of
+    from attncli.measure.layer_metrics import column_metric
+    from attncli.measure.metric import DEFAULT, METRICS
     from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
@@ -377,9 +378,9 @@ def _request(
             "--sort {sort} names no order", expected="NAME, NAME:asc or NAME:desc", sort=repr(heads_options.sort)
         )
     for name in (name for name in names if name != "all"):
-        metric_of(name)
+        column_metric(name)
     if sort:
-        metric_of(sort, option="--sort")
+        column_metric(sort, option="--sort")
     layers, heads = layers_and_heads(model, which)
     return HeadsRequest(
         layers=layers,

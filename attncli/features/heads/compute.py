@@ -21,17 +21,35 @@ from attncli.features.heads.document import (
     ExcludedKind,
     HeadMetrics,
     HeadsDocument,
+    LayerMassive,
     MovedMetrics,
     Order,
 )
 from attncli.features.run.compute import RunRequest, cost, region_part
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
-from attncli.inputs.word_groups import Words, identities, merged_words
+from attncli.inputs.word_groups import Words, identities, merged_words, word_starts
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
-from attncli.measure.metric import DEFAULT, Metric, Tally, metric_of
+from attncli.measure.layer_metrics import (
+    CORPUS_METRICS,
+    MASSIVE,
+    SINK_RATE,
+    column_metric,
+    massive_counts,
+    measure_layer,
+)
+from attncli.measure.metric import DEFAULT, Measured, Metric, Tally
 from attncli.measure.region_sums import RegionShares, RegionSums
-from attncli.measure.row_facts import Bools, Exclusion, Floats, TokenFacts, TokenPairs, exclusion, is_punctuation
+from attncli.measure.row_facts import (
+    Bools,
+    Exclusion,
+    Floats,
+    TokenFacts,
+    TokenPairs,
+    WordPieces,
+    exclusion,
+    is_punctuation,
+)
 from attncli.measure.row_stream import CELLS, Consumer, LinkCollector, PooledMaps, RowFeeder, kinds_left_out, share
 from attncli.measure.run_record import metric_values
 from attncli.mechanism.attend import RowBlock
@@ -76,6 +94,12 @@ class HeadsRequest(Struct, frozen=True):
     regions: tuple[Region, ...] = ()
 
     @property
+    def measured(self) -> list[Metric]:
+        """The metrics, with that which the heads are sorted by. Raises UsageError for an unknown name."""
+        names = (*self.metrics, *((self.sort,) if self.sort else ()))
+        return list({metric.name: metric for metric in map(column_metric, names)}.values())
+
+    @property
     def whole(self) -> bool:
         """Whether this needs the whole weights of a layer at once, and so cannot run by blocks of rows."""
         return self.words or self.moved or bool(self.across)
@@ -94,15 +118,19 @@ class _LayerTally:
         heads: Sequence[int],
         *,
         side: int | None,
+        words: WordPieces | None,
     ) -> None:
         self.layer, self.heads = layer, heads
         about = TokenFacts(
-            pairs, np.array([token.special for token in tokens]), np.array([is_punctuation(token) for token in tokens])
+            pairs,
+            np.array([token.special for token in tokens]),
+            np.array([is_punctuation(token) for token in tokens]),
+            words=words,
         )
-        names = dict.fromkeys(
-            (*request.metrics, *((request.sort,) if request.sort else ()), *(NEEDED if request.labels else ()))
-        )
-        self.tally = Tally(len(heads), tuple(names), about)
+        names = [metric.name for metric in request.measured]
+        needed = (*(NEEDED if request.labels else ()), *(("sink",) if SINK_RATE in names else ()))
+        of_weights = [metric for metric in request.measured if metric.name not in CORPUS_METRICS]
+        self.tally = Tally(len(heads), (*of_weights, *needed), about)
         links = LinkCollector(tokens, top=1, leave_out=_leave_out(model, tokens, request))
         self.links = links
         self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
@@ -118,12 +146,14 @@ class _LayerTally:
             left_out = exclusion(request.exclude, tokens, renormalise=request.renormalise)
         self.feeder = RowFeeder(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
 
-    def parts(self, request: HeadsRequest, repeats: RepeatScores | None) -> list[HeadMetrics]:
+    def parts(
+        self, model: Model, trace: LayerTrace, request: HeadsRequest, repeats: RepeatScores | None
+    ) -> list[HeadMetrics]:
         """One part of the document for each head."""
-        results = self.tally.result()
-        metric_results = {
-            name: results[name] for name in dict.fromkeys(metric_of(metric).name for metric in request.metrics)
-        }
+        results: dict[str, Measured] = self.tally.result()
+        results |= measure_layer(model, trace, self.heads, [metric.name for metric in request.measured], results)
+        names = dict.fromkeys(column_metric(metric).name for metric in request.metrics)
+        metric_results = {name: results[name] for name in names if name != MASSIVE}
         rows_found = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
             earned_labels = []
@@ -131,7 +161,7 @@ class _LayerTally:
                 earned_labels = labels_of(
                     results, head=place, repeats=None if repeats is None else repeats[self.layer, head]
                 )
-            by = None if request.sort is None else metric_of(request.sort).name
+            by = None if request.sort is None else column_metric(request.sort).name
             rows_found.append(
                 HeadMetrics(
                     layer=self.layer,
@@ -254,11 +284,14 @@ def heads_document(
     scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
     n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
     """
-    for name in (*request.metrics, *((request.sort,) if request.sort else ())):
-        metric_of(name)
+    needs_words = any(metric.needs == "words" for metric in request.measured)
+    if request.sort is not None and column_metric(request.sort).name == MASSIVE:
+        raise UsageError("massive is a layer's, and heads have none to be sorted by", expected="another metric")
     words = merged_words(tokens, text) if request.words else None
     row_tokens: Sequence[Token] = tokens if words is None else words.words
     pairs = TokenPairs(identities(tokens, words))
+    starts = range(len(row_tokens)) if words is not None else word_starts(tokens, text) if needs_words else ()
+    pieces = WordPieces(np.array(starts, np.int64), len(row_tokens)) if needs_words else None
     layers = model.spec.attending(request.layers)
     across = AcrossHeads(request.across, len(row_tokens), len(layers)) if request.across else None
     side = CELLS if rows is not None and request.maps else None
@@ -267,7 +300,7 @@ def heads_document(
     def layer_of(layer: int) -> _LayerTally:
         if layer not in tallies:
             tallies[layer] = _LayerTally(
-                model, row_tokens, pairs, request, layer, _select_heads(model, request, layer), side=side
+                model, row_tokens, pairs, request, layer, _select_heads(model, request, layer), side=side, words=pieces
             )
         return tallies[layer]
 
@@ -278,7 +311,7 @@ def heads_document(
                 heads = model.spec.blocks[layer].attention.heads
                 progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
-    head_rows, empty = list[HeadMetrics](), list[EmptyRow]()
+    head_rows, empty, massive = list[HeadMetrics](), list[EmptyRow](), list[LayerMassive]()
     warnings: list[str] = notes(model, text, tokens)
     region_shares: list[tuple[int, list[int], RegionShares]] = []
     average: np.ndarray[Any, Any] | None = None
@@ -303,10 +336,14 @@ def heads_document(
             average = weights.mean(0)
             spread = [_entropy(head_weights) for head_weights in (average, *weights)] if request.maps else []
             moved_metrics = (
-                _moved_metrics(model, trace, row_tokens, pairs, request, heads, words) if request.moved else None
+                _moved_metrics(model, trace, row_tokens, pairs, request, heads, words, pieces)
+                if request.moved
+                else None
             )
         warnings += overflow(model.backend, trace)
-        parts = now.parts(request, repeats)
+        parts = now.parts(model, trace, request, repeats)
+        if any(metric.name == MASSIVE for metric in request.measured):
+            massive.append(LayerMassive(layer=trace.layer, massive=int(massive_counts(model.backend, trace)[0])))
         if rows is None and request.maps:
             parts = [struct_replace(part, weights=weights[place]) for place, part in enumerate(parts)]
         if moved_metrics is not None:
@@ -330,6 +367,7 @@ def heads_document(
     document = HeadsDocument(
         **header(model, text, tokens, words),
         heads=head_rows,
+        layers=massive or UNSET,
         average=average_head,
         empty_rows=empty,
         warnings=warnings,
@@ -339,7 +377,7 @@ def heads_document(
         region_shares=region_part(region_shares, len(tokens) - 1, request.regions, REGION_LINKS)
         if region_shares
         else UNSET,
-        sort=UNSET if request.sort is None else Order(metric=metric_of(request.sort).name, rising=request.rising),
+        sort=UNSET if request.sort is None else Order(metric=column_metric(request.sort).name, rising=request.rising),
     )
     if request.directions:
         from attncli.features.heads.head_directions import head_directions  # few ask for them
@@ -387,6 +425,7 @@ def _moved_metrics(
     request: HeadsRequest,
     heads: Sequence[int],
     words: Words | None,
+    pieces: WordPieces | None,
 ) -> list[MovedMetrics]:
     """The metrics and strongest link of each head by what is moved in place of weights."""
     count = trace.stages["weights"].shape[-2]
@@ -395,15 +434,17 @@ def _moved_metrics(
     if words is not None:
         moved_weights, visible = words.merge(moved_weights), words.merge_visible(visible)
     bare = HeadsRequest(
-        metrics=request.metrics,
+        metrics=[metric for metric in map(column_metric, request.metrics) if metric.name not in CORPUS_METRICS],
         all_links=request.all_links,
         exclude=request.exclude,
         renormalise=request.renormalise,
         maps=False,
     )
-    layer = _LayerTally(model, tokens, pairs, bare, trace.layer, heads, side=None)
+    layer = _LayerTally(model, tokens, pairs, bare, trace.layer, heads, side=None, words=pieces)
     layer.feeder.whole(moved_weights, visible)
-    return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in layer.parts(bare, None)]
+    return [
+        MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in layer.parts(model, trace, bare, None)
+    ]
 
 
 def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:

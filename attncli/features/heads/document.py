@@ -104,6 +104,13 @@ class HeadMetrics(Part, frozen=True, kw_only=True):
     moved: Annotated[MovedMetrics, describe("With --moved.")] | UnsetType = UNSET
 
 
+class LayerMassive(Part, frozen=True, kw_only=True):
+    """The vectors that leave a layer."""
+
+    layer: Count
+    massive: Annotated[Count, describe("Numbers above 100 and 1,000 times the median of all that leave the layer.")]
+
+
 class AverageHead(Part, frozen=True, kw_only=True):
     """The mean of the heads' weights of the last layer."""
 
@@ -300,6 +307,9 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
     """Heads compared on one text. Positions, layers and heads count from 0."""
 
     heads: list[HeadMetrics]
+    layers: Annotated[list[LayerMassive], describe("With the metric `massive`, which is a layer's.")] | UnsetType = (
+        UNSET
+    )
     average: AverageHead | UnsetType | None = UNSET
     empty_rows: EmptyRows | UnsetType = UNSET
     warnings: list[str]

@@ -50,7 +50,7 @@ from attncli.features.heads.document import (
     WhichHead,
     label_name,
 )
-from attncli.language import contextual, listing, message, plural, say, term
+from attncli.language import contextual, listing, message, plural, say, say_each, term
 
 # Parts of the heads screen that look across heads and layers.
 
@@ -524,6 +524,20 @@ def _moved_metrics(document: HeadsDocument, view: View) -> Lines:
     return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=moved_heads), view)))
 
 
+def _layers_part(document: HeadsDocument, view: View) -> Lines:
+    """How many massive activations leave each layer."""
+    if not document.layers:
+        return Lines()
+    return table(
+        say_each(view, "layer", "numbers"),
+        [[str(layer.layer), f"{layer.massive:,}"] for layer in document.layers],
+        view,
+        align=["right", "right"],
+        title=say(view, "massive activations"),
+        note=say(view, "numbers above 100 and 1,000 times the median among those that leave the layer"),
+    )
+
+
 def _uniform(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
     """The distinct baselines with the layers that have them."""
     layers_by_numbers: dict[tuple[str, ...], list[int]] = {}
@@ -768,6 +782,7 @@ HEADS_PARTS: Parts[HeadsDocument] = (
     ScreenPart("grid", grid_part),
     ScreenPart("maps", maps_part, _has_few_heads),
     ScreenPart("metrics", metrics_part),
+    ScreenPart("layers", _layers_part),
     ScreenPart("moved", _moved_metrics),
     ScreenPart("regions", region_heads_part, has_regions),
     ScreenPart("region-links", region_links_part, has_regions),

@@ -1,9 +1,9 @@
-"""Metrics that only a scan has: what a head looks at by kind of token, how many texts it rests in, what it writes
-beside its neighbours, and how large a layer's vectors grow."""
+"""Metrics that take more than a head's weights: what it looks at by kind of token, in how many texts it rests, what it
+writes beside its neighbours, and how large a layer's vectors grow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UsageError
 from attncli.language import message
-from attncli.measure.metric import ALL_ROWS, Metric, PerRow, metric_of, row_mean
+from attncli.measure.metric import ALL_ROWS, Measured, Metric, PerRow, metric_of, row_mean
 from attncli.measure.row_facts import AttentionRows, Bools, Floats
 from attncli.mechanism.trace import LayerTrace
+from attncli.models.model import Model
 from attncli.models.run import Store
 
 SINK_RATE, MOVED, MASSIVE = "sink_rate", "moved_norm", "massive"
@@ -25,7 +26,7 @@ LARGE, TIMES = 100.0, 1000.0
 
 def _of_texts(rows: AttentionRows) -> PerRow:
     """These have no number of a row."""
-    raise UsageError("only attn scan measures this")
+    raise UsageError("only attn heads and attn scan measure this")
 
 
 CORPUS_METRICS = {
@@ -104,10 +105,29 @@ KIND_METRICS = {
 command has, the scan tells beside them."""
 
 
-def column_metric(name: str) -> Metric:
-    """The metric that a column of a scan has the numbers of. Raises UsageError for an unknown name."""
+def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
+    """The metric of that name, or itself, out of these and of those of weights. Raises as `metric_of`."""
     own = {**KIND_METRICS, **CORPUS_METRICS}
-    return own[name] if name in own else metric_of(name, more=tuple(own))
+    return own[name] if isinstance(name, str) and name in own else metric_of(name, option=option, more=tuple(own))
+
+
+def measure_layer(
+    model: Model, trace: LayerTrace, heads: Sequence[int], names: Collection[str], results: Mapping[str, Measured]
+) -> dict[str, Measured]:
+    """`sink_rate` and `moved_norm` of a layer's heads in one text, where they are among the names. results: those of
+    its weights, with `sink`."""
+    measured = {}
+    if SINK_RATE in names:
+        sink = results["sink"]
+        flags = [np.where(np.isnan(share), np.nan, share > RESTS) for share in (sink.value, sink.baseline)]
+        measured[SINK_RATE] = Measured(CORPUS_METRICS[SINK_RATE], flags[0], sink.rows, flags[1])
+    if MOVED in names:
+        count = model.spec.blocks[trace.layer].attention.heads
+        sizes = OutputNorms(model.backend, model.store, trace.layer, count).of(trace.stages["mixed"])
+        moved = moved_norms(sizes.sum(-1))[list(heads)]
+        rows = np.full(len(heads), sizes.shape[-1])
+        measured[MOVED] = Measured(CORPUS_METRICS[MOVED], moved, rows, np.full(len(heads), np.nan))
+    return measured
 
 
 class OutputNorms:
@@ -145,9 +165,9 @@ def moved_norms(sizes: Floats) -> Floats:
 
 
 def massive_counts(backend: Backend, trace: LayerTrace) -> Floats:
-    """How many massive activations each text has among the vectors that leave a layer, [text]."""
+    """How many massive activations each text has among the vectors that leave a layer, [text]; of a single one [1]."""
     vectors = np.abs(np.asarray(backend.numpy(trace.after), np.float64))
-    numbers = vectors.reshape((len(vectors), -1))
+    numbers = vectors.reshape((len(vectors) if vectors.ndim > 2 else 1, -1))
     least = np.maximum(LARGE, TIMES * np.median(numbers, -1))
     return (numbers > least[:, None]).sum(-1).astype(np.float64)
 
