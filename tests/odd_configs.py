@@ -20,7 +20,7 @@ FURTHEST = 19
 """Positions that a model has, where it has so many."""
 STORED = ("float32", "float32", "float32", "bfloat16", "float16", "float64")
 ROTARY_TYPES = ("default", "default", "linear", "dynamic", "llama3", "yarn", "longrope")
-PARTIAL = ("glm", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "nemotron", "phi", "phi3", "stablelm")
+PARTIAL = ("bamba", "glm", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "nemotron", "phi", "phi3", "stablelm")
 BOTH_KINDS = ("gemma3_text", "modernbert", "olmo3")
 """Families whose rotary parameters are told by type of layer."""
 LATENT = ("deepseek_v2", "deepseek_v3")
@@ -85,7 +85,7 @@ def sizes_of(family: str, draw: Random) -> Sizes:
 
 EVEN = frozenset({
     "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "exaone4", "falcon", "gemma", "gemma2", "gemma3_text",
-    "glm", "glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "gte", "hunyuan_v1_dense", "hunyuan_v1_moe", "jina_embeddings_v3", "llama",
+    "bamba", "glm", "glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granitemoehybrid", "lfm2", "lfm2_moe", "granite", "granitemoe", "gte", "hunyuan_v1_dense", "hunyuan_v1_moe", "jina_embeddings_v3", "llama",
     "llama4_text", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "nemotron", "nomic_bert", "olmo", "olmo2", "olmo3",
     "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5gemma",
     "whisper", "xlnet",
@@ -269,6 +269,34 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
         kinds = [draw.choice(("global", "local")) for _ in range(draw.choice((1, 2)))]
         times = draw.choice((1, 2))
         return {"attention_types": [[kinds, times]], "num_layers": len(kinds) * times}
+    if family in ("lfm2", "lfm2_moe"):
+        kinds = [draw.choice(("full_attention", "conv")) for _ in range(config["num_hidden_layers"] - 1)]
+        own = {"conv_L_cache": draw.choice((2, 3, 5)), "block_multiple_of": draw.choice((1, 8))}
+        return {**own, "layer_types": [*kinds, "full_attention"], "num_dense_layers": draw.choice((0, 1, 9))}
+    if family in ("bamba", "granitemoehybrid"):
+        inner = 2 * config["hidden_size"]
+        heads = draw.choice([count for count in (1, 2, 3, 4, 6) if inner % count == 0])
+        groups = draw.choice([count for count in (1, 2, 3) if heads % count == 0])
+        state = {"mamba_expand": 2, "mamba_n_heads": heads, "mamba_d_head": inner // heads, "mamba_n_groups": groups}
+        state |= {"mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4)), "mamba_chunk_size": 4}
+        attending = [layer for layer in range(config["num_hidden_layers"]) if draw.random() < 0.5] or [0]
+        if family == "bamba":
+            return {**state, "attn_layer_indices": attending}
+        kinds = ["full_attention" if layer in attending else "mamba" for layer in range(config["num_hidden_layers"])]
+        return {**state, "layer_types": kinds, "shared_intermediate_size": draw.choice((7, 12))}
+    if family == "jamba":
+        own = {
+            "attn_layer_period": draw.choice((1, 2)),
+            "attn_layer_offset": 0,
+            "expert_layer_period": draw.choice((1, 2)),
+        }
+        own |= {"expert_layer_offset": 0, "mamba_d_state": draw.choice((3, 7)), "mamba_d_conv": draw.choice((2, 4))}
+        return {
+            **own,
+            "mamba_expand": draw.choice((1, 2)),
+            "mamba_dt_rank": draw.choice((2, 5)),
+            "use_mamba_kernels": False,
+        }
     if family == "llama4_text" and "layer_types" in config:
         return {"layer_types": [kind.replace("sliding", "chunked") for kind in config["layer_types"]]}
     return {"begin_suppress_tokens": None} if family == "whisper" else {}
