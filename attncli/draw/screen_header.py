@@ -311,9 +311,10 @@ def screen_of(schema: str) -> Screen:
     def screen(document: Any, view: View) -> Lines:
         marked_document = mark_unknown_words(document)
         if marked_document is document:
-            lines: Lines = draw(document, view)
-            return lines
-        return fit_to_view(stack((draw(marked_document, view), unknown_words_note(document, view))), view)
+            plain_lines: Lines = draw(document, view)
+            return plain_lines
+        lines = draw(marked_document, view)
+        return fit_to_view(stack((lines, unknown_words_note(document, lines, view))), view)
 
     return Screen(
         screen,

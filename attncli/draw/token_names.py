@@ -84,14 +84,14 @@ def _marked_entry(entry: Any) -> Any:
     return replace(entry, text=marked_text(entry)) if entry.unknown else entry
 
 
-def unknown_words_note(document: Any, view: View) -> Lines:
-    """What is to be said of a document's unknown words, as lines."""
-    return sentences(unknown_word_sentences(document, view), view)
+def unknown_words_note(document: Any, screen: Lines, view: View) -> Lines:
+    """What is to be said of a document's unknown words below its screen, as lines."""
+    return sentences(unknown_word_sentences(document, view, has_marks=MARK in screen.plain), view)
 
 
-def unknown_word_sentences(document: Any, view: View) -> list[str]:
+def unknown_word_sentences(document: Any, view: View, *, has_marks: bool = True) -> list[str]:
     """What is to be said of a document's unknown words: once, or of each text, by its beginning, where texts differ in
-    it."""
+    it. has_marks: whether they are shown, each with its mark."""
     from attncli.documents.header import tokens_of
     from attncli.inputs.word_groups import unknown_words
 
@@ -99,14 +99,27 @@ def unknown_word_sentences(document: Any, view: View) -> list[str]:
     for text, tokens in _texts(document):
         count = unknown_words(text, tokens_of(tokens))
         if count[0]:
-            text_of_note.setdefault(unknown_words_sentence(*count, view), text)
+            text_of_note.setdefault(unknown_words_sentence(*count, view, has_marks=has_marks), text)
     if len(text_of_note) < 2:
         return list(text_of_note)
     return [_of_text(text, note, view) for note, text in text_of_note.items()]
 
 
-def unknown_words_sentence(unknown: int, total: int, view: View) -> str:
-    """That so many of a text's words are unknown to its model."""
+def unknown_words_sentence(unknown: int, total: int, view: View, *, has_marks: bool = True) -> str:
+    """That so many of a text's words are unknown to its model. has_marks: whether each has its mark somewhere."""
+    if not has_marks:
+        if unknown == 1:
+            return say(
+                view,
+                "1 of {words} words is unknown to this model: any other unknown word would be the same to it.",
+                words=total,
+            )
+        return say(
+            view,
+            "{count} of {words} words are unknown to this model: it cannot tell them apart.",
+            count=unknown,
+            words=total,
+        )
     if unknown == 1:
         return say(
             view,

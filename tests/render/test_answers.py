@@ -137,6 +137,25 @@ ASKED = {
     "run regions": ("run", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
     "heads regions": ("heads", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
     "lens": ("logits", SAID, "--model", "{tmp}/gpt2", "--lens", "--by", "token"),
+    "directions": ("heads", SAID, "--model", "{tmp}/gpt2", "--directions", "L1H0"),
+    "across": ("heads", SAID, "--model", "{tmp}/gpt2", "--across", "rollout,flow,similarity"),
+    "scans": ("scan", "compare", "{tmp}/scan", "{tmp}/other"),
+    "find regions": ("find", SAID, "--from", "sat", "--to", "cat", "--num-heads", "2", "--region", "a=tokens:0-2"),
+    "compare regions": ("compare", SAID, "the dog sat on the mat", "--num-heads", "2", "--region", "a=tokens:0-2"),
+    "logits by token": ("logits", SAID, "--model", "{tmp}/gpt2", "--by", "token"),
+    "why frequency": (
+        "why",
+        SAID,
+        *RESIDUAL,
+        "--position",
+        "rope",
+        "--from",
+        "sat",
+        "--to",
+        "cat",
+        "--by",
+        "frequency",
+    ),
     "patch into": ("patch", SAID, "the dog sat on the mat", "--model", "minilm", "--into", "L1H2:k"),
     "explain": ("explain", SAID),
     "explain model": ("explain", SAID, "--model", "minilm", "--query", "sat"),
@@ -238,6 +257,8 @@ def derived(document: Any) -> Iterator[float]:
             yield from (np.exp(row["logprob"]) for row in document["effects"])
             yield from (np.exp(document["logprob"]), 0.01)  # below which nothing is said to be lost
             yield sum(abs(row["change"]) <= 0.01 for row in document["effects"][1:])
+        case "attn.scan_compare/1":
+            yield 0.05  # of chance, at most
         case "attn.scan/1":
             yield sum(bool(head.get("labels")) for head in document["heads"])
             yield 30  # the fewest texts that have intervals
@@ -308,6 +329,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with inside():
         scanned = ("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--why", "L1H1", "--quiet")
         assert ask(*scanned).code == 0
+        (place / "others").write_text("".join(f"a dog ran off with my hat {number}\n" for number in range(12)))
+        other = ("--metric", "entropy", "--no-labels", "--quiet")
+        assert ask("scan", str(model), str(place / "others"), "-o", str(place / "other"), *other).code == 0
     (place / "own.py").write_text("def thirds(rows):\n    return rows.weights[..., ::3].sum(-1)\n")
     saved = ("run", SAID, "--num-heads", "2", "--json", "--output", str(place / "run.json"))
     assert ask(*saved).code == 0

@@ -299,7 +299,7 @@ def _share(value: float | None) -> str:
 
 
 def _fixed(value: float | None, *, signed: bool = False) -> str:
-    return "-" if value is None else f"{value:+.3f}" if signed else f"{value:.3f}"
+    return "-" if value is None else f"{value:+z.3f}" if signed else f"{value:z.3f}"
 
 
 CACHE_PARTS: Parts[CacheDocument] = (
