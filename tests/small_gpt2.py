@@ -15,23 +15,23 @@ WIDTH, LAYERS, HEADS, LONGEST = 24, 2, 3, 32
 TOKENIZER = Path(__file__).parents[1] / "sample_inputs" / "tokenizer.json"
 
 
-def small_gpt2(folder: Path, vocabulary: int = 320) -> Path:
+def small_gpt2(folder: Path, vocabulary: int = 320, *, layers: int = LAYERS, longest: int = LONGEST) -> Path:
     """Write the checkpoint into a folder, which is made. vocabulary: rows of its embedding; the tokenizer knows 320
-    tokens."""
+    tokens. layers: how many. longest: its positions."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(TOKENIZER, folder / "tokenizer.json")
     config = {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "vocab_size": vocabulary,
-        "n_positions": LONGEST,
+        "n_positions": longest,
         "n_embd": WIDTH,
-        "n_layer": LAYERS,
+        "n_layer": layers,
         "n_head": HEADS,
     }
     (folder / "config.json").write_text(json.dumps(config))
-    shapes = {"wte.weight": (vocabulary, WIDTH), "wpe.weight": (LONGEST, WIDTH)}
-    for layer in range(LAYERS):
+    shapes = {"wte.weight": (vocabulary, WIDTH), "wpe.weight": (longest, WIDTH)}
+    for layer in range(layers):
         for name, shape in {
             "attn.c_attn": (WIDTH, 3 * WIDTH),
             "attn.c_proj": (WIDTH, WIDTH),

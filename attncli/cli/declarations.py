@@ -73,7 +73,7 @@ GENERATION_PROMPT = option(
 IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, about=RUN, metavar="IDS")
 REGION = option(
     "--region",
-    help="A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B or tokens:A-B. Repeatable.",
+    help="A named set of tokens: NAME=START…END, /REGEX/, lines:A-B, chars:A-B, tokens:A-B, json:$.KEY. Repeatable.",
     panel=TEXT,
     about=RUN,
     metavar="NAME=SPEC",

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -356,6 +356,37 @@ def write_with_figure(
         with atomic_writer(options.svg) as file:
             file.write(data)
     write_documents(documents, options, environment, view, several=several)
+
+
+# Long work of several runs, of which those that are done are kept.
+
+
+@dataclass
+class KeptRuns:
+    """How far long work has come: runs that are done, of how many; and what is known where Ctrl-C ends it."""
+
+    done: int = 0
+    runs: int = 0
+    documents: list[Document] = field(default_factory=list)
+
+    def count(self, done: int, runs: int) -> None:
+        """Take down how many of how many runs are done."""
+        self.done, self.runs = done, runs
+
+
+def write_kept_runs(kept_runs: KeptRuns, options: OutputOptions, environment: Environment, view: View) -> None:
+    """Show what is known of work that Ctrl-C ends, and say that the same command goes on with it. Only a screen may be
+    of a part: JSON, tables and files are whole or not there."""
+    if not (options.json or options.ndjson or options.plain or options.is_table or options.file is not None):
+        write_documents(kept_runs.documents, replace(options, csv=None), environment, view)
+    if kept_runs.done:
+        environment.note(
+            message(
+                "{count} of {runs} runs are done and kept: the same command goes on from there",
+                count=kept_runs.done,
+                runs=kept_runs.runs,
+            )
+        )
 
 
 # `--html`: the answer as one offline page, beside what is printed.

@@ -54,6 +54,12 @@ def format_fixed(value: float | None, digits: int) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
+def format_signed(value: float, digits: int) -> str:
+    """One number with its sign and so many digits after the point; `0.00` where nothing else is left of it."""
+    text = f"{value:+.{digits}f}"
+    return text if text.strip("+-0.") else text[1:]
+
+
 def format_period(tokens: float) -> str:
     """How many tokens a whole turn takes: three digits, more before the point."""
     return f"{tokens:,.0f}" if tokens >= 100 else f"{tokens:.3g}"

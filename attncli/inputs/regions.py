@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import combinations
+from json import JSONDecoder
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,12 +18,16 @@ from attncli.language import listing, message
 
 REST = "rest"
 """The name of what is in no region."""
-KINDS = ("START…END", "/REGEX/", "lines:A-B", "chars:A-B", "tokens:A-B")
+KINDS = ("START…END", "/REGEX/", "lines:A-B", "chars:A-B", "tokens:A-B", "json:$.KEY[0]")
 """How a region says what is in it; lines count from 1, characters and tokens from 0, and both ends belong to it."""
 FORMS = {"lines": 1, "chars": 0, "tokens": 0}
 """Ranges by name, with the first number of each."""
 MOST_WORDS = 5000
-"""Words that a marker which is not there is compared with."""
+"""Words, or paths, that what is not there is compared with."""
+DEEPEST = 64
+"""Steps of a path."""
+MOST_OPENINGS = 1000
+"""Brackets of a text that may open JSON and do not: each is read as far as it goes."""
 NAME = re.compile(r"[^\s=,]{1,64}")
 
 
@@ -168,6 +173,8 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
             last = len(tokens) - 1 if kind == "tokens" else text.count("\n") + 1 if kind == "lines" else len(text) - 1
             raise _nothing(rule, message("{kind} up to {last}", kind=kind, last=last))
         return members
+    if colon and kind == "json":
+        return _tokens_of_json(rule, numbers, text, tokens)
     if rule.spec.startswith("/") and rule.spec.endswith("/") and len(rule.spec) > 2:
         try:
             places = [match.span() for match in re.finditer(rule.spec[1:-1], text)]
@@ -196,6 +203,94 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
         missing = start if start not in text else end
         raise _nothing(rule, _nearest(missing, text, message("markers that the text has")))
     return members
+
+
+# What a path such as $.docs[0].title leads to in the JSON that a text holds.
+
+JSON = JSONDecoder()
+OPENING = re.compile(r"[\[{]")
+BLANKS = re.compile(r"\s*")
+STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d+|\*)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
+"""A step of a path: .name or ["name"] of an object, [0] of a list; * for all."""
+
+
+def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """The tokens of the values that a path leads to; at least one."""
+    steps = [next(filter(None, step), "") for step in STEP.findall(path[1:])]
+    if not path.startswith("$") or STEP.sub("", path[1:]) or len(steps) > DEEPEST:
+        raise UsageError(
+            "region {name} has no path {spec}",
+            expected="such as {example}",
+            name=repr(rule.name),
+            spec=repr(rule.spec),
+            example="json:$.docs[0]",
+        )
+    known: dict[str, None] = {}
+    places = []
+    for place in _json_starts(text):
+        for keys, start, stop in _json_values(text, place, (), len(steps) + 1):
+            if len(known) < MOST_WORDS:
+                known[_path_text(keys)] = None
+            if len(keys) == len(steps) and all(step in ("*", str(key)) for step, key in zip(steps, keys, strict=True)):
+                is_text = text[start] == '"'
+                places.append((start + is_text, stop - is_text))
+    if not (members := _tokens_in(places, tokens)):
+        if not known or places:
+            raise _nothing(rule, message("a value with text in it" if places else "a text with JSON in it"))
+        close = get_close_matches(path, known, n=1, cutoff=0)
+        raise _nothing(rule, message("a path of the JSON in the text, such as {path}", path=close[0]))
+    return members
+
+
+def _path_text(keys: Sequence[str | int]) -> str:
+    parts = [
+        f"[{key}]" if isinstance(key, int) else f".{key}" if STEP.fullmatch(f".{key}") else f'["{key}"]' for key in keys
+    ]
+    return "".join(("$", *parts))
+
+
+def _json_starts(text: str) -> Iterator[int]:
+    """Where an object or a list of JSON begins in a text, outermost ones alone."""
+    place, failures = 0, 0
+    while failures < MOST_OPENINGS and (opening := OPENING.search(text, place)):
+        try:
+            _, place = JSON.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            place, failures = opening.end(), failures + 1
+            continue
+        yield opening.start()
+
+
+Keys = tuple[str | int, ...]
+
+
+def _json_values(text: str, start: int, keys: Keys, depth: int) -> Iterator[tuple[Keys, int, int]]:
+    """The JSON value that begins at `start`, and those within it: keys that lead there, first character, end.
+
+    depth: how far down.
+    """
+    _, stop = JSON.raw_decode(text, start)
+    yield keys, start, stop
+    if text[start] not in "{[" or not depth:
+        return
+    place, number = _after_blanks(text, start + 1), 0
+    while text[place] not in "]}":
+        key: str | int = number
+        if text[start] == "{":
+            key, place = JSON.raw_decode(text, place)
+            place = _after_blanks(text, _after_blanks(text, place) + 1)  # the colon
+        inner = _json_values(text, place, (*keys, key), depth - 1)
+        member = next(inner)
+        yield member
+        yield from inner
+        place = _after_blanks(text, member[2])
+        place = _after_blanks(text, place + (text[place] == ","))
+        number += 1
+
+
+def _after_blanks(text: str, place: int) -> int:
+    blanks = BLANKS.match(text, place)
+    return place if blanks is None else blanks.end()
 
 
 def _nearest(missing: str, text: str, expected: str) -> str:

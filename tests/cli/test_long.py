@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from asking import ask
+from processes import attn, finish, start
 from small_gpt2 import small_gpt2
+
+from attncli.inputs.regions import _json_starts, _json_values
 
 TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a cat"}]
 TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}now{% endif %}"
@@ -256,12 +264,54 @@ def test_messages_of_a_chat_are_regions(folder: Path) -> None:
         ("x=tokens:90-99", 3, "tokens up to 4"),
         ("x=lines:7", 3, "lines up to 1"),
         ("x=chars:900", 3, "chars up to 14"),
+        ("x=json:docs", 2, "has no path 'json:docs'"),
+        ("x=json:$..a", 2, "has no path"),
+        ("x=json:$.a", 3, "a text with JSON in it"),
     ],
 )
 def test_a_region_that_is_none_is_refused(rule: str, code: int, says: str) -> None:
     answer = ask("run", "the cat sat on!", "--region", rule)
     assert (answer.code, answer.out) == (code, ""), answer.err
     assert says in answer.err
+
+
+HELD = 'Here [[x]] is {"docs": [{"title": "a \\\\ cat", "n": 3}, {"title": ""}], "odd key": [7, []]} and [1]'
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("$.docs[0].title", ["a \\\\ cat"]),
+        ("$.docs[*].n", ["3"]),
+        ('$["odd key"][1]', ["[]"]),
+        ("$['odd key'][*]", ["7", "[]"]),
+        ("$[0]", ["1"]),
+        ("$.docs[0]", ['{"title": "a \\\\ cat", "n": 3}']),
+        ("$.docs[2]", "such as $.docs[1]"),
+        ("$.docs[1].title", "a value with text in it"),
+        ("$.odd[0]", "such as $.odd key[0]"),
+    ],
+)
+def test_a_region_is_what_a_path_leads_to(path: str, says: list[str] | str) -> None:
+    answer = ask("run", HELD, "--region", f"x=json:{path}", "--tokenizer", "char", "--json")
+    if isinstance(says, str):
+        assert (answer.code, answer.out) == (3, "")
+        assert says in answer.err
+        return
+    places = []
+    for part in says:
+        start = HELD.index(part, places[-1] + 1 if places else HELD.index("odd key") if "odd" in path else 0)
+        places += range(start, start + len(part))
+    assert answer.json["regions"][0]["tokens"] == places
+
+
+def test_text_that_only_looks_like_json_takes_no_time() -> None:
+    began = time.process_time()
+    for text in ("[" * 20_000, '{"a":' * 20_000, '[{"a": ' * 400 + "1" + "}]" * 400):
+        found = [*_json_starts(text)]
+        assert len(found) == (text.endswith("]"))
+        assert all(len([*_json_values(text, place, (), 5)]) == 6 for place in found)
+    assert time.process_time() - began < 2
 
 
 def test_regions_from_a_file(tmp_path: Path) -> None:
@@ -352,10 +402,59 @@ def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypa
     assert len(list((cache / "attn" / "regions").iterdir())) == 1
     again = ask(*line, XDG_CACHE_HOME=str(cache))
     assert again.out == whole
-    assert len(runs) == 3 + 3  # the whole text tells which token is the answer; two regions were left
+    assert len(runs) == 3 + 2  # two regions were left
     assert not list((cache / "attn" / "regions").iterdir())
+    # a person is shown what is known
+    runs.clear()
+    shown = ask(*line[:-1], XDG_CACHE_HOME=str(cache))
+    assert shown.code == 130
+    assert "interrupted: 2 of 4 runs are told of" in shown.out
+    assert "It draws most on" in shown.out or "No region lowers" in shown.out
+    assert len(list((cache / "attn" / "regions").iterdir())) == 1
+    (first,) = [json.loads(path.read_text()) for path in (cache / "attn" / "regions").iterdir()]
+    assert len(first["answer"]) == len(first["regions"]) == 1
     # what is kept is that of this text alone, and a file that is no use is not used
     (cache / "attn" / "regions" / "x.json").write_text("{")
+
+
+def test_ctrl_c_on_22_layers_and_the_same_command(tmp_path: Path) -> None:
+    small_gpt2(tmp_path / "gpt2", layers=22, longest=240)
+    (tmp_path / "text").write_text("the cat sat on the mat " * 12)
+    rules = [part for number in range(5) for part in ("--region", f"r{number}=tokens:{30 * number}-{30 * number + 29}")]
+    line = attn("ablate", "--file", str(tmp_path / "text"), "--model", str(tmp_path / "gpt2"), *rules, "--each-region")
+    kept, whole = tmp_path / "kept" / "attn" / "regions", finish([*line, "--json"], {"XDG_CACHE_HOME": str(tmp_path)})
+    process = start(line, {"XDG_CACHE_HOME": str(tmp_path / "kept")}, stdout=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while process.poll() is None and not any('"regions":{"' in path.read_text() for path in kept.glob("*.json")):
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    (told,) = re.findall(r"(\d) of 7 runs are done and kept", err.decode()) or [err.decode()]
+    (results,) = [json.loads(path.read_text()) for path in kept.iterdir()]
+    assert len(results["regions"]) + 1 == int(told) > 1
+    assert f"interrupted: {told} of 7 runs are told of" in out.decode()
+    again = finish([*line, "--json"], {"XDG_CACHE_HOME": str(tmp_path / "kept")})
+    assert again.stdout == whole.stdout != ""
+    assert not any(kept.iterdir())
+
+
+def test_a_first_choice_without_a_token_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attncli.features.regions import compute
+
+    small_gpt2(tmp_path / "gpt2")
+    run, runs = compute._last_logits, []
+
+    def padded(*arguments: Any) -> Any:
+        runs.append(arguments)
+        scores = run(*arguments)
+        return np.concatenate([scores, scores.max(-1, keepdims=True) + 1], -1)
+
+    monkeypatch.setattr(compute, "_last_logits", padded)
+    answer = ask("ablate", "the cat sat on the mat", "--model", str(tmp_path / "gpt2"), *EACH)
+    assert (answer.code, answer.out, len(runs)) == (3, "", 1)
+    assert "entry 320, which its tokenizer does not have" in answer.err
 
 
 @pytest.mark.parametrize(

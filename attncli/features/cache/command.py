@@ -20,7 +20,7 @@ from attncli.cli.declarations import (
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, RUN, meaning, option, redeclare, without
-from attncli.cli.output import validate_options, write_with_figure
+from attncli.cli.output import KeptRuns, validate_options, write_kept_runs, write_with_figure
 from attncli.cli.progress import progress
 from attncli.language import message
 
@@ -86,10 +86,7 @@ def cache(
     from attncli.features.cache import compute as caches
     from attncli.inputs.hub import own_cache_folder
 
-    done = [0, 0]
-
-    def on_result(count: int, runs: int) -> None:
-        done[:] = count, runs
+    kept_runs = KeptRuns()
 
     def documents() -> Iterator[CacheDocument]:
         source_text = request.one_text(environment, text)
@@ -109,18 +106,12 @@ def cache(
                         on_cost=partial(
                             request.refuse_cost, environment, compute, message("a shorter text, or fewer policies")
                         ),
-                        on_result=on_result,
+                        on_result=kept_runs.count,
+                        on_interruption=kept_runs.documents.append,
                         progress=on_progress,
                     )
             except KeyboardInterrupt:
-                if done[0] > 1:
-                    environment.note(
-                        message(
-                            "{count} of {runs} runs are done and kept: the same command goes on from there",
-                            count=done[0],
-                            runs=done[1],
-                        )
-                    )
+                write_kept_runs(kept_runs, output, environment, view)
                 raise
         yield document
 

@@ -17,7 +17,7 @@ from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept, RegionKept
 from attncli.features.effects.measures import target_token
 from attncli.features.effects.places import reads_on
-from attncli.features.regions.compute import following_tokens, sum_logprob, target_ids
+from attncli.features.regions.compute import first_choice, following_tokens, interruption_note, sum_logprob, target_ids
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
@@ -63,6 +63,7 @@ def cache(
     kept: Path | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     on_result: Callable[[int, int], None] = ignore,
+    on_interruption: Callable[[CacheDocument], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> CacheDocument:
     """Measure what caches of keys that forget keep of what the last token looks at, and what forgetting changes.
@@ -84,6 +85,7 @@ def cache(
         kept: A folder where results are kept until all are known, so that the same call goes on after an interruption.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         on_result: Is told how many of how many runs are done.
+        on_interruption: Is handed what is known where Ctrl-C ends the work after a policy or more.
         progress: Is told the share done, 0 to 1.
 
     Returns:
@@ -92,6 +94,7 @@ def cache(
     Raises:
         UsageError: For what is no policy, and for weights that are not masked from left to right.
         InputError: For a budget above the length of the text, and a target that is no text of the vocabulary.
+        KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
         UnsupportedError: For a model that reads in both directions.
 
     Source: Budgets, sinks and windows as in NVIDIA/kvpress; the policies name their papers (`attn mask`).
@@ -116,30 +119,44 @@ def cache(
     def part_of(done: int) -> Callable[[float], None]:
         return lambda share: progress((done + share) / runs)
 
+    known: dict[str, PolicyRun] = {}
+
+    def document(more: Sequence[str] = ()) -> CacheDocument:
+        full = whole.bytes_of(None)
+        return CacheDocument(
+            **header(model, text, tokens),
+            regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions] or UNSET,
+            shares=whole.shares(),
+            cached_layers=whole.layers,
+            target=[target_token(model, number) for number in whole.answer] if has_head else [],
+            logprob=whole.logprob,
+            bytes=full,
+            policies=[
+                _policy_part(whole, place, policy, known[policy.spec()], full)
+                for place, policy in enumerate(chosen)
+                if policy.spec() in known
+            ],
+            warnings=[*notes(model, text, tokens), *more],
+        )
+
     whole.run(following, rows, part_of(0))
-    answer, logprob = whole.answer, whole.logprob
-    known: dict[str, PolicyRun] = results.read() or {}
-    on_result(1 + len(known), runs)
-    for place, policy in enumerate(chosen):
-        if policy.spec() not in known:
-            known[policy.spec()] = _policy_run(model, policy, whole, following, rows, part_of(place + 1))
+    known |= {spec: run for spec, run in (results.read() or {}).items() if spec in {policy.spec() for policy in chosen}}
+    try:
+        if known:
+            on_result(1 + len(known), runs)
+        for place, policy in enumerate(chosen):
+            if policy.spec() not in known:
+                known[policy.spec()] = _policy_run(model, policy, whole, following, rows, part_of(place + 1))
+                results.keep(known)
+            on_result(1 + len(known), runs)
+    except KeyboardInterrupt:
+        if known:
             results.keep(known)
-        on_result(1 + len(known), runs)
+            on_result(1 + len(known), runs)
+            on_interruption(document([interruption_note(len(known) + 1, runs)]))
+        raise
     results.drop()
-    full = whole.bytes_of(None)
-    return CacheDocument(
-        **header(model, text, tokens),
-        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions] or UNSET,
-        shares=whole.shares(),
-        cached_layers=whole.layers,
-        target=[target_token(model, number) for number in answer] if has_head else [],
-        logprob=logprob,
-        bytes=full,
-        policies=[
-            _policy_part(whole, place, policy, known[policy.spec()], full) for place, policy in enumerate(chosen)
-        ],
-        warnings=notes(model, text, tokens),
-    )
+    return document()
 
 
 def _policy_part(whole: _WholeRun, place: int, policy: Policy, result: PolicyRun, full: int) -> CachePolicy:
@@ -311,7 +328,7 @@ def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[i
     if model.spec.head is None:
         return [], None
     scores = np.asarray(model.backend.numpy(model.logits(after)), np.float64)
-    answer = answer or [int(np.argmax(scores[-1]))]
+    answer = answer or [first_choice(model, scores)]
     return answer, _number(sum_logprob(scores, answer))
 
 

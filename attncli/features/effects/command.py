@@ -36,6 +36,7 @@ from attncli.cli.option import (
 )
 from attncli.cli.output import (
     PAGE_BUDGET,
+    KeptRuns,
     PageOptions,
     page_reasons,
     validate_options,
@@ -43,6 +44,7 @@ from attncli.cli.output import (
     write_document_page,
     write_documents,
     write_figure,
+    write_kept_runs,
     write_page,
     write_with_figure,
 )
@@ -313,10 +315,7 @@ def _ablate_regions(
     from attncli.features.regions.compute import ablate_regions
     from attncli.inputs.hub import own_cache_folder
 
-    done = [0, 0]
-
-    def on_result(count: int, runs: int) -> None:
-        done[:] = count, runs
+    kept_runs = KeptRuns()
 
     def regions_document(source_text: Text) -> RegionsDocument:
         with request.errors_located_in(source_text):
@@ -333,18 +332,12 @@ def _ablate_regions(
                         on_cost=partial(
                             request.refuse_cost, environment, compute, message("a shorter text, or fewer regions")
                         ),
-                        on_result=on_result,
+                        on_result=kept_runs.count,
+                        on_interruption=kept_runs.documents.append,
                         progress=on_progress,
                     )
             except KeyboardInterrupt:
-                if done[0]:
-                    environment.note(
-                        message(
-                            "{count} of {runs} runs are done and kept: the same command goes on from there",
-                            count=done[0],
-                            runs=done[1],
-                        )
-                    )
+                write_kept_runs(kept_runs, output, environment, view)
                 raise
         return document
 

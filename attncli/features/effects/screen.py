@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, heading, remark, sentences, stack
-from attncli.draw.numbers import bar, percent, writer
+from attncli.draw.numbers import bar, format_signed, percent, writer
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import header, shown_tokens, warning
 from attncli.draw.sentence import not_learned_note, sentence, shaded_sentence, words
@@ -500,7 +500,7 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     first = part.sources[0]
     is_word = part.attention != "cross" and first.source < len(document.tokens)
     name = short(document.tokens[first.source].text, NAME_ABLATE, view) if is_word else f"#{first.source}"
-    return f"{name} {first.value:+.2f}"
+    return f"{name} {format_signed(first.value, 2)}"
 
 
 def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
@@ -509,7 +509,7 @@ def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
     target = quoted_word(document.target.text, view)
     answer_sentences = []
     if heads and heads[0].value > 0:
-        head, value = head_phrase(heads[0], view), f"{heads[0].value:+.2f}"
+        head, value = head_phrase(heads[0], view), format_signed(heads[0].value, 2)
         answer_sentences.append(
             say(
                 view,
@@ -526,10 +526,10 @@ def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
             if answer_sentences
             else message("None of the heads adds to {target}; {head} speaks most against it: {value}.")
         )
-        head, value = head_phrase(heads[-1], view), f"{heads[-1].value:+.2f}"
+        head, value = head_phrase(heads[-1], view), format_signed(heads[-1].value, 2)
         answer_sentences.append(say(view, template, head=head, value=value, target=target))
     sums = {
-        name: f"{sum(part.value for part in document.parts if part.part in kinds):+.2f}"
+        name: format_signed(sum(part.value for part in document.parts if part.part in kinds), 2)
         for name, kinds in (("heads", ("head",)), ("mlps", ("mlp",)), ("rest", ("embedding", "bias")))
     }
     answer_sentences.append(

@@ -18,6 +18,7 @@ from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
+from attncli.language import message
 from attncli.measure.kept_results import KeptResults, fingerprint
 from attncli.mechanism.context import NOTHING, Interventions, KnockOut
 from attncli.models.estimate import CostEstimate
@@ -28,8 +29,12 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class RegionResults(Struct, frozen=True):
-    """Results that are known: of the whole text, and of regions by their place; more are added as they come."""
+    """Results that are known: of the whole text, and of regions by their place; more are added as they come.
 
+    answer: the entries whose log probabilities are summed.
+    """
+
+    answer: list[int] = []
     logprob: float | None = None
     regions: dict[int, float] = {}
 
@@ -44,6 +49,7 @@ def ablate_regions(
     kept: Path | None = None,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     on_result: Callable[[int, int], None] = ignore,
+    on_interruption: Callable[[RegionsDocument], None] = ignore,
     progress: Callable[[float], None] = ignore,
 ) -> RegionsDocument:
     """Cut the links to each region in turn, in all heads, and read what the answer loses.
@@ -61,6 +67,7 @@ def ablate_regions(
         kept: A folder where results are kept until all are known, so that the same call goes on after an interruption.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         on_result: Is told how many of how many runs are done.
+        on_interruption: Is handed what is known where Ctrl-C ends the work after a region or more.
         progress: Is told the share done, 0 to 1.
 
     Returns:
@@ -68,6 +75,7 @@ def ablate_regions(
 
     Raises:
         InputError: For a target that is no text of the vocabulary, and without regions.
+        KeyboardInterrupt: On Ctrl-C, after `on_interruption`.
         UnsupportedError: For a model that predicts no token.
     """
     tokens = model.encode(text) if tokens is None else tokens
@@ -95,36 +103,68 @@ def ablate_regions(
     def part_of(done: int) -> Callable[[float], None]:
         return lambda share: progress((done + share) / runs)
 
-    if not answer or results.logprob is None:
+    def document(more: Sequence[str] = ()) -> RegionsDocument:
+        effects = [
+            RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
+            for place, logprob in results.regions.items()
+        ]
+        effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
+        return RegionsDocument(
+            **header(model, text, tokens),
+            regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions],
+            target=[target_token(model, number) for number in results.answer],
+            logprob=results.logprob,
+            effects=effects,
+            warnings=[*notes(model, text, tokens), *more],
+        )
+
+    try:
         following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
-        scores = _last_logits(model, following, max(len(answer), 1), rows, NOTHING, part_of(0))
-        answer = answer or [int(np.argmax(scores[-1]))]
-        results = replace(results, logprob=sum_logprob(scores, answer))
-        file.keep(results)
-    on_result(len(results.regions) + 1, runs)
-    following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
-    for place, region in enumerate(regions):
-        if place in results.regions:
-            continue
-        cut = _cut(model, region, len(following))
-        scores = _last_logits(model, following, len(answer), rows, cut, part_of(place + 1))
-        results.regions[place] = sum_logprob(scores, answer)
-        file.keep(results)
+        if results.logprob is None:
+            scores = _last_logits(model, following, max(len(answer), 1), rows, NOTHING, part_of(0))
+            answer = answer or [first_choice(model, scores)]
+            results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))
+            file.keep(results)
         on_result(len(results.regions) + 1, runs)
+        for place, region in enumerate(regions):
+            if place in results.regions:
+                continue
+            cut = _cut(model, region, len(following))
+            scores = _last_logits(model, following, len(results.answer), rows, cut, part_of(place + 1))
+            results.regions[place] = sum_logprob(scores, results.answer)
+            file.keep(results)
+            on_result(len(results.regions) + 1, runs)
+    except KeyboardInterrupt:  # it may have come before the last result was kept, or told of
+        if results.logprob is not None:
+            file.keep(results)
+            on_result(len(results.regions) + 1, runs)
+        if results.regions:
+            on_interruption(document([interruption_note(len(results.regions) + 1, runs)]))
+        raise
     file.drop()
-    effects = [
-        RegionEffect(region=place, logprob=logprob, change=logprob - (results.logprob or 0.0))
-        for place, logprob in results.regions.items()
-    ]
-    effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
-    return RegionsDocument(
-        **header(model, text, tokens),
-        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in regions],
-        target=[target_token(model, number) for number in answer],
-        logprob=results.logprob,
-        effects=effects,
-        warnings=notes(model, text, tokens),
-    )
+    return document()
+
+
+def interruption_note(count: int, runs: int) -> str:
+    """That not all runs were made."""
+    return message("interrupted: {count} of {runs} runs are told of", count=count, runs=runs)
+
+
+def first_choice(model: Model, scores: Floats) -> int:
+    """The entry that is likeliest after the last token. scores: [token, vocabulary].
+
+    Raises InputError for one that the tokenizer does not have: a vocabulary may be padded.
+    """
+    number = int(np.argmax(scores[-1]))
+    try:
+        target_token(model, number)
+    except InputError as error:
+        raise InputError(
+            "the model's first choice is entry {number:,}, which its tokenizer does not have",
+            expected="--target with the answer that is meant",
+            number=number,
+        ) from error
+    return number
 
 
 def target_ids(model: Model, target: str) -> list[int]:

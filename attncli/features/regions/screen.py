@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import exp
 
 from attncli.draw.lines import Lines, sentences
-from attncli.draw.numbers import bar, percent
+from attncli.draw.numbers import bar, format_fixed, format_signed, percent
 from attncli.draw.safe import cells
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
@@ -64,7 +64,7 @@ def _name(document: RegionsDocument, effect: RegionEffect, view: View) -> str:
 
 
 def _signed(value: float | None, *, plus: bool = True) -> str:
-    return "-" if value is None else f"{value:+.3f}" if plus else f"{value:.3f}"
+    return "-" if value is None else format_signed(value, 3) if plus else format_fixed(value, 3)
 
 
 def regions_sentences(document: RegionsDocument, view: View) -> list[str]:

@@ -8,7 +8,7 @@ from statistics import fmean
 from msgspec import UNSET
 
 from attncli.draw.lines import Lines, line, remark, sentences, stack
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import label, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
@@ -51,9 +51,9 @@ def _heads(document: RetrievalDocument, view: View) -> Lines:
         message("literal"): [f"{row.literal.mean:.2f}" for row in heads],
         message("95% of draws"): [_ends(row.literal, 2, view) for row in heads],
         message("chance"): [f"{row.literal.chance:.2f}" for row in heads],
-        message("writes"): [f"{row.writes.mean:+.3f}" for row in heads],
+        message("writes"): [format_signed(row.writes.mean, 3) for row in heads],
         message("of 95%"): [_ends(row.writes, 2, view) for row in heads],
-        message("by chance"): [f"{row.writes.chance:+.3f}" for row in heads],
+        message("by chance"): [format_signed(row.writes.chance, 3) for row in heads],
     }
     for less in ((message("by chance"),), (message("of 95%"),), (message("95% of draws"), message("chance"))):
         if _width(columns) > view.width:
@@ -86,7 +86,7 @@ def _width(columns: dict[str, list[str]]) -> int:
 
 
 def _ends(score: FetchScore, digits: int, view: View) -> str:
-    return f"{score.low:.{digits}f}{spell('…', ascii=view.ascii)}{score.high:.{digits}f}"
+    return f"{format_fixed(score.low, digits)}{spell('…', ascii=view.ascii)}{format_fixed(score.high, digits)}"
 
 
 def retrieval_sentences(document: RetrievalDocument, view: View) -> list[str]:

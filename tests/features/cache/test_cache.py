@@ -210,6 +210,13 @@ def test_what_was_measured_before_an_interruption_is_kept(folder: Path, monkeypa
     assert "3 of 6 runs are done and kept" in answer.err
     assert ask(*line, XDG_CACHE_HOME=str(folder / "two")).out == whole
     assert len(runs) == 3 + 3
+    runs.clear()
+    shown = ask(*line[:-1], XDG_CACHE_HOME=str(folder / "two")).out
+    assert "interrupted: 3 of 6 runs are told of" in shown
+    assert "snapkv:5" in shown
+    assert "random:5" not in shown
+    monkeypatch.setattr(compute, "_policy_run", run)
+    assert ask(*line, XDG_CACHE_HOME=str(folder / "two")).out == whole
     assert not list((folder / "two" / "attn" / "caches").iterdir())
 
 
