@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -361,13 +361,12 @@ def write_with_figure(
 # Long work of several runs, of which those that are done are kept.
 
 
-@dataclass
 class KeptRuns:
     """How far long work has come: runs that are done, of how many; and what is known where Ctrl-C ends it."""
 
-    done: int = 0
-    runs: int = 0
-    documents: list[Document] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.done, self.runs = 0, 0
+        self.documents: list[Document] = []
 
     def count(self, done: int, runs: int) -> None:
         """Take down how many of how many runs are done."""

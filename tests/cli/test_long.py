@@ -217,6 +217,39 @@ def test_regions_of_two_texts_are_compared(query: str | None, tmp_path: Path) ->
     assert (nowhere.code, nowhere.out) == (3, "")
 
 
+def test_each_new_token_tells_which_region_it_looks_at(folder: Path, tmp_path: Path) -> None:
+    line = ("run", "--chat", str(folder / "chat.json"), "--model", str(folder / "gpt2"), "--generate", "3")
+    rule = ("--region", "cat=/cat/")
+    document = ask(*line, *rule, "--json").json
+    members = {row["name"]: row["tokens"] for row in document["regions"]}
+    assert list(members) == ["system", "user", "cat", "rest"]
+    assert len(document["steps"]) == 3
+    for step in document["steps"]:
+        for head in step["heads"]:
+            expected = [sum(head["weights"][key] for key in keys) for keys in members.values()]
+            assert head["regions"] == pytest.approx(expected, abs=1e-6)
+        means = [sum(head["regions"][place] for head in step["heads"]) / len(step["heads"]) for place in range(4)]
+        assert step["regions"] == pytest.approx(means, abs=1e-6)
+    plain = ask(*line, *rule, "--plain").out.splitlines()
+    assert plain[0].endswith("\tregion system\tregion user\tregion cat\tregion rest")
+    assert len({row.count("\t") for row in plain}) == 1
+    page, saved = tmp_path / "page.html", tmp_path / "saved.json"
+    saved.write_text(json.dumps(document))
+    for lang, says in (("en", "Of what they look at"), ("zh", "它们所看的内容中")):
+        for width in (60, 80, 120):
+            shown = ask(*line, *rule, "--html", str(page), "--lang", lang, width=width)
+            assert shown.code == 0, shown.err
+            assert "".join(says.split()) in "".join(shown.out.split())
+            assert ask("view", str(saved), "--lang", lang, width=width).out == shown.out
+    (meta,) = re.findall(r'id="meta">(.*?)</script>', page.read_text("utf-8"))
+    told, count = json.loads(meta), len(document["tokens"])
+    assert told["bands"][-1] == [{"en": "new tokens", "zh": "新词元"}, count, count + 3]
+    assert told["start"]["query"] == str(count)
+    without = ask("run", "a cat", "--model", str(folder / "gpt2"), "--generate", "1", "--json").json
+    assert "regions" not in without
+    assert ask(*line, "--lines").code == 2
+
+
 @pytest.mark.parametrize("mask", ["none", "window:2", "dilated:6,2", "prefix:2"])
 def test_even_attention_is_over_what_a_query_sees(mask: str) -> None:
     document = ask("run", "a b c d e f", "--mask", mask, "--region", "x=tokens:1-3", "--json").json

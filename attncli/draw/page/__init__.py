@@ -21,9 +21,9 @@ from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from attncli.documents import SOURCE_NAMES, Document, mask_name
+from attncli.documents import SOURCE_NAMES, Document, RegionRow, mask_name
 from attncli.documents.header import tokens_of
 from attncli.draw.page.page_words import PAGE_WORDS, in_languages, words_by_language
 from attncli.draw.safe import label, safe, safe_html
@@ -43,6 +43,7 @@ from attncli.features.why.document import (
     ranked_parts,
     source_of,
 )
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.language import languages, say, translate
 from attncli.measure.head_record import METRICS, Absent, Exact, FixedPoint, Floats, HeadRecord, QueryKeyRecipe, Roots
@@ -100,6 +101,9 @@ RECIPE_NAMES = {Exact: "exact", Roots: "roots", QueryKeyRecipe: "products", Abse
 Answer = Mapping[str, Sequence[Sequence[str | tuple[str, str]]]]
 """Sentences by language, each in pieces: texts, and claims as (text, what of the page they lead to)."""
 
+Bands = Sequence[tuple[Mapping[str, str], int, int]]
+"""Regions of the text: the name of each by language, its first token, and the one behind its last."""
+
 
 @dataclass(frozen=True)
 class PageEffects:
@@ -143,7 +147,7 @@ class Page:
     why: Sequence[WhyDocument] = ()
     lens: LogitsDocument | None = None
     answer: Answer = field(default_factory=dict)
-    bands: Sequence[tuple[Mapping[str, str], int, int]] = ()
+    bands: Bands = ()
     texts: Sequence[tuple[Sequence[Token], Sequence[int]]] = ()
 
 
@@ -342,6 +346,7 @@ SKELETON = """\
 <p class="words" id="sentence" role="listbox" tabindex="0"></p>
 <svg id="arcs" aria-hidden="true"></svg>
 </div>
+<p class="under" id="regions" hidden></p>
 <div id="answer" hidden></div>
 <ul id="notes" class="warnings"></ul>
 <p class="under"><b id="whose"></b><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span><button class="link" type="button" id="whole"></button></p>
@@ -606,16 +611,20 @@ def page_of(
     )  # fmt: skip
 
 
-def bands_of(document: Document) -> list[tuple[Mapping[str, str], int, int]]:
-    """The regions of a document's text, each run of tokens by itself: its name by language, its first token, and the one
-    behind its last; none for a document without regions."""
+def bands_of(document: Document) -> Bands:
+    """The regions of a document's text as bands; none for a document without regions."""
+    regions: Sequence[RegionRow] | UnsetType = getattr(document, "regions", UNSET)
+    return bands_of_regions(regions or ())
+
+
+def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
+    """Regions, each run of tokens by itself: its name by language, its first token, and the one behind its last."""
     bands: list[tuple[Mapping[str, str], int, int]] = []
-    for region in getattr(document, "regions", UNSET) or ():
+    for region in regions:
         name = {lang: safe(region_name(region.name, View(lang=lang))) for lang in languages()}
-        places = sorted(region.tokens)
-        starts = [place for index, place in enumerate(places) if not index or places[index - 1] != place - 1]
-        for first, following in zip(starts, [*starts[1:], len(tokens_of(document.tokens))], strict=True):  # type: ignore[attr-defined]
-            bands.append((name, first, 1 + max(place for place in places if first <= place < following)))
+        places = np.asarray(region.tokens)
+        pieces = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+        bands += [(name, int(piece[0]), int(piece[-1]) + 1) for piece in pieces]
     return sorted(bands, key=lambda band: band[1:])
 
 

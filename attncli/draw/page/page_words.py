@@ -158,6 +158,7 @@ PAGE_WORDS: Mapping[str, Message] = {
         'How much one head of the clean text brings back in {place} of "{by}", measured by {measure}'
     ),
     "patch.note": message("One head at a time: these numbers do not add up."),
+    "regions": message("of its weight by region:"),
     "why.lead": message("{query} looks at {key} with {weight}: its score is {total} above what the row expects."),
     "why.than": message("{query} looks at {key} with {weight}: its score is {total} above that of {other}."),
     "why.asks": message("what asks: parts of {query}"),

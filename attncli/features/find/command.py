@@ -134,7 +134,16 @@ def find(
                     reasons = page_reasons(
                         environment, loaded_model, source_text, why, request.memory_limit(compute).bytes
                     )
-                    _write_page(environment, record, (start, end), named_regions, page, view.lang, document, reasons)
+                    _write_page(
+                        environment,
+                        record,
+                        (start, end),
+                        [] if words else named_regions,
+                        page,
+                        view.lang,
+                        document,
+                        reasons,
+                    )
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
@@ -150,7 +159,7 @@ def _write_page(
     document: FindDocument,
     reasons: Sequence[WhyDocument],
 ) -> None:
-    from attncli.draw.page import Page, answer_of
+    from attncli.draw.page import Page, answer_of, bands_of_regions
     from attncli.inputs.regions import region_span
 
     quiet = replace(environment, quiet=True)
@@ -169,6 +178,7 @@ def _write_page(
         option=PAGE_BUDGET,
         why=reasons,
         answer=answer,
+        bands=bands_of_regions(regions),
     )
     write_page(page, content)
 

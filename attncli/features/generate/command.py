@@ -8,15 +8,33 @@ from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.backend import EVERY
 from attncli.cli import request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST_SEED, MODEL, RUN, number, subjects_of, without
-from attncli.cli.output import refuse_over, validate_options, write_documents
+from attncli.cli.output import (
+    PAGE_BUDGET,
+    PageOptions,
+    refuse_over,
+    validate_options,
+    validate_page,
+    write_documents,
+    write_page,
+)
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
+from attncli.language import message
 
 if TYPE_CHECKING:
+    from attncli.arrays.backend import Selection
     from attncli.features.generate.compute import GenerateDocument
+    from attncli.models.model import Model
 
 MOST = 100_000
 
@@ -62,8 +80,8 @@ class GenerateOptions:
 
 
 CONTINUATION = (
-    TextOptions, ModelOptions, AttentionOptions, ComputeOptions, Annotated[OutputOptions, without("svg")],
-    GenerateOptions,
+    TextOptions, RegionOptions, ModelOptions, AttentionOptions, ComputeOptions,
+    Annotated[OutputOptions, without("svg")], PageOptions, GenerateOptions,
 )  # fmt: skip
 """The options that a continuation takes, as groups; it has no use for any other of `attn run`."""
 
@@ -104,12 +122,15 @@ def write_continuations(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: OutputOptions,
+    regions: RegionOptions,
+    page: PageOptions,
 ) -> None:
-    """Continue each text asked for and answer."""
+    """Continue each text asked for and answer; a page is that of the text with what was added."""
     from attncli.cli.progress import progress
     from attncli.features.generate.compute import GenerateRequest, generate, memory
 
-    view = validate_options(output, environment, "generate")
+    validate_page(page, lines=text.lines)
+    view = validate_options(output, environment, "generate", files={"--html": page.html})
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     layers, heads = layers_and_heads(loaded_model, model)
     assert options.generate is not None
@@ -117,9 +138,10 @@ def write_continuations(
     continuation = GenerateRequest(
         options.generate, options.temperature or 0.0, options.sample_seed or 0, layers, heads, rows
     )
+    single = output.json or page.html is not None
 
     def documents() -> Iterator[GenerateDocument]:
-        for source_text in request.texts(environment, text, single=output.json):
+        for source_text in request.texts(environment, text, single=single):
             with request.errors_located_in(source_text), progress(environment, "generating") as on_progress:
                 tokens = request.tokens_of(loaded_model, source_text)
                 request.refuse_memory(
@@ -142,9 +164,34 @@ def write_continuations(
                     layers=layers,
                     heads=heads,
                     rows=rows,
+                    regions=request.regions_of(environment, regions, source_text, tokens),
                     tokens=tokens,
                     progress=on_progress,
                 )
+                if page.html is not None:
+                    _write_page(loaded_model, document, (layers, heads), page, view.lang)
             yield document
 
     write_documents(documents(), output, environment, view, several=text.lines)
+
+
+def _write_page(
+    model: Model, document: GenerateDocument, which: tuple[Selection, Selection], page: PageOptions, lang: str
+) -> None:
+    """The page of the text with its continuation; it begins at the first new token. which: layers and heads."""
+    from attncli.documents.header import tokens_of
+    from attncli.draw.page import Page, answer_of, bands_of
+    from attncli.draw.page.page_words import in_languages
+    from attncli.measure.run_record import run_record
+
+    text, prompt = document.text + document.continuation, len(document.tokens)
+    tokens = tokens_of([*document.tokens, *document.generated])
+    layers, heads = which
+    record = run_record(model, text, tokens, layers=layers, heads=heads)
+    new_band = [(in_languages(message("new tokens")), prompt, len(tokens))] if document.regions else []
+    content = Page(
+        text, [record], start={"query": str(min(prompt, len(tokens) - 1))}, lang=lang, budget=page.budget,
+        option=PAGE_BUDGET, answer=answer_of(document),
+        bands=[*bands_of(document), *new_band],
+    )  # fmt: skip
+    write_page(page, content)

@@ -11,9 +11,22 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, SCORE_ITEM, Array, Selection, is_selected, numbers_of
 from attncli.arrays.numpy_backend import integers
-from attncli.documents import Count, Header, Numbers, Part, TokenRow, Weight, axes, describe, index_of
+from attncli.documents import (
+    Count,
+    Header,
+    Numbers,
+    Part,
+    RegionRow,
+    Regions,
+    TokenRow,
+    Weight,
+    axes,
+    describe,
+    index_of,
+)
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
@@ -25,6 +38,8 @@ Context = Annotated[Weight, describe("Attention on the prompt.")]
 Generated = Annotated[Weight, describe("Attention on what was generated, the token itself included.")]
 Lookback = Annotated[Weight, describe("context / (context + generated).")]
 LookbackPerKey = Annotated[Weight, describe("The same of the means per key (Chuang et al. 2024).")]
+
+RegionShares = Annotated[Numbers, axes("region", meaning="attention on each region of the prompt.")]
 
 
 class TopKey(Part, frozen=True, kw_only=True):
@@ -48,6 +63,7 @@ class StepHead(Part, frozen=True, kw_only=True):
         Annotated[Numbers, axes("", meaning="[key]: the token's row over the prompt and what was generated.")]
         | UnsetType
     ) = UNSET
+    regions: RegionShares | UnsetType = UNSET
 
 
 class GenerateStep(Part, frozen=True, kw_only=True):
@@ -60,6 +76,7 @@ class GenerateStep(Part, frozen=True, kw_only=True):
     generated: Generated
     lookback: Lookback
     lookback_per_key: LookbackPerKey
+    regions: RegionShares | UnsetType = UNSET
 
 
 class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True):
@@ -73,12 +90,14 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     sample_seed: Annotated[int | None, describe("Seed of the draws; null without any.")]
     ended: Annotated[bool, describe("Whether the text ended by itself, at a token that ends texts.")]
     steps: Annotated[list[GenerateStep], axes("generated", meaning="one per new token, in order.")]
+    regions: Regions | UnsetType = UNSET
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
         """The prompt, what was generated, and both."""
         prompt, new = len(self.tokens), len(self.generated)
-        return {**super().lengths(), "generated": new, "text": prompt + new}
+        regions = 0 if self.regions is UNSET else len(self.regions)
+        return {**super().lengths(), "generated": new, "text": prompt + new, "region": regions}
 
 
 NEAR = 16
@@ -90,7 +109,8 @@ class GenerateRequest(Struct, frozen=True):
 
     count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
     divided by it and a token is drawn. seed: of the draws, one per position. layers, heads: whose
-    attention is kept. rows: whether the weights themselves are held.
+    attention is kept. rows: whether the weights themselves are held. regions: of the prompt, to each of which the
+    weights are summed.
     """
 
     count: int
@@ -99,6 +119,7 @@ class GenerateRequest(Struct, frozen=True):
     layers: Selection = EVERY
     heads: Selection = EVERY
     rows: bool = False
+    regions: tuple[Region, ...] = ()
 
 
 def generate(
@@ -111,6 +132,7 @@ def generate(
     layers: Selection = EVERY,
     heads: Selection = EVERY,
     rows: bool = True,
+    regions: Sequence[Region] = (),
     tokens: Sequence[Token] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> GenerateDocument:
@@ -125,6 +147,8 @@ def generate(
         layers: Whose attention the document holds.
         heads: Which heads of each.
         rows: Whether it holds the weights themselves, and not their sums alone.
+        regions: Named sets of the prompt's tokens, as `attncli.inputs.regions.find_regions` returns them: of each new
+            token it is then told how much it looks at each.
         tokens: Those of the text; None to let the model's tokenizer find them.
         progress: Is told the share done, 0 to 1.
 
@@ -136,7 +160,7 @@ def generate(
         LimitError: For more tokens than it has positions.
     """
     tokens = model.encode(text) if tokens is None else tokens
-    request = GenerateRequest(count, temperature, seed, layers, heads, rows)
+    request = GenerateRequest(count, temperature, seed, layers, heads, rows, tuple(regions))
     return generated_document(model, text, tokens, request, progress=progress)
 
 
@@ -182,6 +206,9 @@ def generated_document(
                 generated=generated_share,
                 lookback=_share(context, generated_share),
                 lookback_per_key=per_key,
+                regions=np.mean([head.regions for head in heads if head.regions is not UNSET], 0)
+                if request.regions
+                else UNSET,
             )
         )
         if progress is not None:
@@ -201,6 +228,7 @@ def generated_document(
         sample_seed=request.seed if request.temperature > 0 else None,
         ended=has_ended,
         steps=steps,
+        regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
         warnings=notes(model, text, tokens),
     )
 
@@ -260,14 +288,14 @@ def _step(
         if heads is not None and attends and is_selected(request.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
-            heads += [_head(trace.layer, head, weights[head], prompt, request.rows) for head in head_numbers]
+            heads += [_head(trace.layer, head, weights[head], prompt, request) for head in head_numbers]
         if trace.layer == last:
             after = trace.after
     assert after is not None
     return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
 
 
-def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> StepHead:
+def _head(layer: int, head: int, row: Floats, prompt: int, request: GenerateRequest) -> StepHead:
     context, generated_share = float(row[:prompt].sum()), float(row[prompt:].sum())
     key = int(row.argmax())
     return StepHead(
@@ -278,7 +306,8 @@ def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> StepHe
         lookback=_share(context, generated_share),
         lookback_per_key=_share(context / prompt, generated_share / max(row.size - prompt, 1)),
         top=TopKey(key=key, weight=float(row[key])),
-        weights=row if rows else UNSET,
+        weights=row if request.rows else UNSET,
+        regions=np.array([row[list(region.tokens)].sum() for region in request.regions]) if request.regions else UNSET,
     )
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from msgspec import UNSET
+
 from attncli.draw.lines import Lines, fit_to_view, heading, remark, sentences, stack, stack_spaced
 from attncli.draw.numbers import bar, percent
+from attncli.draw.region_tables import MOST_REGIONS
 from attncli.draw.safe import label, safe
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import shaded_sentence
-from attncli.draw.shaded_matrix import draw_grid, head_grid
+from attncli.draw.shaded_matrix import NDArray, as_matrix, draw_grid, head_grid, matrix
 from attncli.draw.tables import table
+from attncli.draw.token_names import quote_text, region_name
 from attncli.draw.view import Parts, ScreenPart, View, parts_shown
 from attncli.features.generate.compute import GenerateDocument
-from attncli.language import message, plural, say
+from attncli.language import listing, message, plural, say
 
 BAR = 20
 
@@ -40,12 +45,14 @@ def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
         "lookback_per_key",
         "top_key",
         "top_weight",
+        *(f"region {region.name}" for region in document.regions or ()),
     )
     for token, step in zip(document.generated, document.steps, strict=True):
         for head in step.heads:
             shares = (getattr(head, name) for name in ("context", "generated", "lookback", "lookback_per_key"))
             place = (token.index, token.text, step.probability, head.layer, head.head)
-            yield (*place, *shares, head.top.key, head.top.weight)
+            of_regions = () if head.regions is UNSET else as_matrix([head.regions])[0].tolist()
+            yield (*place, *shares, head.top.key, head.top.weight, *of_regions)
 
 
 def _continuation(document: GenerateDocument, view: View) -> Lines:
@@ -116,35 +123,58 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     return draw_grid(grid, view, title="heads", note=note)
 
 
-# The answers of the screens that are not about one sentence: what was compared, counted or captured, in words.
-
-
-def generate_answer(document: GenerateDocument, view: View) -> Lines:
-    """How much of their weight the new words have on the prompt, on average over words and heads."""
-    if not document.steps:
-        return sentences([say(view, "Nothing was added: the text ended at once.")], view)
-    mean = sum(step.lookback for step in document.steps) / len(document.steps)
-    return sentences(
-        [
-            say(
-                view,
-                plural(
-                    "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
-                    "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
-                    count=len(document.steps),
-                    share=percent(mean),
-                ),
-            )
-        ],
+def _regions(document: GenerateDocument, view: View) -> Lines:
+    """New tokens × regions: where each looks while the one after it is chosen."""
+    if document.regions is UNSET or not document.steps:
+        return Lines()
+    return matrix(
+        _region_shares(document),
+        [token.text for token in document.generated],
+        [*(region_name(region.name, view) for region in document.regions), say(view, "new tokens")],
         view,
+        limits=(0.0, 1.0),
+        title=message("where the new tokens look"),
+        note=message("rows: new tokens, columns: regions and what is new; means over the heads kept"),
+        row_numbers=[token.index for token in document.generated],
     )
+
+
+def _region_shares(document: GenerateDocument) -> NDArray:
+    """Of each new token its attention on each region, and on what was generated, [token, region]."""
+    shares = as_matrix([step.regions for step in document.steps])
+    return np.concatenate([shares, [[step.generated] for step in document.steps]], 1)
+
+
+def generate_sentences(document: GenerateDocument, view: View) -> list[str]:
+    """How much of their weight the new words have on the prompt, and on its regions: means over words and heads."""
+    if not document.steps:
+        return [say(view, "Nothing was added: the text ended at once.")]
+    mean = sum(step.lookback for step in document.steps) / len(document.steps)
+    answer_sentences = [
+        say(
+            view,
+            plural(
+                "The {count} new token has {share} of its weight on the prompt, on average over the heads.",
+                "The {count} new tokens have {share} of their weight on the prompt, on average over the heads.",
+                count=len(document.steps),
+                share=percent(mean),
+            ),
+        )
+    ]
+    if document.regions is UNSET:
+        return answer_sentences
+    names = [quote_text(region_name(region.name, view), view) for region in document.regions]
+    means = _region_shares(document).mean(0)
+    order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
+    shares = [message("{share} is in {region}", share=percent(means[place], 1), region=names[place]) for place in order]
+    return [*answer_sentences, say(view, "Of what they look at, {shares}.", shares=listing(shares))]
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:
     """What ends the screen, unless parts are named."""
     if view.show is not None:
         return []
-    return [stack((_tinted_text(document, view), generate_answer(document, view)))]
+    return [stack((_tinted_text(document, view), sentences(generate_sentences(document, view), view)))]
 
 
 GENERATE_PARTS: Parts[GenerateDocument] = (
@@ -152,5 +182,6 @@ GENERATE_PARTS: Parts[GenerateDocument] = (
     ScreenPart("tokens", shown_tokens),
     ScreenPart("continuation", _continuation),
     ScreenPart("lookback", _lookback),
+    ScreenPart("regions", _regions),
     ScreenPart("heads", _heads),
 )

@@ -95,7 +95,9 @@ def run(
     environment: Environment = ctx.obj
     generate_option.check(generate, environment)
     if generate.generate is not None:
-        generate_option.write_continuations(environment, generate, text, model, attention, compute, output)
+        generate_option.write_continuations(
+            environment, generate, text, model, attention, compute, output, regions, page
+        )
         return
     if save is not None:
         from attncli.inputs.tensors import check_writable_format

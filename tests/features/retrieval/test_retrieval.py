@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,31 @@ def test_what_is_no_search_is_refused(line: tuple[str, ...], code: int, says: st
     assert found.code == code, found.err
     assert says in found.err
     assert not (folder / "page.html").exists()
+
+
+@pytest.mark.thorough
+def test_the_model_that_learned_to_look_up_needs_its_fetching_head(tmp_path: Path) -> None:
+    """Two heads of a layer easily learn the same. With biases by distance (ALiBi) one alone reaches far enough."""
+    options = ("--num-heads", "4", "--position", "alibi", "--save", str(tmp_path / "lookup"))
+    (value,) = (
+        row for row in ask("learn", "lookup", *options, "--json").json["runs"][0]["best"] if row["score"] == "value"
+    )
+    samples = ROOT / "sample_inputs"
+    line = ("--needle", str(samples / "lookup_needles.tsv"), "--haystack", str(samples / "lookup_haystack.txt"))
+    line = ("heads", "--model", str(tmp_path / "lookup"), "--retrieval", *line, "--lengths", "15", "--verify")
+    document = ask(*line, "--json").json
+    assert document["recall"] > 0.9
+    first = document["heads"][0]
+    assert (first["layer"], first["head"]) == (value["layer"], value["head"])
+    assert max(document["heads"], key=lambda row: row["writes"]["mean"]) == first
+    assert first["literal"]["low"] > 0.9 > 0.1 > first["literal"]["chance"]
+    one, two, *_ = document["verify"]
+    assert one["literal"] == one["writes"] < document["recall"] / 2 < 0.9 < min(one["random"])
+    assert two["literal"] < one["literal"]
+    assert np.mean(two["random"]) > 2 * two["literal"]
+    (tmp_path / "saved.json").write_text(json.dumps(document))
+    shown = " ".join(ask("view", str(tmp_path / "saved.json")).out.split())
+    assert re.search(r"Without the first of them recall is [34]\d%, without a random other 9\d%", shown)
 
 
 def test_the_sample_needles_are_those_of_the_lookup_task() -> None:

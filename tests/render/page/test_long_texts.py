@@ -3,6 +3,7 @@ rollout that is made in the background."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,27 @@ def test_what_is_chosen_stays_in_sight(window: Opened) -> None:
         window.page.keyboard.press("+")
     window.until("() => document.querySelector('.plot .asks b')?.textContent === 'w0'")
     window.page.keyboard.press("0")
+    window.clean()
+
+
+def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> None:
+    window.value("() => attn.choose({view: 'matrix', out: true})")
+    for query in (150, 3):
+        row = window.value(
+            f"async () => {{ attn.choose({{query: {query}}});"
+            f" return [...(await attn.weights(0, attn.state.head)).row({query})]; }}"
+        )
+        members = {"beginning": range(41), "middle": range(60, 91)}
+        members["rest"] = [place for place in range(WORDS) if not any(place in part for part in members.values())]  # type: ignore[assignment]
+        sums = {name: sum(max(row[place], 0) for place in places) for name, places in members.items()}
+        said = [f"{name} {100 * sums[name]:.1f}%" for name in sorted(sums, key=lambda name: -sums[name])]
+        window.until(
+            "() => JSON.stringify([...document.querySelectorAll('#regions span')].map((one) => one.innerText))"
+            f" === '{json.dumps(said, separators=(',', ':'))}'"
+        )
+    window.value("() => attn.choose({out: false})")
+    window.until("() => !document.querySelector('#regions').innerText.trim()")
+    window.value("() => attn.choose({out: true})")
     window.clean()
 
 
