@@ -55,6 +55,9 @@ CHAT = option(
     about=RUN,
     metavar="FILE",
 )
+CHATS = redeclare(
+    CHAT, help="Messages as JSON in the checkpoint's chat template, as a text; again for a second; - is standard input."
+)
 CHAT_TEMPLATE = option(
     "--chat-template",
     help="With --chat: a Jinja template in place of the checkpoint's.",
@@ -437,6 +440,15 @@ class TextOptions:
     chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
     generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
     tokenizer: Annotated[str | None, TOKENIZER] = None
+
+
+@dataclass(frozen=True)
+class ChatOptions:
+    """Chats that are texts of a command which takes two."""
+
+    chat: Annotated[list[Path] | None, CHATS] = None
+    chat_template: Annotated[Path | None, CHAT_TEMPLATE] = None
+    generation_prompt: Annotated[bool | None, GENERATION_PROMPT] = None
 
 
 @dataclass(frozen=True)

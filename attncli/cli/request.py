@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.arrays.backend import EVERY, Selection
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, RegionOptions, TextOptions
+from attncli.cli.declarations import (
+    AttentionOptions,
+    ChatOptions,
+    ComputeOptions,
+    ModelOptions,
+    RegionOptions,
+    TextOptions,
+)
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST, LARGEST_SEED, About, whole
 from attncli.errors import AttnError, InputError, LimitError, UsageError
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from attncli.features.run.compute import RunRequest
+    from attncli.inputs.chat import Chat
     from attncli.inputs.regions import Region
     from attncli.inputs.token import Text, Token, Tokenizer
     from attncli.mechanism.mask import Mask
@@ -44,13 +52,7 @@ def texts(
     if options.chat is not None:
         yield _chat(environment, options, options.chat, tokenizer)
         return
-    for name in ("chat_template", "generation_prompt"):
-        if getattr(options, name) is not None:
-            raise UsageError(
-                "{option} is about a chat, and there is none",
-                expected="--chat FILE as well",
-                option=environment.spellings.get(name, f"--{name.replace('_', '-')}"),
-            )
+    refuse_without_chat(environment, options)
     from attncli.cli.progress import foretell_waiting
     from attncli.inputs.token import SAMPLE, read_texts
 
@@ -71,12 +73,36 @@ def texts(
         yield text
 
 
+def refuse_without_chat(environment: Environment, options: TextOptions | ChatOptions) -> None:
+    """Raise UsageError for options about a chat where there is none."""
+    for name in ("chat_template", "generation_prompt"):
+        if getattr(options, name) is not None and not options.chat:
+            raise UsageError(
+                "{option} is about a chat, and there is none",
+                expected="--chat FILE as well",
+                option=environment.spellings.get(name, f"--{name.replace('_', '-')}"),
+            )
+
+
+def texts_and_chats(
+    environment: Environment, arguments: Sequence[str | None], options: ChatOptions
+) -> list[Text | Chat]:
+    """The texts of a command that takes two: those of its arguments, then the chats, as they are until a model's
+    template writes them (`written`)."""
+    refuse_without_chat(environment, options)
+    sources = [one_text(environment, TextOptions(text=text)) for text in arguments if text is not None]
+    return [*sources, *(read_chat(environment, file) for file in options.chat or ())]
+
+
+def written(environment: Environment, options: ChatOptions, source: Text | Chat, model: Model) -> Text:
+    """A text as it is, and a chat as the model's template writes it."""
+    from attncli.inputs.token import Text
+
+    return source if isinstance(source, Text) else write_chat(environment, options, source, model.tokenizer)
+
+
 def _chat(environment: Environment, options: TextOptions, file: Path, tokenizer: Tokenizer | None) -> Text:
     """The chat that `--chat` names, in the words of its model's template."""
-    from attncli.inputs.chat import control_tokens, parse_chat, read_template, render
-    from attncli.inputs.files import read_regular
-    from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT, Text
-
     for option, value in (("TEXT", options.text), ("--file", options.file), ("--ids", options.ids)):
         if value is not None:
             raise UsageError(
@@ -88,6 +114,15 @@ def _chat(environment: Environment, options: TextOptions, file: Path, tokenizer:
         raise UsageError("--lines takes texts apart, and --chat gives one", expected="one or the other")
     if tokenizer is None:
         tokenizer = environment.models[-1].tokenizer
+    return write_chat(environment, options, read_chat(environment, file), tokenizer)
+
+
+def read_chat(environment: Environment, file: Path) -> Chat:
+    """The chat in a file, or from standard input. Raises InputError, LimitError."""
+    from attncli.inputs.chat import parse_chat
+    from attncli.inputs.files import read_regular
+    from attncli.inputs.token import STANDARD_INPUT, TEXT_LIMIT
+
     is_stream = str(file) == "-"
     if is_stream and environment.stdin is None:
         raise InputError("there is no chat: standard input is closed", expected="--chat FILE, or a pipe")
@@ -99,28 +134,36 @@ def _chat(environment: Environment, options: TextOptions, file: Path, tokenizer:
     )
     if len(raw) > TEXT_LIMIT:
         raise LimitError("this chat is longer than {limit:,} bytes", expected="a shorter one", limit=TEXT_LIMIT)
-    chat = parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
+    return parse_chat(raw, STANDARD_INPUT if is_stream else str(file))
+
+
+def write_chat(environment: Environment, options: TextOptions | ChatOptions, chat: Chat, tokenizer: Tokenizer) -> Text:
+    """A chat in the words of a template; notes say what of it is read otherwise than it stands. Raises as
+    `inputs.chat.render`."""
+    from attncli.inputs.chat import control_tokens, read_template, render
+    from attncli.inputs.token import Text
+
     template = read_template(tokenizer, chat.tools is not None, options.chat_template)
-    written = render(
+    rendered = render(
         template, chat, control_tokens(tokenizer), generation_prompt=options.generation_prompt is not False
     )
-    if written.lost:
+    if rendered.lost:
         environment.note(
             message(
                 "the template changes what {names} say, so that their tokens have no region",
-                names=listing(written.lost),
+                names=listing(rendered.lost),
             )
         )
-    if written.quoted:
+    if rendered.quoted:
         environment.note(
             plural(
                 "{count} control token that a message spells is read as text: {spelling}",
                 "{count} control tokens that messages spell are read as text, such as {spelling}",
-                count=len(written.quoted),
-                spelling=repr(written.text[slice(*written.quoted[0])]),
+                count=len(rendered.quoted),
+                spelling=repr(rendered.text[slice(*rendered.quoted[0])]),
             )
         )
-    return Text(written.text, STANDARD_INPUT if is_stream else str(file), chat=written)
+    return Text(rendered.text, chat.where, chat=rendered)
 
 
 def regions_of(environment: Environment, options: RegionOptions, text: Text, tokens: Sequence[Token]) -> list[Region]:

@@ -10,6 +10,7 @@ policy and with all five; and how many passes each is worth. One policy is two p
 
 from __future__ import annotations
 
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -43,17 +44,26 @@ def main(folder: Path, runs: int) -> None:
         "attn cache --policy h2o": ([*cache, "--policy", "h2o"], 2),
         "attn cache, all five": (cache, 1 + len(POLICIES)),
     }
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
     for _ in range(runs):
         for name, (command, _) in ways.items():
-            times[name].append(real.run(command))
-    own = min(seconds for seconds, _ in times["attn run --show links"])
+            before = processor_seconds()
+            times[name].append((*real.run(command), processor_seconds() - before))
+            print(f"  {name}: {times[name][-1]}", flush=True)
+    own = min(work for *_, work in times["attn run --show links"])
     for name, (_, passes) in ways.items():
-        seconds, memory = min(one[0] for one in times[name]), max(one[1] for one in times[name])
-        asked = (
-            f", {seconds / passes / own:.2f} of one for each of its {passes} (asked: {PASSES:g})" if passes > 1 else ""
+        seconds, work = (min(one[place] for one in times[name]) for place in (0, 2))
+        memory = max(one[1] for one in times[name])
+        asked = f", {work / passes / own:.2f} of one for each of its {passes} (asked: {PASSES:g})" if passes > 1 else ""
+        print(
+            f"{name:30} {seconds:7.1f} s {work:7.1f} CPU s {memory:6.0f} MiB {work / own:5.2f} runs{asked}", flush=True
         )
-        print(f"{name:30} {seconds:8.1f} s {memory:6.0f} MiB  {seconds / own:5.2f} runs{asked}", flush=True)
+
+
+def processor_seconds() -> float:
+    """What the processes started from here have computed: other work on the machine does not count."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

@@ -66,6 +66,64 @@ def test_a_chat_stands_wherever_a_text_does(command: str, folder: Path) -> None:
     assert piped.json["text"] == "Be brief. a cat "
 
 
+OTHER = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a dog"}]
+TWO = ("--chat", "{tmp}/chat.json", "--chat", "{tmp}/other.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "members"),
+    [
+        (("compare", *TWO), ("a.text", "b.text")),
+        (("compare", "Be brief. a cat now", *TWO[2:]), ("a.text", "b.text")),
+        (("compare", *TWO[:2], "--mask", "none", "--mask", "causal"), ("a.text",)),
+        (("patch", *TWO, "--query", "now"), ("clean", "corrupt")),
+        (("cross", *TWO), ("query_text", "key_text")),
+        (("cross", "Be brief. a cat now", *TWO[2:]), ("query_text", "key_text")),
+    ],
+)
+def test_chats_stand_where_two_texts_do(line: tuple[str, ...], members: tuple[str, ...], folder: Path) -> None:
+    (folder / "other.json").write_text(json.dumps(OTHER))
+    arguments = [part.replace("{tmp}", str(folder)) for part in line]
+    template = ("--chat-template", str(folder / "template"))
+    answer = ask(*arguments, *template, "--json")
+    assert answer.code == 0, answer.err
+    for member, text in zip(members, ("Be brief. a cat now", "Be brief. a dog now"), strict=False):
+        value = answer.json
+        for name in member.split("."):
+            value = value[name]
+        assert value == text
+    if line[0] == "compare":
+        names = {row["name"] for row in answer.json.get("region_changes", ())}
+        assert names == (set() if "Be brief. a cat now" in line else {"system", "user", "rest"})
+    shown = ask(*arguments, *template, "--html", str(folder / "page.html"))
+    assert shown.code == 0, shown.err
+    without = ask(*arguments, "--json")
+    assert (without.code, without.out) == (3, "")
+    assert "no chat template" in without.err
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (("compare", "a", *TWO), "3 texts are given"),
+        (("compare", "a", "b", "--no-generation-prompt"), "--generation-prompt is about a chat"),
+        (("compare", "{tmp}/a.json", "{tmp}/b.json", *TWO[:2]), "saved documents hold what ran"),
+        (("patch", *TWO[:2]), "attn patch takes two texts, and 1 are given"),
+        (("patch", "a b"), "attn patch takes two texts, and 1 are given"),
+        (("patch", "a", "b", "--chat-template", "{tmp}/template"), "--chat-template is about a chat"),
+        (("cross", "a", *TWO), "attn cross takes two texts, and 3 are given"),
+        (("cross",), "attn cross takes two texts, and 0 are given"),
+        (("cross", *TWO[:2]), "nothing is looked at"),
+    ],
+)
+def test_what_are_no_two_texts_is_refused(line: tuple[str, ...], says: str, folder: Path) -> None:
+    for name in "ab":
+        (folder / f"{name}.json").write_text(ask("run", "a b", "--json").out)
+    answer = ask(*(part.replace("{tmp}", str(folder)) for part in line))
+    assert (answer.code, answer.out) == (2, ""), answer.err
+    assert says in answer.err
+
+
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
@@ -129,6 +187,16 @@ def test_a_figure_of_regions(folder: Path) -> None:
     (row, *_) = ask(*compared, "--json").json["region_changes"]
     assert ask(*compared, "--figure", str(figure), "--quiet").code == 0
     assert f"{row['difference']:+.3f}".replace("-", "−") in figure.read_text("utf-8")
+
+
+def test_a_figure_of_heads_has_their_regions(folder: Path) -> None:
+    figure = folder / "heads.svg"
+    line = ("heads", "the cat sat on the mat", "--model", str(folder / "gpt2"), *REGIONS)
+    assert ask(*line, "--figure", str(figure), "--quiet").code == 0
+    drawn = figure.read_text("utf-8")
+    shares = ask(*line, "--json").json["region_shares"]["share"]
+    assert all(f">{text}</text>" in drawn for text in ("cat", "mat", "rest", *(f"{share:.1%}" for share in shares)))
+    assert "regions by layer" in drawn
 
 
 def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
@@ -540,7 +608,17 @@ def test_a_region_stands_for_its_tokens(command: str, folder: Path) -> None:
     assert "'end' is a region of " in named.err
     tokens = {row["name"]: row["tokens"] for row in ask("run", line[-3], *line[-2:], *rules, "--json").json["regions"]}
     spans = [f"#{tokens[name][0]}-{tokens[name][-1]}" for name in ("end", "cat")]
-    assert named.json == ask(*line, "--from", spans[0], "--to", spans[1], "--json").json
+    document = named.json
+    ends = document.pop("regions", None)
+    assert document == ask(*line, "--from", spans[0], "--to", spans[1], "--json").json
+    if line[0] == "find":  # what is read of a long region is its name
+        assert ends == [{"name": "end", "tokens": [document["from"]]}, {"name": "cat", "tokens": [document["to"]]}]
+        figure = folder / "found.svg"
+        shown = ask(*line, *rules, "--from", "end", "--to", "cat", "--figure", str(figure)).out
+        assert '"end" gives "cat" most in' in " ".join(shown.split())
+        assert "end  →  cat" in figure.read_text("utf-8")
+        (folder / "found.json").write_text(named.out)
+        assert ask("view", str(folder / "found.json"), "--brief").out in shown
 
 
 def test_a_region_with_gaps_is_no_token_to_find(folder: Path) -> None:

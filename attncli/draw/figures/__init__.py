@@ -80,10 +80,11 @@ class HeadWeights:
     pool: int = 1
 
 
-def draw_regions(drawing: Drawing, document: RunDocument, part: RegionPart, view: View) -> None:
+def draw_regions(
+    drawing: Drawing, document: RunDocument | HeadsDocument, part: RegionPart, top: float, view: View
+) -> float:
     """The share of each region, the largest first, beside even attention; layers × regions; regions × regions."""
     names = [region_name(region.name, view) for region in document.regions or ()]
-    top = draw_title(drawing, _title(document), model_note(document, view))
     token = quoted_token(document.tokens, part.query, view)
     drawing.text(0, top + 10, say(view, "of what {token} looks at; line: even attention", token=token), quiet=True)
     order = [place for place in region_order(part) if np.isfinite(part.share[place])]
@@ -96,7 +97,7 @@ def draw_regions(drawing: Drawing, document: RunDocument, part: RegionPart, view
     if len(part.layers) > 1:
         layers = [say(view, "layer {layer}", layer=layer) for layer in part.layers]
         maps.insert(0, FigureMap(say(view, "regions by layer"), part.by_layer, layers, names))
-    draw_maps(drawing, maps, top, view, scale="linear")
+    return draw_maps(drawing, maps, top, view, scale="linear")
 
 
 def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -> None:
@@ -112,6 +113,8 @@ def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, view: View) -
     if not weights and not head_metrics:
         raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
     top = draw_title(drawing, _title(document), model_note(document, view) if weights else say(view, "metrics"))
+    if isinstance(document, HeadsDocument) and document.region_shares is not UNSET:
+        top = draw_regions(drawing, document, document.region_shares, top, view) + 20
     if weights:
         top = _draw_maps(drawing, document, weights, top, scale, view)
     if head_metrics:
@@ -451,7 +454,8 @@ def figure(
     drawing, view, document = Drawing(theme, room=room), View(lang=lang), mark_unknown_words(document)
     match document:
         case RunDocument() if document.region_shares is not UNSET:
-            draw_regions(drawing, document, document.region_shares, view)
+            top = draw_title(drawing, _title(document), model_note(document, view))
+            draw_regions(drawing, document, document.region_shares, top, view)
         case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
             draw_heads(drawing, document, scale, view)
         case CompareDocument():
@@ -542,7 +546,8 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, view: View
 
 
 def _find(drawing: Drawing, document: FindDocument, view: View) -> None:
-    names = names_of(document.tokens)
+    regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
+    names = dict(enumerate(names_of(document.tokens))) | regions
     top = draw_title(drawing, f"{names[document.query]}  →  {names[document.key]}", model_note(document, view))
     bars = [
         bar_of(

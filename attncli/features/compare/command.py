@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from attncli.cli import declarations, request
 from attncli.cli.declarations import (
     AttentionOptions,
+    ChatOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
@@ -55,9 +56,12 @@ if TYPE_CHECKING:
     from attncli.features.compare.document import CompareDocument
     from attncli.features.effects.document import EffectsDocument
     from attncli.features.run.document import RunDocument
+    from attncli.inputs.chat import Chat
     from attncli.inputs.regions import Region
+    from attncli.inputs.token import Text
     from attncli.measure.run_record import RunRecord
     from attncli.models.estimate import CostEstimate
+    from attncli.models.model import Model
 
 
 # The options of `attn compare` that may be given once for all sides, or once for each.
@@ -79,7 +83,7 @@ SideCompute = Annotated[Repeated[ComputeOptions], only("backend", "dtype", "max_
 class Side:
     """One side: its text, its name, and the options as every other command has them."""
 
-    text: str
+    text: Text | Chat
     name: str
     model: ModelOptions
     attention: AttentionOptions
@@ -128,7 +132,7 @@ SETTINGS = {
 
 
 def sides(
-    texts: Sequence[str],
+    texts: Sequence[Text | Chat],
     model: Repeated[ModelOptions],
     attention: Repeated[AttentionOptions],
     compute: Repeated[ComputeOptions],
@@ -201,6 +205,7 @@ def _intersect_masks(options: AttentionOptions) -> AttentionOptions:
 
 def compare(
     ctx: typer.Context,
+    chats: ChatOptions,
     regions: RegionOptions,
     model: SideModel,
     attention: SideAttention,
@@ -277,21 +282,21 @@ def compare(
         files={"--html": page.html},
     )
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = saved_runs or _sides(environment, texts, model, attention, compute, tokenizer, output, records, with_adapter)
+    runs = saved_runs or _sides(
+        environment, texts, chats, model, attention, compute, tokenizer, output, records, with_adapter
+    )
     worst: list[float] = []
 
-    def regions_in(document: RunDocument) -> list[Region]:
+    def regions_in(document: RunDocument, text: Text) -> list[Region]:
         from attncli.documents.header import tokens_of
-        from attncli.inputs.token import Text
 
-        text = Text(document.text, "argument")
         return request.regions_of(environment, regions, text, tokens_of(document.tokens))
 
     def documents() -> Iterator[CompareDocument]:
         from attncli.features.compare.compute import compare as compute_compare
 
-        name, first = next(runs)
-        for second_name, second in runs:
+        name, first, text = next(runs)
+        for second_name, second, second_text in runs:
             document = compute_compare(
                 first,
                 second,
@@ -299,7 +304,7 @@ def compare(
                 query=query,
                 top=output.top,
                 all_links=all_links,
-                regions=(regions_in(first), regions_in(second)),
+                regions=(regions_in(first, text), regions_in(second, second_text)),
                 note=environment.note,
             )
             worst.append(abs(document.summary.max_difference))
@@ -343,7 +348,7 @@ def _record(name: str, document: RunDocument) -> RunRecord:
     return replace(record, name=name)
 
 
-def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
+def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument, Text]] | None:
     """The saved runs, if all texts name such files; None otherwise."""
     if (
         not texts
@@ -352,7 +357,10 @@ def _saved_runs(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | 
         or not any(map(is_there, texts))
     ):
         return None
-    return ((text, _read_run(Path(text))) for text in texts)
+    from attncli.inputs.token import Text
+
+    documents = ((name, _read_run(Path(name))) for name in texts)
+    return ((name, document, Text(document.text, name)) for name, document in documents)
 
 
 def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
@@ -370,9 +378,8 @@ def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | Non
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: of
     documents that no page shows."""
-    about = {item.name for group in (ModelOptions, AttentionOptions, ComputeOptions) for item in fields(group)} | {
-        "tokenizer"
-    }
+    groups = (ModelOptions, AttentionOptions, ComputeOptions, ChatOptions)
+    about = {item.name for group in groups for item in fields(group)} | {"tokenizer"}
     if ignored_options := sorted(environment.explicit_options & about):
         raise UsageError(
             "--{ignored_option} is about what runs, and saved documents hold what ran",
@@ -421,6 +428,7 @@ def _read_run(path: Path) -> RunDocument:
 def _sides(
     environment: Environment,
     texts: list[str] | None,
+    chats: ChatOptions,
     model: SideModel,
     attention: SideAttention,
     compute: SideCompute,
@@ -428,25 +436,29 @@ def _sides(
     output: OutputOptions,
     records: list[RunRecord] | None,
     with_adapter: str | None,
-) -> Iterator[tuple[str, RunDocument]]:
+) -> Iterator[tuple[str, RunDocument, Text]]:
     text_arguments, model = split_texts_and_files(texts or (), model)
-    if len(text_arguments) > 2:
-        raise UsageError("{text_arguments} texts are given", expected="one or two", text_arguments=len(text_arguments))
-    asked_texts: list[str | None] = [*text_arguments] if text_arguments else [None]
-    side_texts = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
+    count = len(text_arguments) + len(chats.chat or ())
+    if count > 2:
+        raise UsageError("{text_arguments} texts are given", expected="one or two", text_arguments=count)
+    side_texts = request.texts_and_chats(environment, text_arguments, chats)
+    side_texts = side_texts or [request.one_text(environment, TextOptions())]
     if with_adapter is not None and not model.values["model"] and "model" not in environment.settings:
         raise UsageError("--with-adapter changes a checkpoint, and none is named", expected="--model NAME as well")
     for side in sides(side_texts, model, attention, compute, with_adapter):
-        yield side.name, _run_side(environment, side, tokenizer, output, records)
+        loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
+        text = request.written(environment, chats, side.text, loaded_model)
+        with request.errors_located_in(text):
+            document = _run_side(loaded_model, side, text, output, records)
+        yield side.name, document, text
 
 
 def _run_side(
-    environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord] | None
+    loaded_model: Model, side: Side, text: Text, output: OutputOptions, records: list[RunRecord] | None
 ) -> RunDocument:
     from attncli.features.run.compute import run as compute_run
 
-    loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
-    tokens = loaded_model.encode(side.text)
+    tokens = request.tokens_of(loaded_model, text)
     layers, heads = layers_and_heads(loaded_model, side.model)
     recording = None
     if records is not None:
@@ -460,7 +472,7 @@ def _run_side(
 
     document = compute_run(
         loaded_model,
-        side.text,
+        text.text,
         layers=layers,
         heads=heads,
         top=output.top,
@@ -474,9 +486,9 @@ def _run_side(
     from attncli.measure.run_record import recorded_run, run_record
 
     records.append(
-        run_record(loaded_model, side.text, tokens, name=side.name, layers=layers, heads=heads)
+        run_record(loaded_model, text.text, tokens, name=side.name, layers=layers, heads=heads)
         if recording is None
-        else recorded_run(loaded_model, side.text, recording, name=side.name)
+        else recorded_run(loaded_model, text.text, recording, name=side.name)
     )
     return document
 

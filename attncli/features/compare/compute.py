@@ -120,7 +120,7 @@ def compare(
     """
     rows = None if query is None else _positions(a, b, query, note)
     document = compare_document(a, b, names=names, top=top, query=rows, all_links=all_links)
-    if not any(regions):
+    if not all(regions):  # a chat beside a text has nothing to share
         return document
     return replace(document, region_changes=compared_regions(a, b, regions, document))
 

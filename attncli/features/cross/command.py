@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import AttentionOptions, ChatOptions, ComputeOptions, ModelOptions, OutputOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import RUN, SCREEN, TEXT, About, meaning, option, without
@@ -23,21 +22,19 @@ from attncli.cli.output import (
 )
 from attncli.errors import UsageError
 
-if TYPE_CHECKING:
-    from attncli.measure.run_record import CrossTexts
-    from attncli.models.model import Model
-
 
 def cross(
     ctx: typer.Context,
-    query_text: Annotated[
-        str, typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT")
-    ],
+    chats: ChatOptions,
     model: Annotated[ModelOptions, without("residual", "layer_norm")],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors"), meaning(top=About.JSON | SCREEN, max_output=RUN)],
     page: PageOptions,
+    query_text: Annotated[
+        str | None,
+        typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT"),
+    ] = None,
     key_text: Annotated[
         str | None,
         typer.Argument(
@@ -73,7 +70,7 @@ def cross(
     """
     from attncli.draw.encoding import estimate_bytes
     from attncli.features.cross.compute import cross as compute_cross
-    from attncli.features.cross.compute import cross_memory, cross_numbers
+    from attncli.features.cross.compute import cross_memory, cross_numbers, cross_texts
 
     environment: Environment = ctx.obj
     view = validate_options(
@@ -90,14 +87,22 @@ def cross(
         )
     if query_text == key_text == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
-    looked_at = model.source_states if key_text is None else key_text
-    if looked_at is None or None not in (key_text, model.source_states):
+    sources = request.texts_and_chats(environment, (query_text, key_text), chats)
+    if not sources or len(sources) > 2:
         raise UsageError(
-            "nothing is looked at" if key_text is None else "a text and captured states are both to be looked at",
+            "attn cross takes two texts, and {count} are given",
+            expected="QUERY_TEXT and KEY_TEXT, or --chat FILE",
+            count=len(sources),
+        )
+    if (len(sources) == 2) == (model.source_states is not None):
+        raise UsageError(
+            "nothing is looked at" if len(sources) == 1 else "a text and captured states are both to be looked at",
             expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
         )
     loaded_model = request.model(environment, model, attention, compute, tokenizer=tokenizer)
-    texts = _texts(environment, loaded_model, query_text, looked_at, value_text)
+    written = [request.written(environment, chats, source, loaded_model) for source in sources]
+    name = "" if model.source_states is None else model.source_states.name
+    texts = cross_texts(loaded_model, written[0], written[1] if len(written) > 1 else None, value_text, name=name)
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))
@@ -126,17 +131,6 @@ def cross(
         content = Page(texts.query, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
         write_page(page, content)
     write_with_figure([document], output, environment, view)
-
-
-def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> CrossTexts:
-    from attncli.features.cross.compute import cross_texts
-
-    query_text, key_text = (
-        request.one_text(environment, TextOptions(text=text)).text if isinstance(text, str) else None
-        for text in (query, key)
-    )
-    assert query_text is not None
-    return cross_texts(model, query_text, key_text, value, name=key.name if isinstance(key, Path) else "")
 
 
 cross_app = command_app(

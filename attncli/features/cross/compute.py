@@ -14,7 +14,7 @@ from attncli.documents import EmptyRow, Numbers, ShapeRow
 from attncli.documents.header import attention_part, empty_rows, model_part, shape_rows, token_rows
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cross.document import Aligned, CrossDocument, CrossHead, CrossLayer
-from attncli.inputs.token import Token
+from attncli.inputs.token import Text, Token
 from attncli.inputs.word_groups import unknown_notes_of_two
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -72,19 +72,20 @@ def cross(
         UsageError: For a third text beside a checkpoint.
     """
     if texts is None:
-        texts = cross_texts(model, query_text, key_text, value_text)
+        key = None if key_text is None else Text(key_text, "argument")
+        texts = cross_texts(model, Text(query_text, "argument"), key, value_text)
     return cross_document(model, texts, layers=layers, heads=heads, top=top, all_links=all_links)
 
 
-def cross_texts(model: Model, query: str, key: str | None, value: str | None = None, *, name: str = "") -> CrossTexts:
+def cross_texts(model: Model, query: Text, key: Text | None, value: str | None = None, *, name: str = "") -> CrossTexts:
     """The texts of a cross-attention as tokens; raises as `cross`. name: what captured states are called."""
     if key is None:
         if model.memory is None:
             raise UsageError("nothing is looked at", expected="a second text, or captured states that the model reads")
-        return CrossTexts(query, name, model.encode(query), states(model.memory.shape[-2]))
+        return CrossTexts(query.text, name, _tokens(model, query), states(model.memory.shape[-2]))
     if model.identity.source != "checkpoint":
         values = None if value is None else model.encode(value)
-        return CrossTexts(query, key, model.encode(query), model.encode(key), value, values)
+        return CrossTexts(query.text, key.text, _tokens(model, query), _tokens(model, key), value, values)
     if value is not None:
         raise UsageError(
             "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
@@ -96,8 +97,17 @@ def cross_texts(model: Model, query: str, key: str | None, value: str | None = N
             hint="attn models list",
             family=model.identity.family,
         )
-    keys = model.encode(key)
-    return CrossTexts(query, key, model.decoder(keys).encode(query), keys)
+    keys = _tokens(model, key)
+    return CrossTexts(query.text, key.text, _tokens(model.decoder(keys), query), keys)
+
+
+def _tokens(model: Model, text: Text) -> list[Token]:
+    """The tokens of a text, or of a chat."""
+    if text.chat is None:
+        return model.encode(text.text)
+    from attncli.inputs.chat import encode_chat
+
+    return model.check_tokens(encode_chat(model.tokenizer, text.chat))
 
 
 def cross_document(

@@ -13,6 +13,7 @@ import typer
 from attncli.cli import completion, declarations, request
 from attncli.cli.declarations import (
     AttentionOptions,
+    ChatOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
@@ -514,23 +515,24 @@ logits_app = command_app(
 def patch(
     ctx: typer.Context,
     text: Annotated[TextOptions, only("tokenizer")],
+    chats: ChatOptions,
     model: Annotated[ModelOptions, meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
     clean: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="The text whose answer is wanted; - for standard input.", show_default=False, metavar="CLEAN"
         ),
-    ],
+    ] = None,
     corrupt: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="The other text, of as many tokens; - for standard input.", show_default=False, metavar="CORRUPT"
         ),
-    ],
+    ] = None,
     target: Annotated[
         str | None, redeclare(declarations.TARGET, help="The next token that is measured, or id:N.")
     ] = None,
@@ -566,18 +568,25 @@ def patch(
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     if clean == corrupt == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
+    sources = request.texts_and_chats(environment, (clean, corrupt), chats)
+    if len(sources) != 2:
+        raise UsageError(
+            "attn patch takes two texts, and {count} are given",
+            expected="CLEAN and CORRUPT, or --chat FILE",
+            count=len(sources),
+        )
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
-    texts = [request.one_text(environment, TextOptions(text=argument)) for argument in (clean, corrupt)]
-    clean, corrupt = (source_text.text for source_text in texts)
+    texts = [request.written(environment, chats, source, loaded_model) for source in sources]
+    clean_tokens, corrupt_tokens = (request.tokens_of(loaded_model, source_text) for source_text in texts)
     from attncli.features.effects import compute as effects
 
     with progress(environment, "patching heads") as on_progress:
         document = effects.patch(
             loaded_model,
-            clean,
-            corrupt,
+            texts[0].text,
+            texts[1].text,
             target=target,
             versus=versus,
             query=query,
@@ -586,6 +595,7 @@ def patch(
             unknown=unknown,
             heads=request.head_selection(loaded_model.spec, model),
             memory=request.memory_limit(compute).bytes,
+            tokens=(clean_tokens, corrupt_tokens),
             note=environment.note,
             on_cost=partial(foretell, environment),
             progress=on_progress,

@@ -169,6 +169,7 @@ def patch(
     layers: Selection = EVERY,
     heads: Which = EVERY,
     memory: int | None = None,
+    tokens: tuple[Sequence[Token], Sequence[Token]] | None = None,
     note: Callable[[str], None] = ignore,
     on_cost: Callable[[CostEstimate, int], None] = ignore,
     progress: Callable[[float], None] = ignore,
@@ -189,6 +190,7 @@ def patch(
         layers: Which layers.
         heads: Which heads of each, or a HeadSelection of any, which then counts alone.
         memory: Bytes there may be; None for what is free.
+        tokens: Those of the two texts; None to let the model's tokenizer find them.
         note: Is told what becomes of ambiguous names.
         on_cost: Is told what the work will take, and of how many tokens, before it starts.
         progress: Is told the share done, 0 to 1.
@@ -201,7 +203,7 @@ def patch(
         InputError: For texts of different lengths, and tokens or heads that are not there.
         LimitError: For what memory does not hold.
     """
-    clean_tokens, corrupt_tokens = model.encode(clean), model.encode(corrupt)
+    clean_tokens, corrupt_tokens = (model.encode(clean), model.encode(corrupt)) if tokens is None else tokens
     same_length(clean_tokens, corrupt_tokens, message("the corrupt one"))
     patching = PatchRequest.of(
         model,

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
+from attncli.documents import RegionRow
 from attncli.documents.header import header, notes, overflow
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import Removal, remove
@@ -153,7 +154,7 @@ def find(
     on_cost(cost(model, len(tokens), run_request, is_saved=False, rows=rows), len(tokens))
     cutting = CutOptions(free_memory().bytes if memory is None else memory, progress) if effect else None
     sought = SearchRequest(places[query], places[key], layers, heads)
-    return find_document(
+    document = find_document(
         model,
         text,
         tokens,
@@ -163,6 +164,9 @@ def find(
         progress=None if effect else progress,
         recording=recording,
     )
+    names = {region.name for region in regions}
+    ends = [RegionRow(name=name, tokens=[place]) for name, place in places.items() if name in names]
+    return replace(document, regions=ends or UNSET)
 
 
 def find_document(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.documents import Count, Header, Part, Size, Weight, describe, index_of
+from attncli.documents import Count, Header, Part, RegionRow, Size, Weight, describe, index_of
 from attncli.language import message
 
 
@@ -54,6 +54,10 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     heads: Annotated[list[FoundHead], describe("Every head, the largest weight first.")]
     effect_together: (
         Annotated[float | None, describe("With --effect: the same with the link cut in all of these heads.")]
+        | UnsetType
+    ) = UNSET
+    regions: (
+        Annotated[list[RegionRow], describe("Regions that are an end of the link: each is one of `tokens`.")]
         | UnsetType
     ) = UNSET
     warnings: list[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from attncli.draw.lines import Lines, localize, remark, sentences, stack
 from attncli.draw.numbers import bar, writer
@@ -13,7 +14,8 @@ from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import find_answer
 from attncli.draw.sentence import find_sentences as link_sentences
 from attncli.draw.tables import GAP, table
-from attncli.draw.view import Parts, ScreenPart, View, never
+from attncli.draw.token_names import region_name
+from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
 from attncli.features.effects.effect_answer import cut_link_sentences, effect_columns
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.language import listing, message, term
@@ -24,6 +26,18 @@ SHORTEST, LONGEST = 4, 24
 """Cells of a bar of weight 1."""
 NAME = 14
 """Cells of the text of the key that is looked at most."""
+
+
+def find_screen(document: FindDocument, view: View) -> Lines:
+    """The whole screen of an `attn.find/1` document."""
+    return draw_parts(FIND_PARTS, with_region_names(document, view), view)
+
+
+def with_region_names(document: FindDocument, view: View) -> FindDocument:
+    """The document with the names of regions in place of all that they say."""
+    names = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
+    tokens = [replace(row, text=names.get(row.index, row.text)) for row in document.tokens]
+    return replace(document, tokens=tokens) if names else document
 
 
 def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
@@ -129,6 +143,7 @@ def _answer(document: FindDocument, view: View) -> Lines:
 
 def find_sentences(document: FindDocument, view: View) -> list[str]:
     """The answer in words: where the link is strongest, and what cutting it does, if that was measured."""
+    document = with_region_names(document, view)
     return [*link_sentences(document, view), *cut_link_sentences(document, view)]
 
 
