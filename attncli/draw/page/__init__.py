@@ -228,11 +228,11 @@ class PageHeads:
 
 MODULES = (
     "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "stacked", "matrix",
-    "links", "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "tour", "keyboard", "main",
+    "regions", "links", "derivation", "search", "difference", "rollout", "effects", "why", "rows", "files", "share", "tour", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
-COMPARING, EFFECTS, WHY = ("stacked", "difference"), ("effects",), ("why",)
-"""Modules that only pages of comparisons, of effects, and of reasons and lenses have."""
+COMPARING, EFFECTS, WHY, REGIONS = ("stacked", "difference"), ("effects",), ("why",), ("regions",)
+"""Modules that only pages of comparisons, of effects, of reasons and lenses, and of regions have."""
 
 IMPORT = re.compile(r'^import (\{ [^}]+ \}) from "\./(\w+)\.js";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+|\{[^}]*\}))", re.MULTILINE)
@@ -251,6 +251,7 @@ def assets_of(page: Page) -> tuple[str, str]:
         (COMPARING, page.pairs is not None),
         (EFFECTS, bool(page.effects)),
         (WHY, bool(page.why) or page.lens is not None),
+        (REGIONS, bool(page.bands)),
     )
     unused = [name for names, is_needed in kinds if not is_needed for name in names]
     return script(*unused), style() if page.pairs is None else style() + read_asset("stacked.css")

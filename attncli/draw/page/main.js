@@ -8,10 +8,11 @@ import { help, pressed } from "./keyboard.js";
 import { showLinks } from "./links.js";
 import { follows, show } from "./matrix.js";
 import { max, min } from "./numbers.js";
+import { showRegions } from "./regions.js";
 import { rollout } from "./rollout.js";
 import { showRows } from "./rows.js";
 import { searchPanel } from "./search.js";
-import { away, listen, shadeWords, showRegions, writeWords } from "./sentence.js";
+import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
 import { showSharing } from "./share.js";
 import { across, shadeStack, writeStack } from "./stacked.js";
@@ -115,7 +116,7 @@ async function refresh(changed) {
   const moved = any(changed, "head run scale view theme lang");
   const shade = meta.pairs ? shadeStack : shadeWords;
   if (view !== "rollout") void shade(weights && shown(weights));
-  showRegions(weights && state.out ? shown(weights) : null);
+  if (meta.bands.length) showRegions(weights && state.out ? shown(weights) : null);
   if (!weights && ["matrix", "links"].includes(view)) {
     const more = one.r === "none" && meta.option ? ` ${say("kept.more", { option: meta.option })}` : "";
     const map = await smallMap();

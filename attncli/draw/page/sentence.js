@@ -85,19 +85,6 @@ export function mark(lines) {
   drawing = requestAnimationFrame(() => drawArcs(lines));
 }
 
-/** Of what the chosen word looks at, the part in each region. @param {Float32Array|null} row */
-export function showRegions(row) {
-  /** @type {Record<string, number>} */
-  const shares = {};
-  if (row) for (const [name, first, behind] of meta.bands) {
-    const text = name[state.lang] ?? name.en;
-    shares[text] = row.slice(first, behind).reduce((sum, weight) => sum + max(weight, 0), shares[text] ?? 0);
-  }
-  at("regions").hidden = !meta.bands.length;
-  const ranked = Object.entries(shares).sort((a, b) => b[1] - a[1]);
-  fill("regions", ranked.length ? say("regions") : "", ...ranked.map(([name, share]) => make("span", `${name} `, make("b", `${(100 * share).toFixed(1)}%`))));
-}
-
 /** Words that a curve leads to, at most, and the least share that one is drawn for. */
 const ARCS = 12;
 const LEAST = 0.06;
