@@ -14,6 +14,7 @@ from tiny_sizes import (
     BARE,
     BERT,
     DEBERTA,
+    DELTA,
     GPT2,
     LATENT,
     LAYER_NORM,
@@ -315,6 +316,17 @@ CASES: dict[str, Case] = {
         "AutoModelForCausalLM",
     ),
     "jamba without experts": Case("jamba", {**PLAIN, "attn_layer_period": 2, "attn_layer_offset": 0, "num_experts": 1, "mamba_d_state": 7}),
+    "qwen3_next": Case(
+        "qwen3_next",
+        {**LLAMA, **DELTA, **rope("default", partial_rotary_factor=0.6), "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+         "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23, "shared_expert_intermediate_size": 19, "attention_bias": True},
+        "AutoModelForCausalLM",
+    ),
+    "qwen3_5_text": Case(
+        "qwen3_5_text",
+        {**LLAMA, **DELTA, **rope("default", partial_rotary_factor=0.6), "num_hidden_layers": 4,
+         "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"]},
+    ),
     "gpt_oss": Case(
         "gpt_oss",
         {**LLAMA, **rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},

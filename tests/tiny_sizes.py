@@ -39,6 +39,7 @@ PLAIN = {key: value for key, value in LLAMA.items() if key != "head_dim"}
 LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"} | {"layer_norm_eps": 1e-3}
 BARE = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+DELTA = {"linear_key_head_dim": 6, "linear_value_head_dim": 5, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 MAMBA = {"mamba_n_heads": 6, "mamba_d_state": 7, "mamba_n_groups": 2}
 GPT2 = {
     "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37, "layer_norm_epsilon": 1e-3,

@@ -187,6 +187,9 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("granitemoehybrid", "activation", lambda spec: mixers(spec, activation="relu")),
     ("granitemoehybrid", "scale", lambda spec: attention(spec, scale=0.3)),
     ("jamba", "norms", lambda spec: mixers(spec, norm=None)),
+    ("qwen3_next", "activation", lambda spec: mixers(spec, activation="relu")),
+    ("qwen3_5_text", "gate", lambda spec: attention(spec, gated=False)),
+    ("qwen3_5_text", "theta", lambda spec: rope(spec, theta=41.0)),
     ("stablelm", "theta", lambda spec: rope(spec, theta=41.0)),
 ]  # fmt: skip
 """The checkpoint among the tiny ones, what is turned, and how."""

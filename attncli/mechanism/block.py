@@ -10,12 +10,12 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
 from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions, put_projections
-from attncli.mechanism.feed_forward import activate, feed_forward, linear_if_any, normalise
+from attncli.mechanism.feed_forward import activate, feed_forward, linear, linear_if_any, normalise
 from attncli.mechanism.mixer import mix
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Attention, Block, Convolution, Mixer, Place
-from attncli.mechanism.trace import Later, LayerTrace
+from attncli.mechanism.trace import Later, LayerTrace, written
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
@@ -150,6 +150,13 @@ def mix_heads(
         )
         stages |= square_stages
     stages["mixed"] = apply_interventions(backend, interventions, mixed)
+    if spec.gated:
+        asking = x if context.asking is None else x[..., context.asking, :]
+        gate = linear(backend, weights, f"{prefix}.gate", asking)
+        by_head = gate.reshape((*gate.shape[:-1], spec.heads, spec.v_dim))
+        axes = [*range(by_head.ndim - 3), by_head.ndim - 2, by_head.ndim - 3, by_head.ndim - 1]
+        stages["gate"] = (backend.tanh(backend.permute(by_head, axes) * 0.5) + 1.0) * 0.5
+        stages["gated"] = stages["mixed"] * stages["gate"]
     return stages, empty
 
 
@@ -164,7 +171,7 @@ def _attention(
     layer: int,
 ) -> tuple[dict[str, Array], Array]:
     stages, empty = mix_heads(backend, spec, weights, prefix, x, memory, context, layer)
-    side_by_side = join_heads(backend, stages["mixed"])
+    side_by_side = join_heads(backend, written(stages))
     output = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
     if output is None:
         stages["out"] = side_by_side

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import EVERY, Selection, is_selected
 from attncli.errors import InputError, UsageError
-from attncli.language import Message, listing, plural, term
+from attncli.language import Message, listing, message, plural, term
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.reformer import Reformer
 
@@ -215,6 +215,8 @@ class Attention(Struct, frozen=True):
     own_global: positions of tokens whose queries have a projection of their own, and meet keys and values of their own
     (roles `global_q`, `global_k`, `global_v`); None for a model without such roles. The mask says what they see
     (Longformer). source_width: of the vectors that keys and values are made from; None for those of the queries.
+    gated: whether each entry of what heads mix is let through by a sigmoid of a projection of the query's input (role
+    `gate`), before the output projection.
     Raises UsageError for another softcap.
     """
 
@@ -234,6 +236,7 @@ class Attention(Struct, frozen=True):
     temperature: Temperature | None = None
     own_global: tuple[int, ...] | None = None
     source_width: int | None = None
+    gated: bool = False
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
@@ -430,7 +433,7 @@ class Block(Struct, frozen=True):
 
 def without_heads(attention: Attention) -> Attention:
     """What stands for attention in a layer that does not attend."""
-    return replace(attention, heads=0, kv_heads=0, qk_norm=None, position=None, sinks=False)
+    return replace(attention, heads=0, kv_heads=0, qk_norm=None, position=None, sinks=False, gated=False)
 
 
 class Embedding(Struct, frozen=True):
@@ -574,9 +577,11 @@ class Spec(Struct, frozen=True):
                 layers_by_kind.setdefault(block.instead, []).append(layer)
         return layers_by_kind
 
-    def idle_notes(self) -> tuple[Message, ...]:
-        """What to tell of them."""
-        return tuple(
+    def layer_notes(self) -> tuple[Message, ...]:
+        """What to tell of them, and of heads that are gated."""
+        gated = any(block.attention.gated for block in self.blocks)
+        note = message("what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O")
+        idle = tuple(
             plural(
                 "layer {layers} ({kind}): no attention to show",
                 "layers {layers} ({kind}): no attention to show",
@@ -586,3 +591,4 @@ class Spec(Struct, frozen=True):
             )
             for kind, layers in self.idle_layers().items()
         )
+        return (*idle, note) if gated else idle

@@ -53,6 +53,8 @@ STAGES: Mapping[str, Stage] = {
         Stage("masked", ("head", "query", "key"), "−∞ where hidden", "what a query may not see is removed"),
         Stage("weights", ("head", "query", "key"), "A = softmax(S)", "each row is spread over the keys and sums to 1"),
         Stage("mixed", ("head", "query", "v_dim"), "O = A·V", "the weighted sum of the values"),
+        Stage("gate", ("head", "query", "v_dim"), "G = σ(X·W_G)", "how much of each mixed entry is let through"),
+        Stage("gated", ("head", "query", "v_dim"), "O ⊙ G", "what is let through of the mixed values"),
         Stage("concat", ("query", "concat"), "concat(O₁ … O_h)", "the heads' outputs side by side"),
         Stage("out", ("query", "width"), "concat·W_O", "the output of the attention"),
         Stage("sum", ("query", "width"), "X + out", "residual connection"),
@@ -63,6 +65,12 @@ STAGES: Mapping[str, Stage] = {
 
 SQUARE = ("raw", "scaled", "capped", "biased", "masked", "weights")
 """The stages that hold a number for every pair of query and key."""
+
+
+def written(stages: Mapping[str, Array]) -> Array:
+    """What an attention hands to its output projection, by head: what it mixed, or what its gate lets through of it."""
+    return stages.get("gated", stages["mixed"])
+
 
 SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
 """The stages that `--save` writes."""

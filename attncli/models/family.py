@@ -325,6 +325,8 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
             yield Role(f"{prefix}.{name}.weight", (out, fan_in))
     else:
         yield from _latent(prefix, spec, spec.latent, width)
+    if spec.gated:
+        yield Role(f"{prefix}.gate.weight", (spec.heads * spec.v_dim, width))
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))
     if spec.qk_norm is not None and spec.qk_norm.norm.affine:
         for name, heads in (("q", spec.heads), ("k", spec.kv_heads)):

@@ -395,7 +395,7 @@ def load(
             quantization=checkpoint.quantization,
             adapters=labels,
         ),
-        warnings=(*checkpoint.notes, *warnings, *spec.idle_notes()),
+        warnings=(*checkpoint.notes, *warnings, *spec.layer_notes()),
         decoder_store=None
         if spec.decoder is None or decoder_binding is None
         else store_of(spec.decoder, decoder_binding),

@@ -553,7 +553,7 @@ def load_foreign(
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(*checkpoint.notes, WARNING, *spec.idle_notes(), *several(first.streams), *sinking(first)),
+        warnings=(*checkpoint.notes, WARNING, *spec.layer_notes(), *several(first.streams), *sinking(first)),
         hf_model=hf_model,
         layers=layers,
         attending=attending,

@@ -85,7 +85,7 @@ def pairs(model: Model, sides: tuple[ReferenceSide, ...], ids: tuple[int, ...] =
 @pytest.mark.parametrize("name", CASES)
 def test_float64(name: str, library: str, folder_of: Callable, expected: Callable) -> None:
     model = opened(folder_of(name), backend=library, dtype="float64")
-    assert model.warnings == model.spec.idle_notes()
+    assert model.warnings == model.spec.layer_notes()
     found = list(pairs(model, expected(name)))
     assert max(found, key=lambda pair: pair.apart).apart < 1e-10
     # the knobs bite: attention is far from uniform somewhere

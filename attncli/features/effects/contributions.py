@@ -24,6 +24,7 @@ from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.attend import attend_rows, span, weights_of_scores
 from attncli.mechanism.context import Kind, Weights
+from attncli.mechanism.feed_forward import linear
 from attncli.mechanism.frozen_projection import FrozenHead, freeze, head_projection
 from attncli.mechanism.projection import RelativeVectors, project, relative_vectors
 from attncli.mechanism.spec import Attention
@@ -73,7 +74,8 @@ class RowScores(Struct, frozen=True, eq=False):
 
     keys: their numbers, ascending; learned ones come after those of tokens. scaled: before a soft cap. added: what the
     position adds after it. weights: of each, 0 where hidden. visible: booleans. All [key]. sink: the head's learned
-    logit; None without one. values: what each key passes on, [key, v_dim].
+    logit; None without one. values: what each key passes on, [key, v_dim]. gate: how much of each entry is let through
+    to the query, [v_dim]; None for all of it.
     """
 
     keys: Floats
@@ -84,6 +86,7 @@ class RowScores(Struct, frozen=True, eq=False):
     softcap: float | None
     sink: float | None
     values: Floats
+    gate: Floats | None = None
 
     def weights_without(self, removed: Floats, added: Floats | float = 0.0) -> Floats:
         """The weights, [..., key], with `removed` off the scores, and `added` off what the position adds."""
@@ -365,6 +368,7 @@ def _row(
         attention.softcap,
         None if sinks is None else float(sinks[link.head]),
         np.asarray(_known(backend, values)[group][columns], np.float64),
+        _gate(backend, attention, weights, prefix, x[link.query], link.head),
     )
     if not (row.visible & (row.keys == link.key)).any():
         raise InputError(
@@ -373,6 +377,15 @@ def _row(
         )
     relative = relative_vectors(backend, attention, weights, prefix, x, link.query, columns, link.head)
     return row, relative, learned
+
+
+def _gate(backend: Backend, attention: Attention, weights: Weights, prefix: str, x: Array, head: int) -> Floats | None:
+    """How much of each entry a head's gate lets through to one query, [v_dim]; None without a gate. x: [width]."""
+    if not attention.gated:
+        return None
+    asked = _known(backend, linear(backend, weights, f"{prefix}.gate", x[None]))[0]
+    own: Floats = asked[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
+    return (np.tanh(own * 0.5) + 1.0) * 0.5
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums that are no numbers are told
@@ -559,19 +572,29 @@ class _SourceSplit:
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
         weights, values = _known(self._backend, stages["weights"]), _known(self._backend, stages["v"])
         apart = _known(self._backend, stages["global_v"]) if "global_v" in stages else None
+        gates = _known(self._backend, stages["gate"]) if "gate" in stages else None
         for head in range(len(weights)):
             group = head // (len(weights) // len(values))
             own = None if apart is None else apart[group]
+            gate = None if gates is None else gates[head]
             routes = {
-                side: list(self._routes(side, passed, head, weights[head], values[group], own))
+                side: list(self._routes(side, passed, head, weights[head], values[group], own, gate))
                 for side, passed in zip(self._sides, heads, strict=True)
             }
             self._heads[StreamPart("head", layer, kind, head)] = self._reduce(routes)
 
     def _routes(
-        self, side: int, passed: PassedHeads, head: int, weights: Floats, values: Floats, apart: Floats | None
+        self,
+        side: int,
+        passed: PassedHeads,
+        head: int,
+        weights: Floats,
+        values: Floats,
+        apart: Floats | None,
+        gate: Floats | None,
     ) -> Iterator[_Carried]:
-        """What a head carries to a side; rows of tokens whose values come from elsewhere carry those."""
+        """What a head carries to a side; rows of tokens whose values come from elsewhere carry those. gate: how much of
+        each entry is let through to each token, [token, v_dim], entry by entry then; None for all of it."""
         rows = self._whole.space.receivers[side].rows
         factors = passed.factors[:, 0] * self._whole.space.tails[side][passed.begun]
         table = weights[rows] * factors[:, None].astype(weights.dtype)
@@ -580,7 +603,13 @@ class _SourceSplit:
             own = np.zeros_like(table)
             own[places], table[places] = table[places], 0
             yield _Carried(own, apart @ passed.matrices[head])
-        yield _Carried(table, values @ passed.matrices[head])
+        matrix = passed.matrices[head]
+        if gate is None:
+            yield _Carried(table, values @ matrix)
+            return
+        for entry in range(values.shape[-1]):
+            part = slice(entry, entry + 1)
+            yield _Carried(table * gate[rows, part], values[:, part] @ matrix[part])
 
     def _reduce(self, routes: dict[int, list[_Carried]]) -> _SourceHead:
         """What is told of a head's sources."""

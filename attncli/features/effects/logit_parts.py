@@ -29,7 +29,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.spec import Block, Norm, Place
-from attncli.mechanism.trace import LayerTrace
+from attncli.mechanism.trace import LayerTrace, written
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import HeldOutput, logits, run_layers, unembedding
@@ -255,8 +255,10 @@ def logit_sources(text: SweepText, position: int, target: int, versus: int | Non
         name = "global_v" if position in event.apart and "global_v" in stages else "v"
         values = np.asarray(backend.numpy(stages[name]), np.float64)
         group = len(weights) // len(values)
+        gate = np.asarray(backend.numpy(stages["gate"]), np.float64)[:, position] if "gate" in stages else None
         for head, row in enumerate(weights):
-            carried = values[head // group] @ event.matrices[head][:, 0]
+            onto = event.matrices[head][:, 0]
+            carried = values[head // group] @ (onto if gate is None else onto * gate[head])
             term = LogitTerm("head", event.trace.layer, event.kind, head)
             collected[term] = (event.begun, row * carried * float(event.factors[0, 0]))
 
@@ -318,7 +320,7 @@ def _heads(
 ) -> _Stream:
     """What each head writes, z·W_O, and the bias of W_O."""
     head_stream, prefix = _Stream(), "attn" if kind == "self" else "cross"
-    mixed = np.asarray(text.backend.numpy(trace.stages["mixed"]), np.float64)[:, position]
+    mixed = np.asarray(text.backend.numpy(written(trace.stages)), np.float64)[:, position]
     matrix = _numbers(text, weights(f"{prefix}.o.weight"))
     assert matrix is not None
     width = mixed.shape[-1]

@@ -337,10 +337,13 @@ def told_values(
 
     def on_heads(number: int, event: HeadEvent) -> None:
         mixed = np.asarray(backend.numpy(event.trace.stages["mixed"]), np.float64)
+        stages = event.trace.stages
+        gate = np.asarray(backend.numpy(stages["gate"]), np.float64) if "gate" in stages else None
         clean_mixed = clean[event.trace.layer, event.kind]
         for head in range(len(mixed)):
             change = np.zeros_like(mixed[head])
             change[rows] = clean_mixed[head][rows] - mixed[head][rows]
+            change = change if gate is None else change * gate[head]
             address = HeadAddress(event.trace.layer, event.kind, head)
             changes[number, address] = (event.begun, change @ event.matrices[head] * event.factors)
 

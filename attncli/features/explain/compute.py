@@ -60,7 +60,7 @@ from attncli.mechanism.spec import (
     RelativeSines,
     Rope,
 )
-from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.mechanism.trace import SQUARE, LayerTrace, written
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.one_layer import split_embedding
@@ -474,7 +474,8 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
     trace = next(iter(model.trace(tokens, layers=[layer], keep=("capped", "biased", "masked", "weights"))))
     refuse_lost_rows(model.backend, trace)
     weights, mixed = (
-        np.asarray(model.backend.numpy(trace.stages[name]), np.float64)[:, query] for name in ("weights", "mixed")
+        np.asarray(model.backend.numpy(array), np.float64)[:, query]
+        for array in (trace.stages["weights"], written(trace.stages))
     )
     out = np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)[query]
     split = head_shares(model, layer, mixed)

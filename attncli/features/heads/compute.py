@@ -457,6 +457,8 @@ def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
 def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
     """‖v_j · W_O‖ of each head, query and key, [head, query, key], or one query for all: only those of global tokens
     meet values of their own. trace: as for `value_sizes`."""
+    if "gate" in trace.stages:
+        return _gated_sizes(model, trace)
     sizes = value_sizes(model, trace)[:, None, :]
     if "global_v" not in trace.stages:
         return sizes
@@ -464,6 +466,21 @@ def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
     every = np.repeat(sizes, trace.stages["q"].shape[-2], 1)
     every[:, tokens] = value_sizes(model, trace, "global_v")[:, None, :]
     return every
+
+
+def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
+    """‖(v_j ⊙ g_i) · W_O‖ of each head, query and key, [head, query, key]: each query lets through its own entries."""
+    backend, attention = model.backend, model.spec.blocks[trace.layer].attention
+    v, gate = (backend.numpy(trace.stages[name]).astype(np.float64) for name in ("v", "gate"))
+    matrix = model.store.layer(backend, trace.layer)("attn.o.weight")
+    assert matrix is not None, "a gate stands before an output projection"
+    w_o = backend.numpy(matrix).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
+    heads = []
+    for head in range(attention.heads):
+        gram, own = w_o[:, head].T @ w_o[:, head], v[head * len(v) // attention.heads]
+        passed = [own * row for row in gate[head]]
+        heads.append(np.stack([np.sqrt(np.maximum(((rows @ gram) * rows).sum(-1), 0.0)) for rows in passed]))
+    return np.stack(heads)
 
 
 def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:

@@ -395,6 +395,7 @@ class AttentionRow(Part, frozen=True, kw_only=True):
         list[Count] | None, describe("Tokens that see all by projections of their own; null for a model without such.")
     ]
     source_width: Annotated[Size | None, describe("Of the vectors that keys and values come from; null for d_model.")]
+    gated: Annotated[bool, describe("Whether a gate lets through each entry of what heads mix.")]
 
 
 class LayerGroup(Part, frozen=True, kw_only=True):
@@ -637,6 +638,7 @@ def _attention(attention: Attention) -> AttentionRow:
         temperature=_part(attention.temperature, TemperaturePart | None),
         global_tokens=None if attention.own_global is None else list(attention.own_global),
         source_width=attention.source_width,
+        gated=attention.gated,
     )
 
 

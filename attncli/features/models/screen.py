@@ -361,6 +361,7 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     sizes += [
         message("soft-cap {softcap}", softcap=brief(attention.softcap)) if attention.softcap else "",
         message("learned sinks" if attention.sinks else ""),
+        message("gated" if attention.gated else ""),
     ]
     sizes += _qk_norm(attention.qk_norm) if attention.qk_norm else []
     sizes += [

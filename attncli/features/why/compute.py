@@ -224,7 +224,7 @@ def written_parts(text: SweepText, whole: Contributions, attributor: Attributor 
     attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
     columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
-    vectors = row.weights[:, None] * row.values
+    vectors = row.weights[:, None] * row.values * (1.0 if row.gate is None else row.gate)
     if matrix is not None:
         vectors = vectors @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
     output = vectors.sum(0)
