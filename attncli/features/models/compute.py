@@ -21,7 +21,7 @@ from attncli.mechanism.mask import describe_mask, spec_text
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, CostEstimate
-from attncli.models.families import ARCHITECTURES, FOUR_BIT_EXPERTS, MODEL_TYPES, WITH_EXPERTS
+from attncli.models.families import ARCHITECTURES, BY_TRANSFORMERS, FOUR_BIT_EXPERTS, MODEL_TYPES, WITH_EXPERTS
 from attncli.models.verify import LIMIT, RATIO, Verification
 
 
@@ -56,10 +56,20 @@ class FormatRow(Part, frozen=True, kw_only=True):
     proof: Annotated[str, describe("What the numbers are held against in tests, and how near they come.")]
 
 
+class ForeignRow(Part, frozen=True, kw_only=True):
+    """A family that transformers runs."""
+
+    name: str
+    reason: Annotated[str, describe("Why it has no file here.")]
+
+
 class ModelsDocument(Document, tag="attn.models/1", frozen=True, kw_only=True):
     """Which models there are."""
 
     families: Annotated[list[str], describe("The families that run natively.")]
+    foreign: Annotated[
+        list[ForeignRow], describe("Families of today that transformers runs, with attention computed here.")
+    ]
     formats: list[FormatRow]
     aliases: list[AliasRow]
     cache: Annotated[str, describe("The folder of the hub's local cache.")]
@@ -499,6 +509,7 @@ def models_document(cache: Path) -> ModelsDocument:
     return ModelsDocument(
         version=__version__,
         families=list(MODEL_TYPES),
+        foreign=[ForeignRow(name=name, reason=reason) for name, reason in BY_TRANSFORMERS.items()],
         formats=_formats(),
         aliases=aliases,
         cache=str(cache),

@@ -61,6 +61,12 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         [alias.name, alias.family, "-" if alias.here is None else localize(contextual("here", "yes"), view), alias.hub]
         for alias in document.aliases
     ]
+    foreign = table(
+        ["family", message("what stands in the way")],
+        [[row.name, localize(row.reason, view)] for row in document.foreign],
+        view,
+        title=message("{count} of today's families run through transformers", count=len(document.foreign)),
+    )
     formats = table(
         [message("format"), "families", message("held against")],
         [
@@ -92,7 +98,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     )
     where = stack(remark(part, view) for part in fold(safe(document.cache, ascii=view.ascii), view.width))
     hub = stack((cache_table, where)) if rows_cached else stack((heading(title, "", view), where))
-    return fit_to_view(stack_spaced((families, formats, aliases, hub, answer)), view)
+    return fit_to_view(stack_spaced((families, foreign, formats, aliases, hub, answer)), view)
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
@@ -100,6 +106,8 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
     yield ("what", "name", "family", "where", "bytes", "runs")
     for name in document.families:
         yield ("family", name, name, "", "", "natively")
+    for foreign in document.foreign:
+        yield ("family", foreign.name, foreign.name, foreign.reason, "", message("not natively"))
     for row in document.formats:
         yield ("format", row.name, " ".join(row.families), row.proof, "", "natively")
     for alias in document.aliases:

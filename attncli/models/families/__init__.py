@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
+from attncli.language import message
 from attncli.models.family import Family
 
 DASHED = {"deberta_v2": "deberta-v2", "xlm_roberta": "xlm-roberta"}
@@ -40,6 +41,18 @@ FOUR_BIT_EXPERTS = ("gpt_oss",)
 """The families whose experts MXFP4 is read of."""
 WITH_EXPERTS = {"llama": "mixtral"}
 """The family of an architecture whose layers have experts, where that is another."""
+
+BY_TRANSFORMERS = {
+    "falcon_h1": message("each branch, key and gate has a multiplier of its own"),
+    "gemma3n_text": message("several vectors a token between layers, shared keys"),
+    "gemma4_text": message("layers share keys and have token vectors of their own"),
+    "kimi_linear": message("its delta rule fades each entry by its own"),
+    "minimax": message("lightning attention, residuals from behind the norm"),
+    "nemotron_h": message("layers of one part each, attention among them"),
+    "qwen3_5_moe_text": message("experts in one tensor or many, which no config says"),
+    "zamba2": message("attention reads the embeddings beside its layer's input"),
+}
+"""Families of today without a file here, which transformers runs, and what stands in the way."""
 
 TRAINED = {"table": "gpt2", "window": "gpt_neo", "rope": "gpt_neox", "alibi": "bloom", "both ways": "bert"}
 """What a small model that is trained here is saved as, by how positions enter it and what its queries see: a table of

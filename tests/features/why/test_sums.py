@@ -61,7 +61,7 @@ def texts(folder: Path) -> Iterator[tuple[SweepText, str]]:
 def links(text: SweepText, kind: str, *, every: bool) -> Iterator[Contributions]:
     for layer, block in enumerate(text.model.spec.blocks):
         attention = block.attention if kind == "self" else block.cross
-        if attention is None or not (every or layer == len(text.model.spec.blocks) - 1):
+        if attention is None or block.instead or not (every or layer == text.model.spec.attending()[-1]):
             continue
         for head in range(attention.heads) if every else (attention.heads - 1,):
             for query, key in ((6, 5), (0, 0)):
