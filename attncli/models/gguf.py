@@ -29,7 +29,7 @@ from attncli.inputs.tokenize import IdsOnly
 from attncli.language import listing, message
 from attncli.mechanism.spec import Mlp, Norm, Rope, Spec
 from attncli.models.checkpoint_writing import CheckpointParts, stored_tensors
-from attncli.models.config import Config, seen_both_ways, without
+from attncli.models.config import GLOBAL, LOCAL, Config, seen_both_ways, without
 from attncli.models.families import ARCHITECTURES, WITH_EXPERTS, family
 from attncli.models.family import Concat, Family, Names, PerExpert, Source, TensorBinding, bind
 
@@ -223,7 +223,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             "rope_scaling": self._scaling(rotated or whole),
             "original_max_position_embeddings": own("rope.scaling.original_context_length"),
             "sliding_window": own("attention.sliding_window"),
-            "sliding_window_pattern": own("attention.sliding_window_pattern"),
+            **_windows(own("attention.sliding_window_pattern")),
             "attn_logit_softcapping": cap, "final_logit_softcapping": own("final_logit_softcapping"),
             "attention_multiplier": scale, "residual_multiplier": own("residual_scale"),
             "embedding_multiplier": own("embedding_scale"),
@@ -244,7 +244,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         kind = ARCHITECTURES[self.metadata.architecture]
         model_family = family(kind)
         more = model_family.gguf(self.metadata) if model_family is not None and model_family.gguf is not None else {}
-        return {key: _plain(value) for key, value in (values | dict(more)).items() if value is not None}
+        stated = {key: value for key, value in values.items() if value is not None} | dict(more)
+        return {key: _plain(value) for key, value in stated.items()}
 
     def _scaling(self, rotated: object) -> dict[str, object] | None:
         """How positions are stretched: what the metadata say, or the divisors that stand among the tensors."""
@@ -334,6 +335,13 @@ MEANINGFUL: Mapping[str, tuple[object, ...]] = {
 """Settings that no family may pass over in silence, each with the values that change nothing."""
 SAME = {"num_experts": "num_local_experts"}
 """Another spelling by which a family may read a setting."""
+
+
+def _windows(pattern: object) -> dict[str, object]:
+    """Which layers have a window: each so many, or those of a list of truth values."""
+    if isinstance(pattern, np.ndarray):
+        return {"layer_types": [LOCAL if local else GLOBAL for local in pattern.tolist()]}
+    return {"sliding_window_pattern": pattern}
 
 
 def _sizes(*values: object) -> bool:

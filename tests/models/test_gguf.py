@@ -36,7 +36,8 @@ FILES = {
     "gemma3_text": "gemma3", "phi": "phi2", "phi3": "phi3", "gpt2": "gpt2", "bert": "bert", "gpt_neox": "gptneox",
     "granite": "granite", "olmo2": "olmo2", "starcoder2": "starcoder2", "smollm3": "smollm3", "cohere": "command-r",
     "stablelm": "stablelm", "mixtral": "llama", "qwen3_moe": "qwen3moe", "phi3 long": "phi3", "llama 3.1": "llama",
-    "nomic_bert": "nomic-bert",
+    "nomic_bert": "nomic-bert", "glm4": "glm4", "exaone4": "exaone4", "exaone4 without windows": "exaone4",
+    "cohere2": "cohere2", "hunyuan_v1_dense": "hunyuan-dense",
 }  # fmt: skip
 """A case of tests/tiny_checkpoints.py, and the architecture that GGUF files of it name."""
 
@@ -67,6 +68,7 @@ def fitting(name: str) -> Case:
         "mixtral": {"sliding_window": None},
         "gpt_neox": rope("default", partial_rotary_factor=0.5),
         "qwen2": {"use_sliding_window": False},
+        "hunyuan_v1_dense": {**rope("default"), "attention_bias": False},
         "qwen3": {"use_sliding_window": False},
     }
     return replace(case, config={**case.config, **usual.get(name, {})})

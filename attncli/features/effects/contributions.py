@@ -383,8 +383,8 @@ def _gate(backend: Backend, attention: Attention, weights: Weights, prefix: str,
     """How much of each entry a head's gate lets through to one query, [v_dim]; None without a gate. x: [width]."""
     if not attention.gated:
         return None
-    asked = _known(backend, linear(backend, weights, f"{prefix}.gate", x[None]))[0]
-    own: Floats = asked[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
+    logits = _known(backend, linear(backend, weights, f"{prefix}.gate", x[None]))[0]
+    own: Floats = logits[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
     return (np.tanh(own * 0.5) + 1.0) * 0.5
 
 

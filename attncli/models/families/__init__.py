@@ -17,13 +17,17 @@ MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in it
 
 ARCHITECTURES = {
     "bert": "bert",
+    "cohere2": "cohere2",
     "command-r": "cohere",
+    "exaone4": "exaone4",
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
+    "glm4": "glm4",
     "gpt2": "gpt2",
     "gptneox": "gpt_neox",
     "granite": "granite",
+    "hunyuan-dense": "hunyuan_v1_dense",
     "llama": "llama",
     "nomic-bert": "nomic_bert",
     "olmo2": "olmo2",

@@ -3,10 +3,15 @@ Research, 2025."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import LOCAL, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama, olmo2
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 
 def spec(config: Config) -> Spec:
@@ -33,4 +38,9 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "exaone4", blocks, final=norm, biases=())
 
 
-FAMILY = Family(spec, olmo2.NAMES)
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: that a model without a window has none."""
+    return {"sliding_window": metadata.own("attention.sliding_window") or None}
+
+
+FAMILY = Family(spec, olmo2.NAMES, gguf=gguf_keys)
