@@ -6,13 +6,16 @@ beside it where it is installed.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -99,6 +102,41 @@ SEARCH = """async () => {
 }"""
 
 
+ACTS = {
+    "next head": "(n) => attn.choose({view: 'matrix', head: (7 * n + 1) % attn.meta.runs[0].heads.length})",
+    "hover": "(n) => attn.choose({query: (71 * n) % attn.meta.runs[0].q.length, key: (53 * n) % attn.meta.runs[0].q.length})",
+    "links": "(n) => attn.choose({view: 'links', query: (71 * n) % attn.meta.runs[0].q.length})",
+    "pins": "(n) => attn.choose({pins: ['5.11,4.2', '3.1,2.2,1.1,0.0', '', '5.5'][n % 4]})",
+    "tiles": "(n) => attn.choose({tiles: n % 2 ? 'lines' : 'maps', sort: n % 3 ? 'layer' : 'entropy'})",
+    "search": "(n) => attn.choose({view: n % 2 ? 'search' : 'matrix', query: 40 * n})",
+    "rollout": "(n) => attn.choose({view: 'rollout', query: 31 * n})",
+    "language": "(n) => attn.choose({view: 'matrix', lang: n % 2 ? 'zh' : 'en'})",
+}
+"""What a reader does, again and again."""
+
+
+def longest_tasks(started: Any, file: str) -> dict[str, float]:
+    """The CPU milliseconds of the longest task of the page's own thread, by what is done: also on a busy machine the
+    time in which nothing else is answered."""
+    page = started.new_page()
+
+    def traced(act: Callable[[], object]) -> float:
+        started.start_tracing(page=page, categories=["toplevel"])
+        act()
+        events = json.loads(started.stop_tracing())["traceEvents"]
+        threads = {(one["pid"], one["tid"]) for one in events if one.get("args", {}).get("name") == "CrRendererMain"}
+        tasks = [one for one in events if one.get("name", "").endswith("RunTask") and "tdur" in one]
+        return max(one["tdur"] / 1000 for one in tasks if (one["pid"], one["tid"]) in threads)
+
+    def several(act: str) -> None:
+        for number in range(5):
+            page.evaluate(act, number)
+            page.wait_for_timeout(700)
+
+    found = {"open": traced(lambda: (page.goto(Path(file).as_uri()), page.wait_for_timeout(3000)))}
+    return found | {name: traced(lambda act=act: several(act)) for name, act in ACTS.items()}
+
+
 def browse(file: str) -> dict[str, str]:
     """Milliseconds of each thing that a reader does, in Chromium without a screen."""
     from browsing import browser, opened
@@ -118,6 +156,8 @@ def browse(file: str) -> dict[str, str]:
                 window.value("(view) => attn.choose({view})", "rollout")
                 window.page.wait_for_timeout(3000)
             found[name] = " to ".join(f"{one:.1f}" for one in window.value(SEVERAL.replace("LOOK", act)))
+        tasks = longest_tasks(started, file)
+        found["longest tasks (CPU)"] = ", ".join(f"{name} {task:.0f}" for name, task in tasks.items())
         found["memory"] = f"{window.value('performance.memory.usedJSHeapSize') / 1e6:.0f} MB"
     return found
 

@@ -1,5 +1,5 @@
 import { meta } from "./data.js";
-import { at, fill, lead, make, note, ranking, set } from "./dom.js";
+import { at, fill, lead, make, note, pause, ranking, set } from "./dom.js";
 import { lay } from "./grid.js";
 import { cellOf, show } from "./matrix.js";
 import { abs, clamp, floor, largest, max } from "./numbers.js";
@@ -100,7 +100,7 @@ export async function layDifference() {
   for (const place of meta.runs[0].heads.keys()) {
     const made = await sides(place);
     values.push(made && meta.pairs ? farthest(listed(made[2], meta.pairs[0].length)) : 0);
-    await new Promise((done) => setTimeout(done));
+    await pause();
     if (state.view !== "difference") return;
   }
   lay(values);

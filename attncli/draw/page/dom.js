@@ -52,6 +52,18 @@ export function direction(words) {
   return 2 * leftward > (letters.match(/\p{L}/gu)?.length ?? 0) ? "rtl" : "ltr";
 }
 
+/** Let come what the reader does, or what else waits: a long work goes on afterwards. */
+export const pause = () => new Promise((done) => setTimeout(done));
+/** A work in many steps: what is called after each takes a pause where 12 milliseconds went by without one. */
+export function stepwise() {
+  let since = performance.now();
+  return async () => {
+    if (performance.now() - since < 12) return;
+    await pause();
+    since = performance.now();
+  };
+}
+
 /** A line that says why there is nothing to see. @param {string} text */
 export const lead = (text) => make("p.lead", text);
 /** A line in small print. @param {string} text */

@@ -1,5 +1,5 @@
 import { block } from "./data.js";
-import { at, button, colour, make, set } from "./dom.js";
+import { at, button, colour, make, set, stepwise } from "./dom.js";
 import { abs, clamp, floor, max, min } from "./numbers.js";
 import { picture, shade, signedShade } from "./shades.js";
 import { bare, choose, head, run, shortName, state } from "./state.js";
@@ -40,7 +40,12 @@ export function drawGrid() {
   ready = drawTiles();
 }
 
+/** The latest drawing of the tiles: one that was begun before goes no further. */
+let drawing = 0;
+
 async function drawTiles() {
+  const mine = ++drawing;
+  const breathe = stepwise();
   const { heads, tile: [tall, wide] } = run();
   const grid = at("grid");
   const sorted = state.sort !== "layer";
@@ -54,6 +59,8 @@ async function drawTiles() {
   let layer = -1;
   for (const place of order()) {
     const one = heads[place];
+    await breathe();
+    if (mine !== drawing) return;
     if (!sorted && one.l !== layer) tiles.push(side((layer = one.l)));
     const cells = small.subarray(place * tall * wide, (place + 1) * tall * wide);
     const map = state.tiles === "lines" ? threads(cells, tall, wide) : picture(cells, tall, wide, "linear", 1);

@@ -29,7 +29,7 @@ export async function showLinks(found) {
   const { heads } = run();
   bar.replaceChildren(button(() => pin(state.head), { class: "link" }, say(places.includes(state.head) ? "pins.free" : "pins.pin", { head: headName(heads[state.head]) })),
     ...places.map((place, at) => {
-      const one = button(() => pin(place), { title: say("pins.free", { head: headName(heads[place]) }) }, `${shortName(heads[place])} ✕`);
+      const one = button(() => pin(place), `${shortName(heads[place])} ✕`);
       one.style.color = inks[at];
       return one;
     }));
@@ -79,7 +79,10 @@ function paint() {
   const strongest = pins.map(({ ink, dash, of }, at) => {
     const row = shown(of);
     const top = most(row, row.length, rest);
-    const own = row.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, top)));
+    const seen = row.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, top)));
+    const own = new Float32Array(row.length);
+    // forty lines of a pinned head at most
+    for (const other of largest(seen, 40)) own[other] = seen[other];
     pen.strokeStyle = ink;
     pen.setLineDash(dash);
     draw(own, 4 * (at - middle));

@@ -1,7 +1,7 @@
 import { meta } from "./data.js";
 import { derive } from "./derivation.js";
 import { followDifference, layDifference, showDifference } from "./difference.js";
-import { at, button, fill, lead, make, set, toggles } from "./dom.js";
+import { at, button, fill, lead, make, pause, set, toggles } from "./dom.js";
 import { turned, showEffects } from "./effects.js";
 import { drawGrid, label, lay, smallMap } from "./grid.js";
 import { help, pressed } from "./keyboard.js";
@@ -220,10 +220,13 @@ document.documentElement.classList.toggle("embed", embedded);
 begin();
 follow(location.hash, VIEWS, SCALES);
 frame();
-write();
 listen();
-drawGrid();
-void refresh(new Set(["view"]));
+void pause().then(async () => {
+  write();
+  await pause();
+  drawGrid();
+  void refresh(new Set(["view"]));
+});
 for (const [id, means] of [["heads-title", "grid"], ["chosen", "head"]]) set(at(id), { onclick: explain, "data-means": means });
 set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });

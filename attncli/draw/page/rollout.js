@@ -1,4 +1,4 @@
-import { fill, lead, make, note, ranking } from "./dom.js";
+import { fill, lead, make, note, pause, ranking } from "./dom.js";
 import { largest } from "./numbers.js";
 import { choose, keys, queries, run, state } from "./state.js";
 import { layerPasses, weightsOf } from "./weights.js";
@@ -25,7 +25,7 @@ async function average(which) {
     const sources = [];
     for (const place of [...heads.keys()].filter((place) => heads[place].l === number)) {
       sources.push(...[(await weightsOf(which, place))?.source ?? []].flat());
-      await new Promise((done) => setTimeout(done)); // what the reader does comes between two heads
+      await pause();
     }
     const both = await layerPasses(n, sources);
     layers.push({ real: both.subarray(0, n * n), even: both.subarray(n * n) });

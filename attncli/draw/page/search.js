@@ -1,4 +1,4 @@
-import { fill, lead, make, ranking } from "./dom.js";
+import { fill, lead, make, ranking, stepwise } from "./dom.js";
 import { lay } from "./grid.js";
 import { choose, keys, queries, run, state } from "./state.js";
 import { weightsOf } from "./weights.js";
@@ -14,13 +14,21 @@ const answer = make("p.note", { "aria-live": "polite" });
 const without = ({ r }) => r === "absent" || r === "none";
 
 /** How much each head sends from one word to another; −1 where that is hidden or unknown. @param {number} query @param {number} key */
-const search = (query, key) =>
-  Promise.all(run().heads.map(async (one, place) => {
+async function search(query, key) {
+  const breathe = stepwise();
+  const found = [];
+  for (const [place, one] of run().heads.entries()) {
     const row = (await weightsOf(state.run, place))?.row(query);
     const held = row ? row[key] : one.k.find(([q, k]) => q === query && k === key)?.[2];
     const weight = held ?? -1;
-    return { place, one, weight, unheld: held === undefined && without(one), rank: row ? row.filter((other) => other > weight).length + 1 : 0 };
-  }));
+    found.push({ place, one, weight, unheld: held === undefined && without(one), rank: row ? row.filter((other) => other > weight).length + 1 : 0 });
+    await breathe();
+  }
+  return found;
+}
+
+/** The latest search. */
+let searching = 0;
 
 /** Search for the pair that is named, and rank the heads. */
 async function find() {
@@ -30,9 +38,9 @@ async function find() {
     answer.textContent = say("search.unknown", { word: query < 0 ? from.value : to.value });
     return lay(null);
   }
-  const started = state.run;
+  const mine = ++searching;
   const found = await search(query, key);
-  if (started !== state.run || state.view !== "search") return;
+  if (mine !== searching || state.view !== "search") return;
   lay(found.map(({ weight, one }) => (weight >= 0 ? weight : without(one) ? null : 0)));
   const ranked = found.filter(({ weight }) => weight >= 0).sort((a, b) => b.weight - a.weight || a.place - b.place);
   list.replaceChildren(ranking(ranked.slice(0, SHOWN).map(({ place, one, weight, rank }) => ({

@@ -85,11 +85,7 @@ export function mark(lines) {
   drawing = requestAnimationFrame(() => drawArcs(lines));
 }
 
-/** Words that a curve leads to, at most, and the least share that one is drawn for. */
-const ARCS = 12;
-const LEAST = 0.06;
-
-/** Curves over the words, from the chosen one to those it looks at most, or from those that look at it; thicker for more
+/** At most twelve curves over the words, from the chosen one to those it looks at most, or from those that look at it; thicker for more
  * weight. @param {Line[]} lines */
 function drawArcs(lines) {
   const arcs = at("arcs");
@@ -106,7 +102,7 @@ function drawArcs(lines) {
       const [{ x, y, width, height }] = word.getClientRects();
       return [x + width / 2 - left, y - top + box.scrollTop + (below ? height - 2 : 2)];
     };
-    return (own ? largest(shares, ARCS) : []).filter((step) => shares[step] > LEAST && spans[step] !== own).map((step) => {
+    return (own ? largest(shares, 12) : []).filter((step) => shares[step] > 0.06 && spans[step] !== own).map((step) => {
       const [[x0, y0], [x1, y1]] = [middle(/** @type {HTMLElement} */ (own)), middle(spans[step])];
       const lift = (y0 === y1 ? min(8 + abs(x1 - x0) * 0.08, 22) : 16) * (below ? -1 : 1);
       const share = shares[step];

@@ -87,7 +87,7 @@ export const signedShade = (share) => level(ramps.two, 0.5 + share / 2);
 /** The ink that reads on a colour: whichever has more contrast, 4.5 : 1 at least. @param {Uint8ClampedArray} colour */
 export function inkOn(colour) {
   const [r, g, b] = [...colour].map((level) => (level / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#111" : "#fff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
 }
 
 /** A scale of colours between its ends. @param {string} low @param {string} high @param {boolean} two whether it is signed */

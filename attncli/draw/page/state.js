@@ -9,17 +9,15 @@ export const state = {
 
 /** How a tile shows its head. */
 export const TILES = ["maps", "lines"];
-/** Heads that may be pinned. */
-export const PINS = 4;
 /** A head's short name. @param {{l: number, h: number}} head */
 export const shortName = ({ l, h }) => `${l}.${h}`;
-/** The places of the pinned heads of a run that has them. */
-export const pinned = () => state.pins.split(",").map((name) => run().heads.findIndex((head) => shortName(head) === name)).filter((place) => place >= 0).slice(0, PINS);
+/** The places of the pinned heads that the run has: four at most. */
+export const pinned = () => state.pins.split(",").map((name) => run().heads.findIndex((head) => shortName(head) === name)).filter((place) => place >= 0).slice(0, 4);
 /** Pin the chosen head, or let one go. @param {number} place */
 export function pin(place) {
   const names = pinned().map((one) => shortName(run().heads[one]));
   const name = shortName(run().heads[place]);
-  choose({ pins: (names.includes(name) ? names.filter((one) => one !== name) : [...names, name].slice(-PINS)).join(",") });
+  choose({ pins: (names.includes(name) ? names.filter((one) => one !== name) : [...names, name].slice(-4)).join(",") });
 }
 
 /** The run that is looked at. */

@@ -66,7 +66,7 @@ def test_every_module_is_in_the_script() -> None:
 
 @pytest.mark.parametrize(
     ("unused", "limit"),
-    [((*COMPARING, *EFFECTS, *REGIONS), 100_000), ((*COMPARING, *WHY), 100_000), ((*EFFECTS, *WHY, *REGIONS), 106_000)],
+    [((*COMPARING, *EFFECTS, *REGIONS), 100_000), ((*COMPARING, *WHY), 100_000), ((*EFFECTS, *WHY, *REGIONS), 107_000)],
     ids=["why", "effects", "compare"],
 )
 def test_script_and_style_are_small(unused: tuple[str, ...], limit: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from io import StringIO
@@ -176,43 +178,138 @@ def test_firefox_takes_along(file: Path, tmp_path: Path) -> None:
 
 PAGES = {
     "run": ("run", TEXT, "--mask", "causal", *FULL),
-    "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
-    "ablate": ("ablate", TEXT, "--query", "it", "--layer", "5", "--baseline", "none", *FULL),
     "compare": ("compare", TEXT, OTHER, "--layer", "3-5", *FULL),
+    "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
+    "heads": ("heads", TEXT, "--layer", "5", *FULL),
+    "ablate": ("ablate", TEXT, "--query", "it", "--layer", "5", "--baseline", "none", *FULL),
+    "patch": ("patch", TEXT, OTHER, "--layer", "5", *FULL),
     "cross": ("cross", "the cat sat", "on a mat"),
     "why": ("why", TEXT, "--from", "it", "--to", "animal", "--head", "L5H11", *FULL),
     "lens": ("logits", "the cat sat on", "--model", "{t}/gpt2", "--lens"),
+    "series": ("series", "{t}/gpt2", "{t}/again", "--text", "the cat sat on"),
+    "cache": ("cache", "the cat sat on the", "--model", "{t}/gpt2", "--policy", "h2o"),
     "mask": ("mask", "causal", "window:3"),
+    "cost": ("cost", "--tokens", "64"),
     "explain": ("explain", TEXT),
     "learn": ("learn", "order", "--steps", "3"),
 }
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of every kind, as `attn view` makes it of what was saved."""
+    folder = tmp_path_factory.mktemp("kinds")
+    small_gpt2(folder / "gpt2")
+    shutil.copytree(folder / "gpt2", folder / "again")
+    made = {}
+    for name, command in PAGES.items():
+        saved, made[name] = folder / f"{name}.json", folder / f"{name}.html"
+        answer = ask(*(part.replace("{t}", str(folder)) for part in command), "--json", "-o", str(saved))
+        assert answer.code == 0, answer.err
+        assert ask("view", str(saved), "--html", str(made[name])).code == 0
+    return made
+
+
 AXE = """async () => {
   const {passes, violations} = await axe.run({rules: {'target-size': {enabled: true}}});
   return [passes.length, violations.map(({id, nodes}) => [id, nodes[0].html, nodes[0].failureSummary])];
 }"""
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_keeps_anyone_out(chromium: Any, tmp_path: Path, name: str) -> None:
+@pytest.mark.thorough
+def test_nothing_keeps_anyone_out(chromium: Any, pages: dict[str, Path]) -> None:
     source = axe_core()
-    if name == "lens":
-        small_gpt2(tmp_path / "gpt2")
-    saved, page = tmp_path / "saved.json", tmp_path / "page.html"
-    command = [part.replace("{t}", str(tmp_path)) for part in PAGES[name]]
-    assert ask(*command, "--json", "-o", str(saved)).code == 0
-    assert ask("view", str(saved), "--html", str(page)).code == 0
     for scheme in ("light", "dark"):
         window = chromium.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 860})
         shown = window.new_page()
-        shown.goto(page.as_uri())
-        shown.wait_for_timeout(300)
-        shown.evaluate(source)
-        views = shown.evaluate("() => [...document.querySelectorAll('#tabs button')].map((tab) => tab.id)")
-        for tab in views or [""]:
-            if tab:
-                shown.click(f"#{tab}")
-                shown.wait_for_timeout(150)
-            passes, violations = shown.evaluate(AXE)
-            assert violations == [], (scheme, tab)
-            assert passes > 15
+        for name, page in pages.items():
+            shown.goto(page.as_uri() + "#p=5.11,5.1")
+            shown.wait_for_timeout(300)
+            shown.evaluate(source)
+            tabs = shown.evaluate("() => [...document.querySelectorAll('#tabs button')].map(({ id }) => `#${id}`)")
+            has_tour = shown.evaluate("() => document.querySelector('#tour-open') !== null")
+            for press in [*tabs, *(["#tour-open", "#tour-on"] if has_tour else [])] or [""]:
+                if press:
+                    shown.click(press)
+                    shown.wait_for_timeout(150)
+                passes, violations = shown.evaluate(AXE)
+                assert violations == [], (name, scheme, press)
+                assert passes > 15
         window.close()
+
+
+@pytest.mark.thorough
+def test_nothing_keeps_anyone_out_of_firefox(pages: dict[str, Path], tmp_path: Path) -> None:
+    source = axe_core()
+    end = "arguments[arguments.length - 1]"
+    with firefox(tmp_path) as browser:
+        for name, page in pages.items():
+            browser.go(page.as_uri() + "#t=6")
+            patience = time.monotonic() + 60
+            while browser.value("return document.readyState + location.pathname") != f"complete{page}":
+                assert time.monotonic() < patience, name
+                time.sleep(0.1)
+            time.sleep(0.4)
+            assert browser.value("return document.body.innerText.length") > 40, name
+            browser.value(source + "; window.axe = axe")
+            _, violations = browser.later(f"({AXE})().then({end})")
+            assert violations == [], name
+
+
+MEASURED = """() => {
+  window.measured = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((part) => (part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const one = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const numbers = (colour) => {
+    one.fillStyle = colour;
+    one.fillRect(0, 0, 1, 1);
+    return [...one.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const at = this.getTransform().transformPoint(new DOMPoint(x, y));
+    const under = [...this.getImageData(at.x, at.y, 1, 1).data];
+    const ground = under[3] > 250 ? under : numbers(getComputedStyle(document.body).backgroundColor);
+    const [low, high] = [light(numbers(this.fillStyle)), light(ground.slice(0, 3))].sort((a, b) => a - b);
+    measured.push([(high + 0.05) / (low + 0.05), text]);
+    write.call(this, text, x, y);
+  };
+}"""
+"""From now on, the contrast of what is written on canvases is measured against what is there."""
+
+
+def test_what_is_written_on_canvases_and_tinted_words_can_be_read(chromium: Any, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert ask("compare", TEXT, OTHER, "--layer", "3,5", *FULL, "--html", str(page)).code == 0
+    for scheme in ("light", "dark"):
+        window = opened(chromium, page, "#p=5.11,3.1,3.2,5.5&v=search", color_scheme=scheme)
+        window.value(MEASURED)
+        for view in ("matrix", "links", "difference"):
+            window.value("(view) => { measured.length = 0; attn.choose({view, query: 10, key: 2}) }", view)
+            least, text = min(window.until("() => measured.length > 25 && measured"))
+            assert least >= 4.5, (scheme, view, text)
+        paper = window.value("() => getComputedStyle(document.body).backgroundColor")
+        for out in (True, False):
+            window.value("(out) => attn.choose({out, query: 10, key: 2})", out)
+            tint, ink = window.until("""(out) => {
+              const word = document.querySelector('#w10');
+              word.style.setProperty('--a', 0.88);
+              const { backgroundColor, color } = getComputedStyle(word);
+              return document.querySelector('#words').classList.contains('in') !== out && [backgroundColor, color];
+            }""", out)  # fmt: skip
+            *colour, alpha = map(float, re.findall(r"[\d.]+", tint))
+            below, above = (list(map(float, re.findall(r"\d+", text))) for text in (paper, ink))
+            ground = [alpha * over + (1 - alpha) * under for over, under in zip(colour, below, strict=True)]
+            low, high = sorted(map(luminance, (ground, above)))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (scheme, tint, ink)
+        window.clean()
+        window.page.context.close()
+
+
+def luminance(rgb: list[float]) -> float:
+    """The relative luminance of a colour, each part from 0 to 255. Source: WCAG 2.2."""
+    levels = [part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in rgb]
+    return float(np.dot(levels, [0.2126, 0.7152, 0.0722]))
