@@ -530,13 +530,24 @@ def logits_sentences(document: LogitsDocument, view: View) -> list[str]:
         answer_sentences.append(say(view, template, head=head, value=value, target=target))
     sums = {
         name: format_signed(sum(part.value for part in document.parts if part.part in kinds), 2)
-        for name, kinds in (("heads", ("head",)), ("mlps", ("mlp",)), ("rest", ("embedding", "bias")))
-    }
+        for name, kinds in (
+            ("heads", ("head",)), ("mixers", ("mixer",)), ("mlps", ("mlp",)), ("rest", ("embedding", "bias")),
+        )
+    }  # fmt: skip
+    whole = (
+        message(
+            "All heads {heads}, mixers {mixers}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, "
+            "the model's own logit."
+        )
+        if any(part.part == "mixer" for part in document.parts)
+        else message(
+            "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, the model's own logit."
+        )
+    )
     answer_sentences.append(
         say(
             view,
-            "All heads {heads}, feed-forward parts {mlps}, embedding and biases {rest}: {logit}, "
-            "the model's own logit.",
+            whole,
             **sums,
             logit=f"{document.logit:.2f}",
         )
