@@ -598,14 +598,17 @@ def page_of(
     if isinstance(document, CompareDocument):
         same = range(len(document.aligned))
         return compared_page(document, compared_records(document), (same, same), lang, budget, option, partial=True)
-    effects = effects_of(document)
+    effects, start = effects_of(document), start_of(document)
     if isinstance(document, AblateDocument | PatchDocument | LogitsDocument) and not effects:
-        return None  # of all heads at once, or of those that look at another text
+        # of all heads at once, or of those that look at another text
+        if record is None or not isinstance(document, AblateDocument):
+            return None
+        start = {name: value for name, value in start.items() if name != "view"}
     run_record = document_record(document) if record is None else record
     if run_record is None:
         return None
     return Page(
-        run_record.text, [run_record], None, effects, start_of(document), lang, budget, option=option,
+        run_record.text, [run_record], None, effects, start, lang, budget, option=option,
         why=[document] if isinstance(document, WhyDocument) and document.parts else reasons,
         lens=document if isinstance(document, LogitsDocument) and document.lens is not UNSET else None,
         answer=answer_of(document), bands=bands_of(document),

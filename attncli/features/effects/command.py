@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,6 @@ from attncli.cli.option import (
     without,
 )
 from attncli.cli.output import (
-    PAGE_BUDGET,
     KeptRuns,
     PageOptions,
     page_reasons,
@@ -46,7 +45,6 @@ from attncli.cli.output import (
     write_documents,
     write_figure,
     write_kept_runs,
-    write_page,
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
@@ -57,7 +55,6 @@ from attncli.language import listing, message
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
     from attncli.features.regions.document import RegionsDocument
-    from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
     from attncli.models.estimate import CostEstimate
     from attncli.models.model import Model
@@ -277,7 +274,7 @@ def ablate(
                 if page.html is not None:
                     limit = request.memory_limit(compute).bytes
                     reasons = page_reasons(environment, loaded_model, source_text, why, limit)
-                    _write_ablate_page(loaded_model, source_text, document, page, view.lang, reasons)
+                    write_document_page(loaded_model, source_text, document, page, view.lang, reasons=reasons)
             yield document
 
     if not over:
@@ -354,23 +351,6 @@ def _usual_place(model: Model) -> str:
     from attncli.features.effects.places import reads_on
 
     return "last" if reads_on(model.spec) else "mean"
-
-
-def _write_ablate_page(
-    model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str, reasons: Sequence[WhyDocument]
-) -> None:
-    from attncli.draw.page import Page, answer_of, effects_of, start_of
-    from attncli.measure.run_record import run_record
-
-    record = run_record(model, text.text, request.tokens_of(model, text))
-    effects, start = effects_of(document), dict(start_of(document))
-    if not effects:
-        del start["view"]
-    answer = answer_of(document)
-    content = Page(
-        text.text, [record], None, effects, start, lang, page.budget, option=PAGE_BUDGET, why=reasons, answer=answer
-    )
-    write_page(page, content)
 
 
 def _refuse_contradictions(removal: RemovalOptions) -> None:

@@ -155,16 +155,25 @@ def _side(document: WhyDocument, view: View, side: Literal["query", "key"]) -> L
         ],
     ]
     titles = ["", say(view, contextual("column", "adds")), say(view, contextual("column", "weight without"))]
-    largest = max((abs(value) for _, value in shown), default=0.0)
+    rows = _with_bars(titles, columns, [value for _, value in shown], view)
+    return table(
+        [*titles, ""], rows, view, align=["left", "right", "right", "left"], title=title, bars=3, strong=len(rows) - 1
+    )
+
+
+def _with_bars(
+    titles: Sequence[str], columns: Sequence[Sequence[str]], values: Sequence[float], view: View
+) -> list[list[str]]:
+    """The rows of these columns with bars of the values behind them, as long as the screen has room; the rows after
+    those of the values have none."""
+    largest = max(map(abs, values), default=0.0)
     room = view.width - sum(
         max(map(cells, (title, *column))) + GAP for title, column in zip(titles, columns, strict=True)
     )
     length = min(max(room, SHORTEST), LONGEST)
-    bars = [bar(abs(value) / largest if largest else 0.0, length, ascii=view.ascii) for _, value in shown]
-    rows = [list(row) for row in zip(*columns, [*bars, *[""] * (len(names) - len(bars))], strict=True)]
-    return table(
-        [*titles, ""], rows, view, align=["left", "right", "right", "left"], title=title, bars=3, strong=len(rows) - 1
-    )
+    bars = [bar(abs(value) / largest if largest else 0.0, length, ascii=view.ascii) for value in values]
+    blank = [""] * (len(columns[0]) - len(bars))
+    return [list(row) for row in zip(*columns, [*bars, *blank], strict=True)]
 
 
 def _pairs(document: WhyDocument, view: View) -> Lines:
@@ -207,7 +216,6 @@ def _dimensions(document: WhyDocument, view: View) -> Lines:
     names.append(say(view, contextual("column", "total")))
     write = writer(numbers, _digits(document, view))
     periods = ["-" if row.period is None else format_period(row.period) for row in shown]
-    largest = max((abs(row.contribution) for row in shown), default=0.0)
     without = [f"{row.weight_without:.{max(view.precision, 2)}f}" for row in shown]
     blank = [""] * (len(names) - len(shown))
     columns = [names, [*periods, *blank], [write(value) for value in (*numbers, document.total)], [*without, *blank]]
@@ -217,18 +225,13 @@ def _dimensions(document: WhyDocument, view: View) -> Lines:
     ]  # fmt: skip
     if document.by == "dimension":
         del columns[1], titles[1]
-    room = view.width - sum(
-        max(map(cells, (title, *column))) + GAP for title, column in zip(titles, columns, strict=True)
-    )
-    length = min(max(room, SHORTEST), LONGEST)
-    bars = [bar(abs(row.contribution) / largest if largest else 0.0, length, ascii=view.ascii) for row in shown] + blank
     title = (
         say(view, "by pairs of entries that are rotated together, the fastest first")
         if document.by == "frequency"
         else say(view, "by entries of q and k")
     )
     return table(
-        [*titles, ""], [list(row) for row in zip(*columns, bars, strict=True)], view,
+        [*titles, ""], _with_bars(titles, columns, [row.contribution for row in shown], view), view,
         align=["left", *["right"] * (len(columns) - 1), "left"], title=title, bars=len(columns), strong=len(names) - 1,
     )  # fmt: skip
 
