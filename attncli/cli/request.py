@@ -518,6 +518,7 @@ def head_pairs(
                 part=repr(part),
             )
         layer = _single_number(numbers([str(pair[0])], "layer", len(spec.blocks)))
+        spec.attending([layer])  # a layer that attends to nothing says so, and not how few heads it has
         places.append((layer, _single_number(numbers([str(pair[1])], "head", heads_of(spec.blocks[layer])))))
     return places
 

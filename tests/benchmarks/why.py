@@ -7,8 +7,13 @@ tokens. The link is of a head of the last layer, before which there are most par
 largest resident set of RUNS alternating runs of either command, their ratios, and what is asked of each. What the head
 writes is beside `attn logits`, which reads the output matrix as it does.
 
-On two cores that others kept busy, by seconds of CPU in place of those of a clock: `attn run` 12.4 s and 142 MiB, parts
-11.9 s and 274 MiB (0.96 times, 1.9 times), by token 26.3 s and 328 MiB (2.1 times, 2.3 times).
+A text runs once, whatever is asked of it. What the head writes needs the statistics of the norms behind it and the
+target, which the end of the run gives: until then the head's output matrix goes along. A split by token needs the
+queries and keys that the run ended with: what entered each attention is kept, and its weights are made again from that.
+
+By seconds of CPU, the least of two alternating runs on two cores that others kept busy: `attn run` 11.7 s and 138 MiB,
+parts 12.4 s and 241 MiB (1.06 times, 1.7 times), by token 16.2 s and 258 MiB (1.38 times, 1.9 times); `attn logits`
+13.7 s and 468 MiB, with what the head writes 14.3 s and 494 MiB (1.05 times, 1.06 times).
 """
 
 from __future__ import annotations

@@ -175,12 +175,26 @@ def test_a_source_that_stands_twice_is_told_with_its_place(gpt2: str) -> None:
     assert "c #4" in writes
 
 
-@pytest.fixture(scope="module")
-def bart(tmp_path_factory: pytest.TempPathFactory) -> str:
-    case = replace(CASES["bart"], config={**CASES["bart"].config, "vocab_size": 320})
-    folder = make(case, tmp_path_factory.mktemp("why") / "bart")
+def with_words(name: str, folder: Path) -> str:
+    """A tiny checkpoint with a tokenizer."""
+    case = replace(CASES[name], config={**CASES[name].config, "vocab_size": 320})
+    folder = make(case, folder / name)
     shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
     return str(folder)
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return with_words("bart", tmp_path_factory.mktemp("why"))
+
+
+def test_a_layer_that_attends_to_nothing_is_told_as_that(tmp_path: Path) -> None:
+    answer = ask(
+        "why", "the cat", "--model", with_words("lfm2_moe", tmp_path), "--from", "#3", "--to", "#2", "--head", "L0H0"
+    )
+    assert answer.code == 3
+    assert "layer 0 attends to nothing: it is short convolution" in answer.err
+    assert "0 heads" not in answer.err
 
 
 def test_the_encoder_s_parts_are_not_taken_for_the_decoder_s(bart: str) -> None:

@@ -224,16 +224,17 @@ def written_parts(text: SweepText, whole: Contributions, attributor: Attributor 
     attention = dict(attentions(model.spec.blocks[link.layer]))[link.kind]
     matrix = model.store.layer(backend, link.layer)(f"{prefix}.o.weight")
     columns = slice(link.head * attention.v_dim, (link.head + 1) * attention.v_dim)
-    vectors = row.weights[:, None] * row.values * (1.0 if row.gate is None else row.gate)
+    carried = row.weights[:, None] * row.values * (1.0 if row.gate is None else row.gate)
+    vectors = carried
     if matrix is not None:
-        vectors = vectors @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
+        vectors = carried @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
     output = vectors.sum(0)
     squared = float(output @ output)
     attribution, pushes = None, np.zeros(len(row.keys))
     try:
         if attributor is not None:
             attribution = attributor.attribution(target, None)
-            pushes = row.weights * (row.values @ attribution.by_entry)
+            pushes = carried @ attribution.by_entry
     except UnsupportedError:  # a file without the output head's matrix
         if target is not None:
             raise

@@ -17,8 +17,9 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.errors import InputError
 from attncli.features.effects.contributions import Contributions, Link, contributions, source_parts
+from attncli.features.effects.logit_parts import Attributor, LogitTerm, attribute
 from attncli.features.effects.sweep import SweepText
-from attncli.features.why.compute import why
+from attncli.features.why.compute import why, written_parts
 from attncli.models import residual_stream
 from attncli.models.residual_stream import StreamPart
 
@@ -153,6 +154,20 @@ def test_what_a_token_brings_by_loops(folder_of: Callable[[str], Path]) -> None:
     part = next(part for part in found.parts if part.stream == StreamPart("head", 0, "self", head))
     (split,) = [one for one in source_parts(text, found)[part] if one.part.stream.source == source]
     assert split.key_side == pytest.approx(scores[link.key] - scores @ found.row.weights[:7], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gpt2 with head", "gemma2", "qwen3_next", "bart"])
+def test_what_a_head_writes_adds_up_to_its_part_of_the_logit(name: str, folder_of: Callable[[str], Path]) -> None:
+    """In one run with the score, and of every attention: as the other run has it that follows all parts."""
+    *_, (text, kind) = texts(folder_of(name))
+    layer = text.model.spec.attending()[-1]
+    chosen = LogitTerm("head", layer, kind, 1)
+    attributor = Attributor(text, 6, chosen)
+    written = written_parts(text, contributions(text, Link(layer, kind, 1, 6, 5), follower=attributor), attributor, 4)
+    known = dict(attribute(text, 6, 4, None).parts)[chosen]
+    assert written.logit == pytest.approx(known, abs=1e-9)
+    assert sum(row.logit or 0.0 for row in written.sources) == pytest.approx(known, abs=1e-9)
+    assert abs(known) > 1e-6
 
 
 def test_negative_control(folder_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
