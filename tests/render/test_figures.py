@@ -21,7 +21,9 @@ from attncli.documents.reading import document_of
 from attncli.draw.encoding import json_pieces
 from attncli.draw.figures import drawing as drawings
 from attncli.draw.figures import figure
+from attncli.draw.figures.charts import FigureMap, draw_maps
 from attncli.draw.figures.drawing import DARK, LIGHT, Box, Drawing, Style, figure_bytes, style_of
+from attncli.draw.view import View
 from attncli.errors import InputError, UsageError
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -161,6 +163,17 @@ def test_texts_are_apart_in_a_browser(chromium: Any, tmp_path: Path) -> None:
         wide = window.evaluate("() => document.documentElement.getBoundingClientRect().right")
         assert max(box.right for box in boxes) <= wide, name
     window.close()
+
+
+def test_words_above_cells_that_are_narrow_stand_upright() -> None:
+    """Words that lean take more of a row than their height; above low cells they would run into each other."""
+    for rows, turned in ((12, 50), (60, 90)):
+        drawing = Drawing()
+        words = [f"word{index}" for index in range(9)]
+        figure_map = FigureMap("map", np.ones((rows, 9)), [str(row) for row in range(rows)], words)
+        draw_maps(drawing, [figure_map], 0, View(), scale="linear")
+        turns = set(re.findall(r"rotate\(-(\d+)", drawing.svg()))
+        assert turns == {str(turned)}, rows
 
 
 def test_boxes_that_overlap_are_found() -> None:

@@ -305,7 +305,9 @@ def _draw(
     edge = _edge(figure_map) if words else 0
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     level = widest <= CELL
-    room = 12 if words and level else min(widest, 90) * 0.76 + 8 if words else 4
+    # words that lean take more of a row than their height: where cells are narrower they stand upright
+    rotation = 50 if cell >= 1.3 * SIZE else 90
+    room = 12 if words and level else min(widest, 90) * (0.76 if rotation == 50 else 1) + 8 if words else 4
     size = 9.0 if with_words else 7.5 if small is None or small >= NARROW_MAP else 6.5
     name = figure_map.caption
     if not with_words and any(figure_map.short):
@@ -350,6 +352,11 @@ def _draw(
                 drawing.text(x + (index + 0.5) * cell, y - 4, word, size=SIZE, quiet=True, anchor="middle")
                 continue
             label = shorten_to_fit(word, SIZE, 86)
+            if rotation == 90:
+                drawing.text(
+                    x + (index + 0.5) * cell + 3, y - 4, label, size=min(SIZE, cell - 0.5), quiet=True, rotation=90
+                )
+                continue
             drawing.text(x + (index + 0.5) * cell + 2, y - 5, label, size=SIZE, quiet=True, rotation=50)
             slant = max(slant, (index + 0.5) * cell + 2 + width(label, SIZE) * 0.65 - columns * cell)
     drawing.corner[0] = max(drawing.corner[0], x + columns * cell + slant)
