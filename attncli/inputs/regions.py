@@ -28,6 +28,7 @@ DEEPEST = 64
 """Steps of a path."""
 MOST_OPENINGS = 1000
 """Brackets of a text that may open JSON and do not: each is read as far as it goes."""
+NO_TOKENS = message("text that has tokens: what it matches has none")
 NAME = re.compile(r"[^\s=,]{1,64}")
 
 
@@ -186,6 +187,8 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
                 reason=str(error),
             ) from error
         if not (members := _tokens_in(places, tokens)):
+            if places:
+                raise _nothing(rule, NO_TOKENS)
             raise _nothing(
                 rule, _nearest(rule.spec[1:-1], text, message("a pattern that something in the text matches"))
             )
@@ -200,6 +203,8 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
         )
     places = [match.span(1) for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)]
     if not (members := _tokens_in(places, tokens)):
+        if places:
+            raise _nothing(rule, NO_TOKENS)
         missing = start if start not in text else end
         raise _nothing(rule, _nearest(missing, text, message("markers that the text has")))
     return members

@@ -365,6 +365,8 @@ def test_messages_of_a_chat_are_regions(folder: Path) -> None:
         ("x=tokens:90-99", 3, "tokens up to 4"),
         ("x=lines:7", 3, "lines up to 1"),
         ("x=chars:900", 3, "chars up to 14"),
+        ("x=/ /", 3, "what it matches has none"),
+        ("x=cat… ", 3, "what it matches has none"),
         ("x=json:docs", 2, "has no path 'json:docs'"),
         ("x=json:$..a", 2, "has no path"),
         ("x=json:$.a", 3, "a text with JSON in it"),

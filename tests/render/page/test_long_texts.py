@@ -94,6 +94,48 @@ def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> Non
     window.clean()
 
 
+@pytest.mark.thorough
+def test_a_chat_of_4096_tokens_is_small_and_follows_the_pointer(chromium: Any, tmp_path: Path) -> None:
+    """Processor time of the page's tasks, the least of many moves: other work on the machine only adds to it."""
+    words = ["the", "cat", "sat", "on", "a", "mat", "while", "rain", "fell", "over", "hills"]
+    documents = [
+        f"[[doc{k}]] {' '.join(words[(at * at + k) % 11] for at in range(330))} [[/doc{k}]]" for k in (1, 2, 3)
+    ]
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "\n".join(documents)}]
+    (tmp_path / "chat.json").write_text(json.dumps([*chat, {"role": "user", "content": "what?"}]))
+    (tmp_path / "template").write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}")
+    rules = [part for k in (1, 2, 3) for part in ("--region", f"doc{k}=[[doc{k}]]…[[/doc{k}]]")]
+    line = ("run", "--chat", str(tmp_path / "chat.json"), "--chat-template", str(tmp_path / "template"), *rules)
+    file = tmp_path / "page.html"
+    options = ("--tokenizer", "char", "--num-heads", "8", "--mask", "causal", "--html", str(file), "--json")
+    made = ask(*line, *options)
+    assert made.code == 0, made.err
+    assert len(made.json["tokens"]) >= 4096
+    assert len(made.json["regions"]) >= 6
+    assert file.stat().st_size < 16e6
+    window = opened(chromium, file)
+    window.until("() => document.querySelector('#view canvas.matrix:not(.waiting)')?.width > 300")
+    window.page.locator("#view canvas.matrix").scroll_into_view_if_needed()
+    box = window.page.locator("#view canvas.matrix").bounding_box()
+    session = window.page.context.new_cdp_session(window.page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(row["value"] for row in metrics if row["name"] == "TaskDuration")
+
+    moves = []
+    for at in range(20):
+        before = worked()
+        window.page.mouse.move(box["x"] + 150 + 9 * at, box["y"] + 120 + 11 * at)
+        window.value("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        moves.append(worked() - before)
+    assert min(moves[1:]) < 0.05
+    assert "user" in window.value("document.querySelector('#regions').innerText")
+    window.clean()
+    window.page.context.close()
+
+
 def test_the_rollout_is_made_in_the_background(window: Opened) -> None:
     window.value("""() => {
       window.bars = [];
