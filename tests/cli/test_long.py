@@ -623,6 +623,19 @@ def test_a_region_stands_for_its_tokens(command: str, folder: Path) -> None:
         assert ask("view", str(folder / "found.json"), "--brief").out in shown
 
 
+def test_a_link_between_regions_is_measured_where_the_answer_comes(folder: Path) -> None:
+    line = ("ablate", "the cat sat on the mat", "--model", str(folder / "gpt2"), "--measure", "logprob", "--json")
+    rules = ("--region", "a=/the cat/", "--region", "q=/sat/", "--from", "q", "--to", "a", "--target", "the")
+    answer = ask(*line, *rules)
+    assert answer.code == 0, answer.err
+    both = ask(*line[:-2], "vector,logprob", "--json", *rules).json
+    assert [row["logprob"] for row in both["effects"]] != []
+    ours, theirs = (
+        {(row["layer"], row["head"]): row["logprob"] for row in found["effects"]} for found in (answer.json, both)
+    )
+    assert ours == pytest.approx(theirs)
+
+
 def test_a_region_with_gaps_is_no_token_to_find(folder: Path) -> None:
     line = ("find", "the cat sat on the mat", "--region", "the=/the/", "--from", "mat", "--to", "the")
     answer = ask(*line)

@@ -389,7 +389,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
         "lens": None if page.lens is None else _lens(page.lens), "start": {name: safe(value) for name, value in page.start.items()},
-        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": page.bands, "columns": word_columns(page), "tour": [step.name for step in TOUR],
+        "out": page.left_out and page.left_out.flags(), "answer": page.answer, "bands": _bands(page.bands), "columns": word_columns(page), "tour": [step.name for step in TOUR],
     }  # fmt: skip
     first = page.runs[0]
     code, sheet = assets_of(page)
@@ -413,6 +413,16 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
         "name": safe(run.name), "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": {lang: _line(run, View(lang=lang)) for lang in languages()},
         "metrics": list(METRICS), "notes": [in_languages(note) for note in run.warnings],
     }  # fmt: skip
+
+
+def _bands(bands: Bands) -> list[list[Any]]:
+    """The bands as the page's script knows them; 1 after one whose middle lies in a smaller one, which has its name
+    there."""
+
+    def covers(inner: tuple[Mapping[str, str], int, int], first: int, behind: int) -> bool:
+        return inner[2] - inner[1] < behind - first and inner[1] <= (first + behind) / 2 < inner[2]
+
+    return [[*band, *([1] if any(covers(inner, *band[1:]) for inner in bands) else [])] for band in bands]
 
 
 def words(tokens: Sequence[Token]) -> list[list[str | int]]:

@@ -40,15 +40,12 @@ export function prepared(canvas, frame, asking, words, width) {
   const pen = sized(canvas, width, top + tall * cell + 4);
   pen.fillStyle = colour("hidden");
   pen.fillRect(left, top, wide * cell, tall * cell);
-  for (const [which, [name, first, behind]] of meta.bands.entries()) {
+  for (const [which, [name, first, behind, inner]] of meta.bands.entries()) {
     const [low, high] = [max(first, y), min(behind, y + tall)];
     if (high <= low || !asking.length) continue;
     pen.fillStyle = colour(which % 2 ? "looked" : "looks");
     pen.fillRect(14, top + (low - y) * cell, 3, (high - low) * cell - 1);
-    const middle = (low + high) / 2;
-    // a region within it has its own name there
-    if (!meta.bands.some(([, from, to]) => to - from < behind - first && from <= middle && middle < to))
-      write(pen, name[document.documentElement.lang] ?? name.en, 7, top + (middle - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
+    if (!inner) write(pen, name[document.documentElement.lang], 7, top + ((low + high) / 2 - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
     if (max(first, x) < min(behind, x + wide)) pen.fillRect(left + (max(first, x) - x) * cell, top - 4, (min(behind, x + wide) - max(first, x)) * cell - 1, 3);
   }
   if (cell < WRITTEN) {

@@ -18,7 +18,7 @@
  * @typedef {{target: string, rows: {l: number|null, stage: string, rank: number, p: number, top: [string, number][]}[]}} Lens
  * @typedef {{title: string, lang: string, partial: boolean, option: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
  *   pairs: [number[], number[]]|null, out: [number[], number[], number[], number[][]]|null, effects: Effects[], why: Why[], lens: Lens|null, start: Record<string, string>, answer: Record<string, (string|[string, string])[][]>,
- *   columns: [number|Word|null, number|Word|null][], tour: string[], bands: [name: Record<string, string>, first: number, behind: number][]}} Meta
+ *   columns: [number|Word|null, number|Word|null][], tour: string[], bands: [name: Record<string, string>, first: number, behind: number, inner?: number][]}} Meta
  * answer: by language, sentences in pieces: texts, and claims with what of the page they lead to
  * columns: both texts of a comparison word beside word: the places in the runs, a word that a run has no weights of, or nothing
  * out: pairs of shared words that are no links to list: as queries, as keys, offsets beside, the words' places in either text

@@ -197,7 +197,8 @@ class Meter:
         self._model, self._backend, self._request, self._first = model, backend, request, first
         self._weights = model.store.outer(backend)
         vectors = self._apply_final_norm(hidden[None])
-        self.vector = self._pooled(vectors)[0]
+        # a link cut far before what is predicted: the vectors of its query are not there, and nothing asks for them
+        self.vector: Floats = self._pooled(vectors)[0] if "vector" in request.measures else np.empty(0)
         self.target = request.target
         self._log_probabilities: Floats | None = None
         self._loss: float | None = None
