@@ -297,6 +297,14 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "mamba_dt_rank": draw.choice((2, 5)),
             "use_mamba_kernels": False,
         }
+    if family in ("qwen3_next", "qwen3_5_text"):
+        kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
+        heads, rotated = draw.choice((1, 2, 4)), draw.choice((0.25, 0.5))
+        delta = {"linear_num_key_heads": draw.choice((1, heads)), "linear_num_value_heads": heads}
+        delta |= {"linear_key_head_dim": draw.choice((2, 5)), "linear_value_head_dim": draw.choice((3, 4))}
+        parameters = {"rope_type": "default", "rope_theta": 97.0, "partial_rotary_factor": rotated}
+        own = {"layer_types": [*kinds, "full_attention"], "head_dim": 8, "rope_parameters": parameters}
+        return {**own, **delta, "linear_conv_kernel_dim": draw.choice((1, 3, 4))}
     if family == "llama4_text" and "layer_types" in config:
         return {"layer_types": [kind.replace("sliding", "chunked") for kind in config["layer_types"]]}
     return {"begin_suppress_tokens": None} if family == "whisper" else {}

@@ -478,6 +478,10 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
         raise _foreign(kind, where)
     config = without(checkpoint.config, ignore, where)
     spec = seen_both_ways(config, model_family.spec(config))
+    if not spec.attending():
+        raise UnsupportedError(
+            "no layer of this {family} model attends", where=where, expected="layers with attention", family=repr(kind)
+        )
     warnings = tuple(message("config.json's {key} was ignored, as asked", key=key) for key in ignore)
     return spec, model_family, warnings + settle(config, model_family.fixed)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 from attncli.arrays.backend import numpy_backend
@@ -25,6 +28,13 @@ def test_they_are_named_and_have_nothing_to_show(folder: str) -> None:
     refused = ask("ablate", "--model", folder, "--ids", "7 3 50", "--layer", "0")
     assert refused.code == 3
     assert "layer 0 attends to nothing" in refused.err
+
+
+def test_a_model_of_such_layers_alone_is_refused(tmp_path: Path) -> None:
+    made = make(replace(CASES["lfm2"], config={**CASES["lfm2"].config, "layer_types": ["conv"] * 3}), tmp_path / "made")
+    refused = ask("run", "--model", str(made), "--ids", "7 3 50")
+    assert refused.code == 4
+    assert "no layer of this 'lfm2' model attends" in refused.err
 
 
 def test_what_they_add_is_counted(folder: str) -> None:
