@@ -110,6 +110,18 @@ class GroupedCommand(PlainParameters, TyperCommand):
         """The parameters, those of one group together, in the order of the help page."""
         return sorted(super().get_params(ctx), key=lambda parameter: place(group_title(parameter)))
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """What may stand here: rare options too, which Typer knows as hidden."""
+        rare = [parameter for parameter in self.get_params(ctx) if getattr(parameter, "hidden", False)]
+        for parameter in rare:
+            parameter.hidden = False
+        try:
+            completions: list[Any] = super().shell_complete(ctx, incomplete)
+        finally:
+            for parameter in rare:
+                parameter.hidden = True
+        return completions
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(whole_page(self, ctx))
 

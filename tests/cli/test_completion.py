@@ -19,6 +19,7 @@ from processes import clean_environment, finish
 PATIENCE = 60.0
 TYPED = {
     "attn gui": "attn guide ",
+    "attn run --adap": "attn run --adapter ",
     "attn run --mask win": "attn run --mask window:",
     "attn run --mask=win": "attn run --mask=window:",
     "attn heads --head L7": "attn heads --head L7H",
