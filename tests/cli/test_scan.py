@@ -58,7 +58,7 @@ def test_the_same_command_again_goes_on_and_says_the_same(folder, scanned):
     assert "choice.max_tokens is 0, and 9 is asked for" in other.err
     other = ask(*asked, "--metric", "sink,band", "--no-labels")
     said = (
-        "its measures.metrics is 21 entries with entropy, confidence, distance …, and 2 entries with band is asked for"
+        "its measures.metrics is 27 entries with entropy, confidence, distance …, and 2 entries with band is asked for"
     )
     assert (other.code, said in " ".join(other.err.split())) == (2, True), other.err
 
@@ -222,7 +222,7 @@ def spoiled_plan(folder: Path, change: Callable[[dict], object]) -> None:
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a column too few": (
         lambda at: spoiled_state(at, lambda arrays, _: arrays.update(value=arrays["value"][:-1])),
-        "value is (21, 6)",
+        "value is (27, 6)",
     ),
     "no histogram": (lambda at: spoiled_state(at, lambda arrays, _: arrays.pop("histogram")), "histogram is missing"),
     "one array too many": (
@@ -343,4 +343,4 @@ def test_a_narrow_comparison_leaves_columns_out_and_says_which(folder, scanned):
     assert "a wider window, --plain or --json also shows: Cohen's d" in narrow
     assert "also shows: a, b, Cohen's d" in " ".join(least.split())
     assert "…" not in wide + narrow
-    assert "3 of 126 shown; --top 126 shows all" in wide
+    assert "3 of 162 shown; --top 162 shows all" in wide
