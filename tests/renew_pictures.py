@@ -14,7 +14,7 @@ from walking import pressed
 import attncli
 from attncli.draw.figures.drawing import draw_screen
 from attncli.draw.lines import Lines
-from attncli.draw.page import Page, page_bytes
+from attncli.draw.page import page_bytes, page_of
 from attncli.draw.view import View
 from attncli.explore.loaded_run import LiveSource
 from attncli.explore.state import State
@@ -53,7 +53,9 @@ def opened_page(model: Model) -> bytes:
     words = [token.text for token in tokens]
     with TemporaryDirectory() as folder, browser() as chromium:
         file = Path(folder) / "page.html"
-        file.write_bytes(b"".join(page_bytes(Page(SENTENCE, [run_record(model, SENTENCE, tokens)]))))
+        page = page_of(attncli.run(model, SENTENCE, query="it"), record=run_record(model, SENTENCE, tokens))
+        assert page is not None
+        file.write_bytes(b"".join(page_bytes(page)))
         window = opened(chromium, file, f"#h=5.11&q={words.index('it')}&k={words.index('animal')}&v=matrix")
         window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
         window.page.wait_for_timeout(500)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask
 from browsing import Opened, opened
 
 import attncli
@@ -87,6 +88,38 @@ def test_what_is_written_from_the_right_is_read_from_the_right(chromium: Any, tm
     window.page.keyboard.press("ArrowLeft")
     assert window.value("attn.state.query") == 4
     window.page.context.close()
+
+
+BOTH = {
+    "arabic": (ARABIC, ARABIC.replace("متعبا", "واسعا")),
+    "hebrew": (HEBREW, HEBREW.replace("עייפה", "רחבה")),
+    "chinese": ("动物 没有 过 马路", "动物 没有 过 大 马路"),
+    "emoji": ("the 🐈 sat on 👩‍👩‍👧", "the 🐕 sat on 👩‍👩‍👧"),
+}
+
+
+@pytest.mark.thorough
+def test_both_texts_of_a_comparison_fit_phone_screen_and_paper(chromium: Any, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    for name, texts in BOTH.items():
+        answer = ask("compare", *texts, "--tokenizer", "whitespace", "--html", str(file))
+        assert answer.code == 0, answer.err
+        window = opened(chromium, file)
+        columns = window.until("() => document.querySelectorAll('#sentence .column').length")
+        assert columns == 1 + max(len(text.split()) for text in texts), name
+        assert window.value("() => document.querySelectorAll('.w.alone').length") == (1 if name == "chinese" else 2)
+        way = "rtl" if name in ("arabic", "hebrew") else "ltr"
+        assert window.value("() => document.querySelector('#sentence').dir") == way
+        for wide in (390, 1920):
+            window.page.set_viewport_size({"width": wide, "height": 900})
+            assert window.value("() => document.documentElement.scrollWidth") <= wide, (name, wide)
+        rows = "() => ['w', 'v'].map((side) => document.querySelector(`#${side}0`).getBoundingClientRect().top)"
+        above, below = window.value(rows)
+        assert above < below
+        window.page.emulate_media(media="print")
+        assert window.value("() => getComputedStyle(document.querySelector('#share')).display") == "none"
+        window.clean()
+        window.page.context.close()
 
 
 def test_a_link_of_two_arabic_words_keeps_its_direction(chromium: Any, tmp_path: Path) -> None:
