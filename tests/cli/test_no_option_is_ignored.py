@@ -232,7 +232,6 @@ def given(option: str, name: str, *, is_flag: bool, folder: Path) -> list[str]:
         (("explain", "metric", "-o", "{tmp}/out"), "NAME"),
         (("weights", "init", "{tmp}/w.npz", "--tokenizer", "char"), "--embedding-for"),
         (("weights", "convert", WEIGHTS, "{tmp}/w.npz", "--orientation", "in-out"), "--orientation"),
-        (("scan", "show", "{tmp}", "--json", "--head", "L0H0"), "--head"),
         (("scan", "show", "{tmp}", "--plain", "--metric", "entropy"), "--metric"),
     ],
 )
