@@ -58,10 +58,7 @@ TOUR = (
     ),
     TourStep(
         "softmax",
-        message(
-            "The softmax makes shares of the scores. The column of weights sums to 1: what one "
-            "word gains, another loses."
-        ),
+        message("The softmax makes shares of 1: what one word gains, another loses."),
         "softmax",
         message("softmax"),
         message("softmax of {query}"),

@@ -11,7 +11,6 @@ from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import compute_attention, ignore_block
 from attncli.mechanism.context import Context, KnockOut, Weights, apply_interventions, put_projections
 from attncli.mechanism.feed_forward import activate, feed_forward, linear, linear_if_any, normalise
-from attncli.mechanism.mixer import mix
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Attention, Block, Convolution, Mixer, Place
@@ -182,6 +181,8 @@ def _attention(
 
 def _mix(backend: Backend, mixer: Mixer, weights: Weights, x: Array, context: Context, layer: int) -> Array:
     """What a mixer makes of the tokens, after those of an earlier run."""
+    from attncli.mechanism.mixer import mix  # few models have one
+
     count, whole = x.shape[-2], x
     if context.past is not None:
         if (layer, "mixer") in context.past:

@@ -199,9 +199,9 @@ class Config:
             raise self._wrong((key,), value, message("an object"))
         return Config(value, f"{self.where}: {key}")
 
-    def heads(self, width: int, *keys: str) -> int:
+    def heads(self, width: int, *keys: str, default: int | None = None) -> int:
         """A number of heads by which `width` is divisible."""
-        count = self.whole(*keys, most=2**16)
+        count = self.whole(*keys, default=default, most=2**16)
         if width % count:
             raise InputError(
                 "config.json has {count} heads for a width of {width}",

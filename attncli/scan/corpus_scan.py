@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from attncli.errors import AttnError, InputError
+from attncli.inputs.files import is_there
 from attncli.inputs.token import ignore
 from attncli.language import Message, listing, message
 from attncli.measure.layer_metrics import KIND_METRICS
@@ -90,7 +91,7 @@ def scan_corpus(
         AttnError: Where shards were given up; the same call again tries only these.
     """
     place = Path(folder)
-    new_folders = [path for path in (place, *place.parents) if not path.exists()]
+    new_folders = [path for path in (place, *place.parents) if not is_there(path)]
     if request is None:
         files = [corpus] if isinstance(corpus, str | Path) else corpus
         names = (

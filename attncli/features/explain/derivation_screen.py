@@ -52,6 +52,10 @@ LEADS |= {part: step.lead for part, step in STEP_OF_PART.items() if step.lead}
 """One sentence before each step of the derivation."""
 
 
+BESIDE = 46
+"""Columns of the screen that the softmax of a row needs for all of its numbers."""
+
+
 @dataclass(frozen=True)
 class Derivation:
     """An `attn.explain/1` document about a query, in its view; each method is one part of the screen.
@@ -263,10 +267,12 @@ class Derivation:
         ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
         total = [say(view, "sum"), "", "", self._number(step.sum) + ends[0], self._number(1.0) + ends[1], ""]
         strong = int(np.argmax(shares[: len(self.keys_shown)]))
+        # beside other panes there is no room for the scores, which an earlier step has
+        kept = slice(2 if view.width < BESIDE else 1, 6 if room else 5)
         body = ledger(
-            columns[: 6 if room else 5],
-            [row[: 6 if room else 5] for row in rows],
-            total[: 6 if room else 5],
+            [columns[0], *columns[kept]],
+            [[row[0], *row[kept]] for row in rows],
+            [total[0], *total[kept]],
             view,
             strong=strong,
             bars=5 if room > 0 else None,

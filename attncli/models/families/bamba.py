@@ -48,8 +48,8 @@ def spec(config: Config) -> Spec:
 def state_space(config: Config, default_eps: float = 1e-5) -> StateSpace:
     """Mamba 2 as configs of several families describe it. default_eps: of its norm, where the config is silent."""
     inner = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
-    heads = config.heads(inner, "mamba_n_heads") if config.get("mamba_n_heads") is not None else 128
-    groups = config.heads(heads, "mamba_n_groups") if config.get("mamba_n_groups") is not None else 1
+    heads = config.heads(inner, "mamba_n_heads", default=128)
+    groups = config.heads(heads, "mamba_n_groups", default=1)
     if config.get("mamba_d_head") not in (None, "auto", inner // heads):
         raise config.refuse("mamba_d_head", f"auto, {inner // heads}")
     config.get("mamba_chunk_size")  # how a library cuts its text

@@ -92,7 +92,7 @@ def _delta_rule(config: Config) -> DeltaRule:
     heads = config.whole("linear_num_value_heads", default=32, most=2**16)
     return DeltaRule(
         heads,
-        config.heads(heads, "linear_num_key_heads") if config.get("linear_num_key_heads") is not None else 16,
+        config.heads(heads, "linear_num_key_heads", default=16),
         config.whole("linear_key_head_dim", default=128, most=2**16),
         config.whole("linear_value_head_dim", default=128, most=2**16),
         config.whole("linear_conv_kernel_dim", default=4, most=2**10),
