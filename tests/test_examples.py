@@ -77,7 +77,18 @@ def printed(command: str, folder: Path) -> str:
     return (done.stdout + done.stderr).rstrip("\n")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def named(page: Path) -> str:
+    return f"{page.parent.name}/{page.stem}"
+
+
+LONG = ("zh/lessons", "zh/corpora")
+"""Pages whose commands take long, and stand in the other language's page, too."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.thorough if named(page) in LONG else (), id=named(page)) for page in PAGES],
+)
 def test_page(page: Path, tmp_path: Path) -> None:
     for command, expected in sessions(page):
         shown = printed(command, tmp_path)
