@@ -105,6 +105,13 @@ def test_numbers_of_any_size_take_few_cells(tmp_path: Path) -> None:
     assert not re.search(">[^<]*[0-9]{12}", figure.read_text("utf-8"))
 
 
+def test_equal_words_are_told_apart() -> None:
+    answer = ask("why", "a b c d e f d e f g", "--from", "#8", "--to", "#2", "--than", "#5", "--num-heads", "2").out
+    (line,) = [line for line in answer.splitlines() if " looks " in line]
+    assert '"f" (8) looks at "c"' in line
+    assert '"f" (5)' in line
+
+
 def test_a_key_that_gets_less_than_the_other_is_not_said_to_get_more() -> None:
     shown = " ".join(
         ask(

@@ -13,7 +13,7 @@ from attncli.draw.safe import cells, cut, label, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import LEAST, not_learned_note, sentence, words
 from attncli.draw.tables import GAP, table
-from attncli.draw.token_names import capitalize, claim, quoted_word
+from attncli.draw.token_names import capitalize, claim, quoted_token, quoted_word
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.effect_answer import grids
 from attncli.features.why.document import (
@@ -78,14 +78,11 @@ def _name(part: WhyPart, document: WhyDocument, view: View) -> str:
 
 
 def _of_words(document: WhyDocument, view: View) -> tuple[str, str]:
-    """Both words, quoted; with their places where they are alike."""
-    query, key = document.tokens[document.link.query], document.keys[document.link.key]
-    texts = [quoted_word(query.text, view), quoted_word(key.text, view)]
-    if document.link.attention == "self" and texts[0] == texts[1] and document.link.query != document.link.key:
-        texts = [
-            f"{text} #{index}" for text, index in zip(texts, (document.link.query, document.link.key), strict=True)
-        ]
-    return texts[0], texts[1]
+    """Both words, quoted; with their places where they, or the key that stands against, are alike."""
+    link, beside = document.link, () if isinstance(document.centred, str) else (document.centred.key,)
+    of_one_text = link.attention == "self"
+    query = quoted_token(document.tokens, link.query, view, beside=(link.key, *beside) if of_one_text else ())
+    return query, quoted_token(document.keys, link.key, view, beside=(link.query, *beside) if of_one_text else beside)
 
 
 def _grid(document: WhyDocument, view: View) -> Lines:
@@ -351,7 +348,8 @@ def _looks(document: WhyDocument, view: View) -> str:
     digits = _digits(document, view)
     places["advantage"] = _number(document.total, digits)
     if not isinstance(document.centred, str):
-        than = quoted_word(document.keys[document.centred.key].text, view)
+        alike = (link.key, link.query) if link.attention == "self" else (link.key,)
+        than = quoted_token(document.keys, document.centred.key, view, beside=alike)
         places |= {"other": than, "other_weight": f"{document.centred.weight:.2f}"}
         if document.total < 0:
             places["advantage"] = _number(-document.total, digits)
