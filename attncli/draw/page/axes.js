@@ -3,7 +3,7 @@ import { colour, make, sized, write } from "./dom.js";
 import { ceil, max, min } from "./numbers.js";
 
 /** Pixels of a cell from which its words are written, and from which they may lean. */
-const WRITTEN = 13;
+const LETTERED = 13;
 const LEANING = 22;
 /** Pixels between two positions that stand at an axis whose words have no room. */
 const APART = 44;
@@ -29,7 +29,7 @@ export function framed(asking, words, width, seen) {
   const pen = sized(make("canvas"), 1, 1);
   const left = longest(pen, asking) + 14 + BAND;
   const cell = (right = 8) => min((width - left - right) / seen.wide, 56, max(560 / seen.tall, 5));
-  const turn = cell(48) < LEANING && cell() >= WRITTEN ? -1.57 : -0.92;
+  const turn = cell(48) < LEANING && cell() >= LETTERED ? -1.57 : -0.92;
   return { ...seen, left, top: longest(pen, words) * -Math.sin(turn) + 16, cell: cell(turn < -1 ? 8 : 48), turn };
 }
 
@@ -48,7 +48,7 @@ export function prepared(canvas, frame, asking, words, width) {
     if (!inner) write(pen, name[document.documentElement.lang], 7, top + ((low + high) / 2 - y) * cell, (high - low) * cell, "center", "ink", -Math.PI / 2);
     if (max(first, x) < min(behind, x + wide)) pen.fillRect(left + (max(first, x) - x) * cell, top - 4, (min(behind, x + wide) - max(first, x)) * cell - 1, 3);
   }
-  if (cell < WRITTEN) {
+  if (cell < LETTERED) {
     const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((count) => count * cell >= APART) ?? 10000;
     for (let i = ceil(y / step) * step; asking.length && i < min(y + tall, asking.length); i += step)
       write(pen, String(i), left - 6, top + (i - y + 0.5) * cell, left - 8, "right");

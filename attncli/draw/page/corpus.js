@@ -62,7 +62,7 @@ function quantityName(name) {
 const bestLabel = (place) => heads[place].t.filter((one) => one[8]).sort((a, b) => b[1] / b[9] - a[1] / a[9])[0]?.[0].replace(/ [-+]?\d+$/, "") ?? "";
 
 /** The class of each head's colour, and what the classes stand for. */
-function colours() {
+function headColours() {
   const name = chosen.colour;
   if (name === "scan") return { kind: heads.map((head) => `k${head.s % 8}`), legend: meta.scans.map((scan, place) => [`k${place % 8}`, scan.name]) };
   if (name === "label") {
@@ -85,7 +85,7 @@ function plot() {
   const [x, y] = [chosen.x, chosen.y].map((name) => all.map((place) => quantity(place, name)));
   const sizes = all.map((place) => (chosen.size ? quantity(place, chosen.size) : null)), there = sizes.filter((value) => value !== null);
   const low = min(0, ...there), high = max(...there, low + 1e-9);
-  const { kind, legend } = colours();
+  const { kind, legend } = headColours();
   const shown = scatter({ x, y, kind, names: [quantityName(chosen.x), quantityName(chosen.y)], size: sizes.map((value) => (value === null ? 0.04 : (value - low) / (high - low))), chosen: chosen.head, selected, tick: short });
   set(at("scatter"), { "aria-label": say("scatter.says", { x: quantityName(chosen.x), y: quantityName(chosen.y), head: fullName(chosen.head), a: number(quantity(chosen.head, chosen.x)), b: number(quantity(chosen.head, chosen.y)) }) });
   fill("plot-title", say("plot.title", { count: shown, x: quantityName(chosen.x), y: quantityName(chosen.y) }));

@@ -9,12 +9,12 @@ import { nameOf, say, signed, told } from "./words.js";
 const now = (step) => (step && step === meta.tour[state.tour - 1] ? "now" : "");
 
 /** Keys with a line of their own, and dimensions that are shown. */
-const SHOWN = 6;
+const TERMS = 6;
 
 /** What leaves the head: each value times its weight, and their sum. @param {{all: Float32Array, width: number}} passed @param {Float32Array} row */
 function sum({ all, width }, row) {
-  const shown = min(SHOWN, width);
-  const most = largest(row, SHOWN);
+  const shown = min(TERMS, width);
+  const most = largest(row, TERMS);
   const seen = [...row.keys()].filter((key) => row[key] > 0);
   const [first, rest] = [true, false].map((among) => seen.filter((key) => most.includes(key) === among));
   const total = (/** @type {number[]} */ keys) => [keys.reduce((sum, key) => sum + row[key], 0), ...Array.from({ length: shown }, (_, c) => keys.reduce((sum, key) => sum + row[key] * all[key * width + c], 0))];

@@ -34,7 +34,7 @@ function listed(moved, count) {
 
 /** What is shown: the two runs and how far they differ. @type {Float32Array[]} */
 let maps = [];
-const box = make("div.beside");
+const besideBox = make("div.beside");
 const said = make("p.pair");
 
 /** The signed difference of the two runs, the two beside it, and what moved most. */
@@ -67,7 +67,7 @@ export async function showDifference() {
   const sizes = listed(moved, count);
   const cells = largest(sizes, 12).filter((cell) => sizes[cell] > 1e-6);
   const apart = meta.columns.some((both) => both.some((entry, side) => typeof entry !== "number" || !meta.pairs?.[side].includes(entry)));
-  box.replaceChildren(said, make("div.sides", ...figures), apart ? note(say("difference.alone")) : "",
+  besideBox.replaceChildren(said, make("div.sides", ...figures), apart ? note(say("difference.alone")) : "",
     ranking(cells.map((cell) => {
       const [i, j, value] = [floor(cell / count), cell % count, moved[cell]];
       return {
@@ -76,7 +76,7 @@ export async function showDifference() {
       };
     })));
   at("view").prepend(said);
-  at("view").append(box);
+  at("view").append(besideBox);
   followDifference();
 }
 
@@ -88,7 +88,7 @@ export function followDifference() {
   const cell = i * count + j;
   const [one, two, moved] = maps.map((map) => map[cell]);
   const known = i >= 0 && j >= 0;
-  box.querySelectorAll(".cell").forEach((mark) =>
+  besideBox.querySelectorAll(".cell").forEach((mark) =>
     Object.assign(/** @type {HTMLElement} */ (mark).style, { left: `${(100 * j) / count}%`, top: `${(100 * i) / count}%`, width: `${100 / count}%`, height: `${100 / count}%`, display: known ? "" : "none" }));
   said.replaceChildren(linkName(words[state.query], words[state.key]), make("b", known && !isNaN(moved) ? `${told(one)} → ${told(two)} (${moved > 0 ? "+" : ""}${signed(moved)})` : "–"));
 }

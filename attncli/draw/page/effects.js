@@ -6,11 +6,11 @@ import { choose, run } from "./state.js";
 import { headName, say, signed } from "./words.js";
 
 /** The measure that is shown. */
-let chosen = 0;
+let shownMeasure = 0;
 
 /** The effects of the measure with their heads' places, the turned first. */
 export const turned = () =>
-  meta.effects[chosen].heads
+  meta.effects[shownMeasure].heads
     .map(({ l, h, v, r, w }) => ({ l, h, v: v ?? 0, r, w, place: run().heads.findIndex((head) => head.l === l && head.h === h) }))
     .sort((a, b) => abs(b.v) - abs(a.v));
 
@@ -25,7 +25,7 @@ export function layEffects() {
 
 /** What changes when a head is taken away, or what it brings: laid over the tiles, and ranked. */
 export function showEffects() {
-  const { by, measure, at, kind } = meta.effects[chosen];
+  const { by, measure, at, kind } = meta.effects[shownMeasure];
   const ranked = turned();
   layEffects();
   fill("view",
@@ -33,8 +33,8 @@ export function showEffects() {
       by: kind === "ablate" ? phrase("by", by) : by,
       measure: phrase(kind === "patch" && measure === "cosine" ? "patch" : "measure", measure), place: at || say("effects.mean"),
     })),
-    toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], chosen, (place) => {
-      chosen = place;
+    toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], shownMeasure, (place) => {
+      shownMeasure = place;
       showEffects();
     }),
     ranking(ranked.slice(0, 16).map(({ l, h, v, r, w, place }) => ({

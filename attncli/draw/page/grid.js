@@ -30,7 +30,7 @@ function order() {
 const layers = () => [...new Set(run().heads.map(({ l }) => l))].sort((a, b) => a - b);
 
 /** How many tiles a row has. */
-const across = () => min(max(...run().heads.map(({ h }) => h + 1), 1), ACROSS);
+const tilesAcross = () => min(max(...run().heads.map(({ h }) => h + 1), 1), ACROSS);
 
 /** Fulfilled when the tiles are there. @type {Promise<void>} */
 let ready = Promise.resolve();
@@ -41,26 +41,26 @@ export function drawGrid() {
 }
 
 /** The latest drawing of the tiles: one that was begun before goes no further. */
-let drawing = 0;
+let gridDrawing = 0;
 
 async function drawTiles() {
-  const mine = ++drawing;
+  const mine = ++gridDrawing;
   const breathe = stepwise();
   const { heads, tile: [tall, wide] } = run();
   const grid = at("grid");
   const sorted = state.sort !== "layer";
-  grid.style.setProperty("--across", String(across()));
+  grid.style.setProperty("--across", String(tilesAcross()));
   grid.classList.toggle("sorted", sorted);
   grid.classList.toggle("threads", state.tiles === "lines");
   const small = Float32Array.from(new Uint8Array(await block(`t${state.run}`)), (root) => root / 255);
   const side = (/** @type {number|string} */ text) => make("span.layer", { "aria-hidden": true }, text);
   /** @type {Node[]} */
-  const tiles = sorted ? [] : [side(""), ...Array.from({ length: across() }, (_, h) => side(h))];
+  const tiles = sorted ? [] : [side(""), ...Array.from({ length: tilesAcross() }, (_, h) => side(h))];
   let layer = -1;
   for (const place of order()) {
     const one = heads[place];
     await breathe();
-    if (mine !== drawing) return;
+    if (mine !== gridDrawing) return;
     if (!sorted && one.l !== layer) tiles.push(side((layer = one.l)));
     const cells = small.subarray(place * tall * wide, (place + 1) * tall * wide);
     const map = state.tiles === "lines" ? threads(cells, tall, wide) : picture(cells, tall, wide, "linear", 1);
@@ -104,7 +104,7 @@ export function label() {
     const value = values[place];
     const number = value === null ? (hidden[place] ? say("weight.hidden") : "") : value.toFixed(2).replace("-0.00", "0.00");
     const [map, name, over] = tile.children;
-    if (mapless) paint(/** @type {HTMLCanvasElement} */ (map), value === null ? null : (signed ? signedShade : shade)(value / high));
+    if (mapless) paintTile(/** @type {HTMLCanvasElement} */ (map), value === null ? null : (signed ? signedShade : shade)(value / high));
     set(name, { "data-name": metric < 0 ? one.h : shortName(one) });
     over.textContent = number;
     tile.classList.toggle("faint", !mapless && laid !== null && abs(value ?? 0) < high / 4);
@@ -115,7 +115,7 @@ export function label() {
 }
 
 /** A tile without a map shows its number's colour. @param {HTMLCanvasElement} map @param {Uint8ClampedArray|null} colour none for no number */
-function paint(map, colour) {
+function paintTile(map, colour) {
   const pen = /** @type {CanvasRenderingContext2D} */ (map.getContext("2d"));
   pen.clearRect(0, 0, 1, 1);
   if (colour) pen.putImageData(new ImageData(Uint8ClampedArray.from(colour), 1, 1), 0, 0);
@@ -135,7 +135,7 @@ export async function smallMap() {
 export function step(dx, dy) {
   if (dy && state.sort === "layer") return layer(dy);
   const places = order();
-  choose({ head: places[clamp(places.indexOf(state.head) + dx + dy * across(), places.length - 1)] });
+  choose({ head: places[clamp(places.indexOf(state.head) + dx + dy * tilesAcross(), places.length - 1)] });
 }
 
 /** The same head of another layer, or the last there is. @param {number} by */

@@ -9,13 +9,13 @@ import { headName, say } from "./words.js";
 const PITCH = 24;
 /** Shares below this are not drawn: they would only grey the page. */
 const FAINT = 0.03;
-const canvas = make("canvas.links", { tabindex: 0, role: "img" });
+const linkCanvas = make("canvas.links", { tabindex: 0, role: "img" });
 const room = make("div");
-const box = make("div.scroll", { onscroll: paint }, canvas, room);
-box.classList.add("tall");
-const bar = make("p.pins");
+const linkBox = make("div.scroll", { onscroll: paintLinks }, linkCanvas, room);
+linkBox.classList.add("tall");
+const pinBar = make("p.pins");
 /** @type {import("./types.js").Weights|null} */
-let weights = null;
+let linkWeights = null;
 /** The pinned heads: each with its name, colour, dashes and weights. @type {{name: string, ink: string, dash: number[], of: import("./types.js").Weights}[]} */
 let pins = [];
 /** What tells lines from each other beside their colours and names. */
@@ -23,35 +23,35 @@ const DASHES = [[], [9, 4], [2, 4], [9, 4, 2, 4]];
 
 /** The words that look on the left, those that are looked at on the right. @param {import("./types.js").Weights} found */
 export async function showLinks(found) {
-  if (!box.isConnected) fill("view", bar, box);
+  if (!linkBox.isConnected) fill("view", pinBar, linkBox);
   const inks = colour("pins").split(" ");
   const places = pinned();
   const { heads } = run();
-  bar.replaceChildren(button(() => pin(state.head), { class: "link" }, say(places.includes(state.head) ? "pins.free" : "pins.pin", { head: headName(heads[state.head]) })),
+  pinBar.replaceChildren(button(() => pin(state.head), { class: "link" }, say(places.includes(state.head) ? "pins.free" : "pins.pin", { head: headName(heads[state.head]) })),
     ...places.map((place, at) => {
       const one = button(() => pin(place), `${shortName(heads[place])} ✕`);
       one.style.color = inks[at];
       return one;
     }));
-  weights = found;
+  linkWeights = found;
   pins = (await Promise.all(places.map(async (place, at) => ({ name: shortName(heads[place]), ink: inks[at], dash: DASHES[at], of: await weightsOf(state.run, place) }))))
     .flatMap((one) => (one.of ? [/** @type {any} */ (one)] : []));
-  if (weights !== found) return;
-  room.style.height = `${max(max(found.n, found.m) * PITCH + 16 - box.clientHeight, 0)}px`;
+  if (linkWeights !== found) return;
+  room.style.height = `${max(max(found.n, found.m) * PITCH + 16 - linkBox.clientHeight, 0)}px`;
   const here = state.query * PITCH;
-  if (here < box.scrollTop || here > box.scrollTop + box.clientHeight - PITCH) box.scrollTop = here - box.clientHeight / 2;
-  paint();
+  if (here < linkBox.scrollTop || here > linkBox.scrollTop + linkBox.clientHeight - PITCH) linkBox.scrollTop = here - linkBox.clientHeight / 2;
+  paintLinks();
 }
 
-function paint() {
-  if (!weights) return;
+function paintLinks() {
+  if (!linkWeights) return;
   const [asking, words] = [queries(), keys()];
-  const width = min(box.clientWidth, 760);
-  const height = min(max(asking.length, words.length) * PITCH + 16, box.clientHeight || 480);
-  const pen = sized(canvas, width, height);
-  const from = floor(box.scrollTop / PITCH);
+  const width = min(linkBox.clientWidth, 760);
+  const height = min(max(asking.length, words.length) * PITCH + 16, linkBox.clientHeight || 480);
+  const pen = sized(linkCanvas, width, height);
+  const from = floor(linkBox.scrollTop / PITCH);
   const to = from + ceil(height / PITCH) + 1;
-  const y = (/** @type {number} */ index) => (index + 0.5) * PITCH + 8 - box.scrollTop;
+  const y = (/** @type {number} */ index) => (index + 0.5) * PITCH + 8 - linkBox.scrollTop;
   const [left, right] = [width * 0.34, width * 0.66];
   pen.lineCap = "round";
   pen.strokeStyle = colour(state.out ? "looks" : "looked");
@@ -64,17 +64,17 @@ function paint() {
     pen.stroke();
   };
   for (let i = from; i < min(to, asking.length, pins.length || words.length > 1024 ? 0 : to); i++)
-    weights.row(i).forEach((weight, j) => {
+    linkWeights.row(i).forEach((weight, j) => {
       if (weight > FAINT * 2 && i !== state.query) line(i, j, 0.16 * weight, 1 + 3 * weight);
     });
-  const chosen = shown(weights);
+  const chosen = shown(linkWeights);
   const rest = state.scale === "rest" && state.out;
   const high = most(chosen, chosen.length, rest);
   const shares = chosen.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, high)));
   const alone = !pins.length;
   const draw = (/** @type {Float32Array} */ shares, shift = 0) =>
     shares.forEach((share, other) => share > FAINT && line(state.out ? state.query : other, state.out ? other : state.key, 0.25 + 0.75 * share, alone ? 1 + 7 * share : 1 + 3 * share, shift));
-  if (alone || !pins.some(({ of }) => of === weights)) draw(shares);
+  if (alone || !pins.some(({ of }) => of === linkWeights)) draw(shares);
   const middle = (pins.length - 1) / 2;
   const strongest = pins.map(({ ink, dash, of }, at) => {
     const row = shown(of);
@@ -127,18 +127,18 @@ function paint() {
       write(pen, `${above ? "↑" : "↓"} ${list[gone[0]][0]}${gone.length > 1 ? ` +${gone.length - 1}` : ""}`, asks ? left - 10 : right + 10, at, width * 0.3, asks ? "right" : "left", "accent");
     }
   }
-  set(canvas, { "aria-label": [say("links.says"), ...pins.map(({ name }) => name)].join("; ") });
+  set(linkCanvas, { "aria-label": [say("links.says"), ...pins.map(({ name }) => name)].join("; ") });
 }
 
 /** Choose the word under the pointer. @param {MouseEvent} event @param {(next: Partial<typeof state>) => void} act */
-function point(event, act) {
-  const { left, top, width } = canvas.getBoundingClientRect();
-  const index = floor((event.clientY - top + box.scrollTop - 8) / PITCH);
+function pointWord(event, act) {
+  const { left, top, width } = linkCanvas.getBoundingClientRect();
+  const index = floor((event.clientY - top + linkBox.scrollTop - 8) / PITCH);
   const out = event.clientX - left < width / 2;
   if (index >= 0 && index < (out ? queries() : keys()).length) act(out ? { out, query: index } : { out, key: index });
 }
-set(canvas, {
-  onpointermove: (/** @type {PointerEvent} */ event) => event.pointerType === "mouse" && point(event, peek),
+set(linkCanvas, {
+  onpointermove: (/** @type {PointerEvent} */ event) => event.pointerType === "mouse" && pointWord(event, peek),
   onpointerleave: leave,
-  onclick: (/** @type {PointerEvent} */ event) => point(event, pick),
+  onclick: (/** @type {PointerEvent} */ event) => pointWord(event, pick),
 });

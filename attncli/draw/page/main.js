@@ -140,11 +140,11 @@ async function refresh(changed) {
   else if (view === "lens" && any(changed, "view lang")) showLens();
 }
 
-const write = meta.pairs ? writeStack : writeWords;
+const writeText = meta.pairs ? writeStack : writeWords;
 
 onChange((changed) => {
   if (any(changed, "lang run")) frame();
-  if (any(changed, "run out") || away()) write();
+  if (any(changed, "run out") || away()) writeText();
   if (any(changed, "run sort tiles")) drawGrid();
   else if (any(changed, "head lang")) label();
   if (any(changed, "tour query")) showTour(VIEWS);
@@ -210,7 +210,7 @@ const redraw = () => {
 };
 
 /** Out of its frame, the whole page. */
-function whole() {
+function leaveFrame() {
   location.hash = location.hash.replace(/&?embed[^&]*/, "");
   location.reload();
 }
@@ -222,7 +222,7 @@ follow(location.hash, VIEWS, SCALES);
 frame();
 listen();
 void pause().then(async () => {
-  write();
+  writeText();
   await pause();
   drawGrid();
   void refresh(new Set(["view"]));
@@ -232,7 +232,7 @@ set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });
 // what is pressed beside the list of keys is its ground
 set(at("help"), { onclick: (/** @type {Event} */ event) => event.target === at("help") && help(false) });
-set(at("whole"), { onclick: whole });
+set(at("whole"), { onclick: leaveFrame });
 set(at("tour-open"), { onclick: () => goTo(state.tour ? 0 : 1, VIEWS) });
 set(at("language"), { onclick: () => choose({ lang: nextLanguage() }) });
 document.addEventListener("keydown", (event) => pressed(event, VIEWS));

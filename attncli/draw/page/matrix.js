@@ -20,11 +20,11 @@ let weights = null;
 let image = { map: make("canvas"), x: 0, y: 0, wide: 0, tall: 0 };
 let high = 1;
 /** @type {import("./axes.js").Frame} */
-let frame = { left: 0, top: 0, cell: 1, turn: 0, ...seen };
+let mapFrame = { left: 0, top: 0, cell: 1, turn: 0, ...seen };
 /** Whether the pointer moved the picture since it was pressed: its release is no click then. */
 let dragged = false;
 /** @type {ReturnType<typeof setTimeout>|undefined} */
-let waiting;
+let weighing;
 
 const canvas = make("canvas.matrix", { tabindex: 0, role: "img" });
 /** The cross-hair: it moves over the picture, which is not drawn again. */
@@ -38,11 +38,11 @@ const columnWords = () => weights?.of?.words ?? keys();
 /** The chosen row and column; −1 for a word that the matrix has not. */
 export const cellOf = () => [state.query, state.key].map((word) => weights?.of?.places.indexOf(word) ?? word);
 /** A cell as a choice. @param {number} row @param {number} column */
-const choice = (row, column) => ({ query: weights?.of?.places[row] ?? row, key: weights?.of?.places[column] ?? column });
+const cellChoice = (row, column) => ({ query: weights?.of?.places[row] ?? row, key: weights?.of?.places[column] ?? column });
 /** Go to another cell. @param {number} right @param {number} down */
 export function moveCell(right, down) {
   const [row, column] = cellOf();
-  choose(choice(clamp(row + down, (weights?.n ?? 1) - 1), clamp(column + right, (weights?.m ?? 1) - 1)));
+  choose(cellChoice(clamp(row + down, (weights?.n ?? 1) - 1), clamp(column + right, (weights?.m ?? 1) - 1)));
 }
 
 /** The matrix of a head, whole. @param {import("./types.js").Weights} found */
@@ -78,26 +78,26 @@ async function again() {
   const [rows, columns] = [ceil(tall / pool), ceil(wide / pool)];
   high = now.of ? farthest(cells) : most(cells, columns, state.scale === "rest" && x === 0);
   image = { map: now.of ? signedPicture(cells, rows, columns, high) : picture(cells, rows, columns, state.scale, high, x === 0), x, y, wide: columns * pool, tall: rows * pool };
-  paint();
+  paintMatrix();
   const ends = { linear: ["0", "1"], log: ["0.001", "1"], row: ["0", say("legend.row")] }[state.scale] ?? ["0", told(high)];
   document.querySelector("#view .legend")?.replaceWith(now.of ? legend(signed(-high, 2), `+${high.toFixed(2)}`, true) : legend(ends[0], ends[1]));
 }
 
 /** Draw the picture and the axes. */
-function paint() {
+function paintMatrix() {
   const [asking, words] = [rowWords(), columnWords()];
   const width = min(max(280, box.clientWidth), 980);
-  frame = framed(asking, words, width, seen);
-  const pen = prepared(canvas, frame, asking, words, width);
-  drawn(pen, frame, image.map, image.x, image.y, image.wide, image.tall);
-  if (frame.cell >= NUMBERS) numbers(pen);
+  mapFrame = framed(asking, words, width, seen);
+  const pen = prepared(canvas, mapFrame, asking, words, width);
+  drawn(pen, mapFrame, image.map, image.x, image.y, image.wide, image.tall);
+  if (mapFrame.cell >= NUMBERS) numbers(pen);
   set(canvas, { "aria-label": `${headName(head())}${weights?.of ? `, ${weights.of.name}` : ""}: ${say("matrix.says", { queries: asking.length, keys: words.length })}` });
-  mark();
+  markCell();
 }
 
 /** @param {CanvasRenderingContext2D} pen */
 function numbers(pen) {
-  const { left, top, cell } = frame;
+  const { left, top, cell } = mapFrame;
   pen.textAlign = "center";
   for (let i = ceil(seen.y); i < floor(seen.y + seen.tall); i++) {
     const row = weights?.row(i) ?? new Float32Array();
@@ -112,8 +112,8 @@ function numbers(pen) {
 }
 
 /** Put the cross-hair on the chosen cell, and name it at the axes. */
-function mark() {
-  const { left, top, cell, wide, tall, turn } = frame;
+function markCell() {
+  const { left, top, cell, wide, tall, turn } = mapFrame;
   const [row, column] = cellOf();
   for (const one of marks) one.hidden = row < 0 || column < 0;
   if (row < 0 || column < 0) return;
@@ -133,15 +133,15 @@ export function follows() {
   const [row, column] = cellOf();
   const x = max(min(seen.x, column), column + 1 - seen.wide);
   const y = max(min(seen.y, row), row + 1 - seen.tall);
-  if ((x === seen.x && y === seen.y) || row < 0 || column < 0) return mark();
+  if ((x === seen.x && y === seen.y) || row < 0 || column < 0) return markCell();
   Object.assign(seen, { x, y });
   void again();
 }
 
 /** The cell under the pointer. @param {MouseEvent} event */
-function under({ clientX, clientY }) {
+function cellUnder({ clientX, clientY }) {
   const { left, top } = canvas.getBoundingClientRect();
-  const [x, y] = [(clientX - left - frame.left) / frame.cell, (clientY - top - frame.top) / frame.cell];
+  const [x, y] = [(clientX - left - mapFrame.left) / mapFrame.cell, (clientY - top - mapFrame.top) / mapFrame.cell];
   return { x: x + seen.x, y: y + seen.y, inside: x >= 0 && y >= 0 && x < seen.wide && y < seen.tall };
 }
 
@@ -152,37 +152,37 @@ export function zoom(by, x = cellOf()[1] + 0.5, y = cellOf()[0] + 0.5) {
   const wide = max(min(NEAREST, m), min(m, seen.wide / by));
   const tall = max(min(NEAREST, n), min(n, seen.tall / by));
   pan(x - ((x - seen.x) * wide) / seen.wide, y - ((y - seen.y) * tall) / seen.tall, wide, tall);
-  clearTimeout(waiting);
-  waiting = setTimeout(again, 60);
+  clearTimeout(weighing);
+  weighing = setTimeout(again, 60);
 }
 
 /** Look at another part. @param {number} x @param {number} y @param {number} wide @param {number} tall */
 function pan(x, y, wide = seen.wide, tall = seen.tall) {
   Object.assign(seen, { x: clamp(x, (weights?.m ?? 0) - wide), y: clamp(y, (weights?.n ?? 0) - tall), wide, tall });
-  paint();
+  paintMatrix();
 }
 
 /** Choose the cell under the pointer. @param {MouseEvent} event @param {(next: {query: number, key: number}) => void} act */
-function point(event, act) {
-  const { x, y, inside } = under(event);
-  if (inside) act(choice(floor(y), floor(x)));
+function pointCell(event, act) {
+  const { x, y, inside } = cellUnder(event);
+  if (inside) act(cellChoice(floor(y), floor(x)));
 }
 
 set(plot, {
   onpointermove: (/** @type {PointerEvent} */ event) => {
     if (event.buttons & 1) {
       dragged ||= Boolean(event.movementX || event.movementY);
-      pan(seen.x - event.movementX / frame.cell, seen.y - event.movementY / frame.cell);
-    } else point(event, peek);
+      pan(seen.x - event.movementX / mapFrame.cell, seen.y - event.movementY / mapFrame.cell);
+    } else pointCell(event, peek);
   },
   onpointerdown: () => (dragged = false),
   onpointerup: () => void again(),
   onpointerleave: leave,
-  onclick: (/** @type {MouseEvent} */ event) => !dragged && point(event, pick),
-  ondblclick: (/** @type {MouseEvent} */ event) => zoom(2, under(event).x, under(event).y),
+  onclick: (/** @type {MouseEvent} */ event) => !dragged && pointCell(event, pick),
+  ondblclick: (/** @type {MouseEvent} */ event) => zoom(2, cellUnder(event).x, cellUnder(event).y),
 });
 plot.addEventListener("wheel", (event) => {
   if (!event.ctrlKey && !event.metaKey && seen.wide === weights?.m) return;
   event.preventDefault();
-  zoom(Math.exp(-event.deltaY / 300), under(event).x, under(event).y);
+  zoom(Math.exp(-event.deltaY / 300), cellUnder(event).x, cellUnder(event).y);
 }, { passive: false });

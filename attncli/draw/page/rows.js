@@ -3,12 +3,12 @@ import { largest, max } from "./numbers.js";
 import { choose, head, keys, queries, state } from "./state.js";
 import { headName, linkName, nameOf, say, told } from "./words.js";
 
-const SHOWN = 8;
+const LISTED = 8;
 
 /** The strongest weights under a title. @param {string} title @param {Float32Array} weights @param {import("./types.js").Word[]} words
  * @param {string} axis what is chosen by a row @param {string} kind */
 const strongest = (title, weights, words, axis, kind) =>
-  make("section", make("h3", title), ranking(largest(weights, SHOWN).filter((place) => weights[place] > 0).map((place) =>
+  make("section", make("h3", title), ranking(largest(weights, LISTED).filter((place) => weights[place] > 0).map((place) =>
     ({ name: nameOf(place, words), share: weights[place], number: told(weights[place]), kind, act: () => choose({ [axis]: place }) }))));
 
 /** The chosen word in rows: where it looks, and who looks at it; the matrix for those who do not see it.

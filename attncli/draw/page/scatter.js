@@ -11,7 +11,7 @@ export const SHADES = 6;
 const SPACE = at("scatter").querySelector("svg")?.namespaceURI ?? null;
 
 /** An element of a picture. @param {string} name @param {Record<string, any>} given @param {...any} inside */
-function draw(name, given, ...inside) {
+function svg(name, given, ...inside) {
   const made = set(document.createElementNS(SPACE, name), given);
   made.append(...inside);
   return made;
@@ -59,19 +59,19 @@ export function scatter({ x, y, names, kind, size, chosen, selected, tick }) {
   const [left, right] = reach(x), [low, high] = reach(y);
   const across = (/** @type {number} */ value) => LEFT + ((value - left) / (right - left)) * (WIDTH - LEFT - RIGHT);
   const up = (/** @type {number} */ value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const axes = draw("g", { class: "axes" });
+  const axes = svg("g", { class: "axes" });
   for (const value of ticks(left, right)) {
     const place = across(value);
-    axes.append(draw("line", { x1: place, x2: place, y1: TOP, y2: HEIGHT - BOTTOM }), draw("text", { x: place, y: HEIGHT - BOTTOM + 15, "text-anchor": "middle" }, tick(value)));
+    axes.append(svg("line", { x1: place, x2: place, y1: TOP, y2: HEIGHT - BOTTOM }), svg("text", { x: place, y: HEIGHT - BOTTOM + 15, "text-anchor": "middle" }, tick(value)));
   }
   for (const value of ticks(low, high)) {
     const place = up(value);
-    axes.append(draw("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: place, y2: place }), draw("text", { x: LEFT - 6, y: place + 4, "text-anchor": "end" }, tick(value)));
+    axes.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: place, y2: place }), svg("text", { x: LEFT - 6, y: place + 4, "text-anchor": "end" }, tick(value)));
   }
-  axes.append(draw("text", { class: "axis", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, names[0]));
-  axes.append(draw("text", { class: "axis", transform: `translate(13 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle" }, names[1]));
+  axes.append(svg("text", { class: "axis", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, names[0]));
+  axes.append(svg("text", { class: "axis", transform: `translate(13 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle" }, names[1]));
   points = [];
-  const dots = draw("g", {});
+  const dots = svg("g", {});
   const order = [...x.keys()].sort((a, b) => size[b] - size[a]); // small ones are drawn over large ones
   for (const head of order) {
     const [a, b] = [x[head], y[head]];
@@ -79,11 +79,11 @@ export function scatter({ x, y, names, kind, size, chosen, selected, tick }) {
     const place = /** @type {[number, number, number]} */ ([round(across(a) * 10) / 10, round(up(b) * 10) / 10, head]);
     points.push(place);
     const state = selected.size ? (selected.has(head) ? " selected" : " faint") : "";
-    dots.append(draw("circle", { class: `dot ${kind[head]}${state}`, cx: place[0], cy: place[1], r: round((3 + 7 * Math.sqrt(size[head])) * 10) / 10, "data-head": head }));
+    dots.append(svg("circle", { class: `dot ${kind[head]}${state}`, cx: place[0], cy: place[1], r: round((3 + 7 * Math.sqrt(size[head])) * 10) / 10, "data-head": head }));
   }
   const ring = points.find((point) => point[2] === chosen);
-  if (ring) dots.append(draw("circle", { class: "ring", cx: ring[0], cy: ring[1], r: 11 }));
-  at("scatter").replaceChildren(draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" }, axes, dots, draw("path", { class: "lasso", d: "" })), make("div.tip", { hidden: true }));
+  if (ring) dots.append(svg("circle", { class: "ring", cx: ring[0], cy: ring[1], r: 11 }));
+  at("scatter").replaceChildren(svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" }, axes, dots, svg("path", { class: "lasso", d: "" })), make("div.tip", { hidden: true }));
   return points.length;
 }
 

@@ -4,7 +4,7 @@ import { choose, keys, queries, run, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { headName, named, nameOf, say, told } from "./words.js";
 
-const SHOWN = 12;
+const RANKED = 12;
 const field = (/** @type {string} */ id) => make("input", { id, list: `${id}-words`, autocomplete: "off", spellcheck: "false", oninput: find });
 const [from, to] = [field("from"), field("to")];
 const list = make("div");
@@ -43,7 +43,7 @@ async function find() {
   if (mine !== searching || state.view !== "search") return;
   lay(found.map(({ weight, one }) => (weight >= 0 ? weight : without(one) ? null : 0)));
   const ranked = found.filter(({ weight }) => weight >= 0).sort((a, b) => b.weight - a.weight || a.place - b.place);
-  list.replaceChildren(ranking(ranked.slice(0, SHOWN).map(({ place, one, weight, rank }) => ({
+  list.replaceChildren(ranking(ranked.slice(0, RANKED).map(({ place, one, weight, rank }) => ({
     name: headName(one), share: weight, number: told(weight), rank: rank ? say("search.rank", { rank }) : "",
     act: () => choose({ head: place, query, key, out: true }),
   }))));

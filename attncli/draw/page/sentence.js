@@ -12,7 +12,7 @@ export const WRITTEN = 1500;
 let written = { first: 0, spans: [] };
 
 /** The next drawing of the curves. */
-let drawing = 0;
+let arcsDrawing = 0;
 
 /** The word that is chosen, among those that look or those that are looked at. */
 export const chosen = () => (state.out ? state.query : state.key);
@@ -21,7 +21,7 @@ const chooses = () => (state.out ? queries() : keys());
 const shaded = () => (state.out ? keys() : queries());
 
 /** A word as a choice. @param {number} at @param {boolean} asks */
-const choice = (at, asks) => (asks ? { query: at } : { key: at });
+const wordChoice = (at, asks) => (asks ? { query: at } : { key: at });
 
 /**
  * Write words into a line, with the spaces that the text has between them; of many those around `middle`.
@@ -81,8 +81,8 @@ export function mark(lines) {
   document.querySelectorAll(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
   for (const { own } of lines) if (own) set(own, { "aria-selected": true }).classList.add("chosen");
   at("words").classList.toggle("in", !state.out);
-  cancelAnimationFrame(drawing);
-  drawing = requestAnimationFrame(() => drawArcs(lines));
+  cancelAnimationFrame(arcsDrawing);
+  arcsDrawing = requestAnimationFrame(() => drawArcs(lines));
 }
 
 /** At most twelve curves over the words, from the chosen one to those it looks at most, or from those that look at it; thicker for more
@@ -114,17 +114,17 @@ function drawArcs(lines) {
 }
 
 /** The word under the pointer as a choice; null where there is none. @param {Event} event */
-function under(event) {
+function wordUnder(event) {
   const span = /** @type {HTMLElement|null} */ (/** @type {Element} */ (event.target).closest(".w"));
   if (!span) return null;
   const own = span.id.startsWith("u") || !run().k;
   if (!span.dataset.at) return null;
-  return own || event.type === "click" ? choice(Number(span.dataset.at), own === state.out) : null;
+  return own || event.type === "click" ? wordChoice(Number(span.dataset.at), own === state.out) : null;
 }
 
 /** Move the chosen word. @param {number} right steps to the right @param {number} down steps down */
 export const move = (right, down) =>
-  choose(choice(clamp(chosen() + down + (direction(chooses()) === "rtl" ? -right : right), chooses().length - 1), state.out));
+  choose(wordChoice(clamp(chosen() + down + (direction(chooses()) === "rtl" ? -right : right), chooses().length - 1), state.out));
 
 /** Show the other direction of the chosen word. */
 export const turn = () => choose(run().k ? { out: !state.out } : { out: !state.out, query: state.key, key: state.query });
@@ -134,12 +134,12 @@ export function listen() {
   for (const id of ["sentence", "asking"])
     set(at(id), {
       onpointerover: (/** @type {PointerEvent} */ event) => {
-        const next = event.pointerType === "mouse" && under(event);
+        const next = event.pointerType === "mouse" && wordUnder(event);
         if (next) peek(next);
       },
       onpointerleave: leave,
       onclick: (/** @type {Event} */ event) => {
-        const next = under(event);
+        const next = wordUnder(event);
         if (next) pick(next);
       },
     });

@@ -12,7 +12,7 @@ import { say } from "./words.js";
  */
 
 /** What of the page a picture shows, from top to bottom. */
-const SHOWN = ["#line", "#words", "#direction", "#chosen", "#view"];
+const PICTURED = ["#line", "#words", "#direction", "#chosen", "#view"];
 /** What is for the pointer alone. */
 const TOOLS = ".zoom, .sr, .plot i:not(.cell), datalist, option";
 /** Between what is shown. */
@@ -66,11 +66,11 @@ function lines(node) {
 }
 
 /** Everything in view as shapes, one part below the other. */
-function picture() {
+function viewShapes() {
   /** @type {Shape[]} */
   const found = [];
   let [wide, tall] = [0, GAP];
-  for (const selector of SHOWN) {
+  for (const selector of PICTURED) {
     const element = /** @type {Element} */ (document.querySelector(selector));
     const box = element.getBoundingClientRect();
     if (!box.height) continue;
@@ -86,7 +86,7 @@ function picture() {
 
 /** A vector drawing of the view; its maps are images. */
 function drawing() {
-  const { shapes: all, wide, tall, ground } = picture();
+  const { shapes: all, wide, tall, ground } = viewShapes();
   const spaces = at("arcs").namespaceURI;
   // in a document that nobody sees: in the page's own its images would be loaded, and nothing is loaded here
   const paper = document.implementation.createDocument(spaces, null);
@@ -110,7 +110,7 @@ function drawing() {
 
 /** The same as dots. */
 function painting() {
-  const { shapes: all, wide, tall, ground } = picture();
+  const { shapes: all, wide, tall, ground } = viewShapes();
   const canvas = make("canvas");
   const pen = sized(canvas, wide, tall);
   pen.fillStyle = ground;

@@ -52,17 +52,17 @@ export const onChange = (listener) => void listeners.push(listener);
  * @type {Partial<typeof state>|null} */
 let settled = null;
 /** Whether a click holds the choice, whatever the pointer comes over. */
-let held = false;
+let isHeld = false;
 
 /** Hold the choice, or let it go. @param {boolean} now */
 export function hold(now) {
-  held = now;
+  isHeld = now;
   at("pin").hidden = !now;
 }
 
 /** Show what the pointer is over, until it leaves. @param {Partial<typeof state>} next */
 export function peek(next) {
-  if (held) return;
+  if (isHeld) return;
   settled ??= { query: state.query, key: state.key, out: state.out };
   change(next);
 }
@@ -76,7 +76,7 @@ export function leave() {
 
 /** Choose by a click, and hold it; a click on what is held lets it go. @param {Partial<typeof state>} next */
 export function pick(next) {
-  hold(!held || Object.entries(next).some(([name, value]) => state[/** @type {"run"} */ (name)] !== value));
+  hold(!isHeld || Object.entries(next).some(([name, value]) => state[/** @type {"run"} */ (name)] !== value));
   choose(next);
 }
 
@@ -84,8 +84,8 @@ export function pick(next) {
 export function choose(next) {
   settled = null;
   change(next);
-  clearTimeout(waiting);
-  waiting = setTimeout(keep, 200);
+  clearTimeout(keeping);
+  keeping = setTimeout(keep, 200);
 }
 
 /** @param {Partial<typeof state>} next */
@@ -100,7 +100,7 @@ function change(next) {
 }
 
 /** Browsers allow few changes of the address in a time: it follows when the pointer rests. @type {ReturnType<typeof setTimeout>|undefined} */
-let waiting;
+let keeping;
 
 function keep() {
   try {

@@ -16,7 +16,7 @@ const LONG = 6000;
 let playing;
 
 /** Stop playing. */
-function pause() {
+function stopPlaying() {
   clearInterval(playing);
   playing = undefined;
 }
@@ -24,7 +24,7 @@ function pause() {
 /** Go to a step, which the address keeps; 0 leaves the tour. @param {number} number @param {string[]} views */
 export function goTo(number, views) {
   const tour = clamp(number, meta.tour.length);
-  if (!tour || tour === meta.tour.length) pause();
+  if (!tour || tour === meta.tour.length) stopPlaying();
   const view = SEEN[meta.tour[tour - 1]]?.find((name) => views.includes(name));
   choose({ tour, ...(view ? { view, out: true } : {}) });
 }
@@ -39,7 +39,7 @@ export function showTour(views) {
   fill("tour-open", say("tour"));
   const absent = name === "effect" && !views.includes("effects") ? ` ${say("tour.absent")}` : "";
   const play = () => {
-    if (playing) pause();
+    if (playing) stopPlaying();
     else playing = setInterval(() => goTo(state.tour + 1, views), LONG);
     showTour(views);
   };

@@ -71,7 +71,7 @@ export function pooled(all, wide, [i0, i1, j0, j1, pool], open, size) {
 }
 
 /** Weights that were kept as such. @param {Float32Array} all @param {number} n @param {number} m @returns {import("./types.js").Weights} */
-function held(all, n, m) {
+function keptWeights(all, n, m) {
   return {
     n, m, source: { parts: null, all, m }, row: (i) => all.subarray(i * m, (i + 1) * m), column: (j) => Float32Array.from({ length: n }, (_, i) => all[i * m + j]),
     tile: (place) => pooled(all, m, place, -1, (weight) => weight),
@@ -89,7 +89,7 @@ async function load(run, at) {
   const [data, bits] = await Promise.all([block(head.b), mask(head)]);
   const m = head.n;
   const all = head.r === "exact" ? new Float32Array(data.slice(0)) : Float32Array.from(joined(new Uint8Array(data)), (root) => (root / 65535) ** 2);
-  return held(all.map((weight, at) => (sees(bits, m, floor(at / m), at % m) ? weight : -1)), meta.runs[run].q.length, m);
+  return keptWeights(all.map((weight, at) => (sees(bits, m, floor(at / m), at % m) ? weight : -1)), meta.runs[run].q.length, m);
 }
 
 /** A head's weights; those of the last few heads are at hand. null where they were not kept.

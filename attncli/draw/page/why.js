@@ -10,7 +10,7 @@ import { headName, linkName, nameOf, say, signed, told } from "./words.js";
 const placeOf = (l, h) => run().heads.findIndex((one) => one.l === l && one.h === h);
 
 /** What is known of why the chosen head has the chosen link. */
-const chosen = () =>
+const chosenWhy = () =>
   meta.why.find(({ l, h, q, k }) => l === head().l && h === head().h && q === state.query && k === state.key);
 
 /** One side: its parts as bars, a head to be gone to. @param {import("./types.js").Part[]} parts @param {number} count @param {string} title @param {number} digits */
@@ -27,7 +27,7 @@ function side(parts, count, title, digits) {
 /** Why the chosen link has its weight: the parts of both words, the earlier heads' laid over the tiles; of another link,
  * those that the page holds the parts of. */
 export function showWhy() {
-  const why = chosen();
+  const why = chosenWhy();
   if (!why) {
     lay(null);
     const own = meta.why.filter(({ l, h }) => l === head().l && h === head().h);

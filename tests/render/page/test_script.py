@@ -26,10 +26,13 @@ from attncli.draw.page import (
     REGIONS,
     WHY,
     Page,
+    corpus_page,
+    document_page,
     join_modules,
     page_bytes,
     read_asset,
     script,
+    steps_page,
     style,
 )
 from attncli.draw.page.page_words import PAGE_WORDS, words_by_language
@@ -66,11 +69,10 @@ def test_every_module_is_in_the_script() -> None:
 
 @pytest.mark.parametrize(
     ("unused", "limit"),
-    [((*COMPARING, *EFFECTS, *REGIONS), 100_000), ((*COMPARING, *WHY), 100_000), ((*EFFECTS, *WHY, *REGIONS), 107_000)],
+    [((*COMPARING, *EFFECTS, *REGIONS), 100_000), ((*COMPARING, *WHY), 100_000), ((*EFFECTS, *WHY, *REGIONS), 100_000)],
     ids=["why", "effects", "compare"],
 )
 def test_script_and_style_are_small(unused: tuple[str, ...], limit: int) -> None:
-    """Both texts of a comparison and their difference take what a page of one text has not."""
     own = read_asset("stacked.css") if "stacked" not in unused else ""
     assert len(script(*unused).encode()) + len((style() + own).encode()) <= limit
 
@@ -89,38 +91,31 @@ for (const [key, value] of Object.entries({ pattern, done: (() => ({ pattern }))
 """
 USER = r"""
 import { told } from "./one.js";
-const first = "own";
 window.told = JSON.stringify([told("v"), first, typeof pattern]);
 """
 
 
 def test_modules_are_joined_and_nothing_else(chromium: Any) -> None:
-    """The joined script does what the modules do."""
+    """The joined script does what the modules do, and leaves no name behind."""
     window = chromium.new_page()
     window.evaluate(join_modules({"one": SOURCE, "two": USER}))
     found = window.evaluate("told")
-    plain = SOURCE.replace("export ", "") + "window.told = told;"
-    window.evaluate("(() => {" + plain + "})()")
-    window.evaluate("window.told = JSON.stringify([told('v'), 'own', 'undefined'])")
+    assert window.evaluate("typeof pattern") == "undefined"
+    window.evaluate("(() => {" + SOURCE.replace("export ", "") + USER.partition("\n")[2].partition("\n")[2] + "})()")
     assert found == window.evaluate("window.told")
     assert '"line":"a 1 }v,2 }v // b"' in found
     window.close()
 
 
-def test_names_of_two_modules_do_not_meet(chromium: Any) -> None:
-    window = chromium.new_page()
-    third = 'import { b } from "./two.js";\nwindow.both = [b(), typeof a];\n'
-    window.evaluate(
-        join_modules(
-            {
-                "one": "export const a = 1;",
-                "two": "const a = 2;\nexport function b() {\n  return a;\n}\n",
-                "three": third,
-            }
-        )
-    )
-    assert window.evaluate("both") == [2, "undefined"]
-    window.close()
+DECLARED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+|[\[{][^\]}]*[\]}])", re.MULTILINE)
+
+
+@pytest.mark.parametrize("code", [script(), *(page.script() for page in (corpus_page, document_page, steps_page))])
+def test_no_name_is_declared_twice(code: str) -> None:
+    """The modules of a page share one scope."""
+    names = re.findall(r"\w+", " ".join(DECLARED.findall(code)))
+    assert len(names) > 20
+    assert sorted(names) == sorted(set(names))
 
 
 class Closed(HTMLParser):
