@@ -44,9 +44,9 @@ from attncli.explore.panels import (
     cursor_style,
     effects,
     link_name,
+    part_title,
     parts,
     search,
-    step_title,
     values,
     why,
 )
@@ -127,7 +127,7 @@ def _right(walk: Walk, loaded_run: LoadedRun, view: View) -> tuple[str, DrawPane
             )
         case "why":
             return (
-                say(view, "why · {step}", step=step_title(state, view)),
+                say(view, "why · {step}", step=part_title(state, view)),
                 lambda width, height: why(state, walk.derivation, view, width, height, with_words=walk.tour is None),
             )
         case "parts":

@@ -19,7 +19,7 @@ from attncli.draw.numbers import bar, bar_pieces
 from attncli.draw.safe import cells, cut, label, pad, spell
 from attncli.draw.shaded_matrix import Palette, diverging, sequential, shade, sign
 from attncli.draw.token_names import word_name
-from attncli.draw.tour import STEP_OF_PART, TOUR
+from attncli.draw.tour import STEP_OF_PART, step_title
 from attncli.draw.view import View
 from attncli.errors import UsageError
 from attncli.explore.loaded_run import LoadedRun, Pair
@@ -472,18 +472,10 @@ STEPS = (*STEP_OF_PART, "matrices")
 """The parts of a derivation that are gone through, one at a time: five numbered steps, and all of them as matrices."""
 
 
-def step_title(state: State, view: View) -> str:
+def part_title(state: State, view: View) -> str:
     """The number of the step in sight and its name; of the matrices, the name alone."""
     step = STEP_OF_PART.get(STEPS[min(state.step, len(STEPS) - 1)])
-    if step is None or step.title is None:
-        return say(view, "as matrices")
-    return say(
-        view,
-        "step {number} of {total}: {step}",
-        number=TOUR.index(step),
-        total=len(STEP_OF_PART),
-        step=say(view, step.title),
-    )
+    return say(view, "as matrices") if step is None else step_title(step, view)
 
 
 def why(

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Literal, Protocol
 
-from attncli.draw.tour import STEP
+from attncli.draw.tour import STEP, TourStep, step_title
 from attncli.draw.view import View
 from attncli.errors import AttnError
 from attncli.explore.frame import Notice
 from attncli.explore.head_grid import MEASURE_NAMES
 from attncli.explore.loaded_run import LoadedRun, Source, strongest_place
-from attncli.explore.panels import STEPS, HeadEffects, step_title
+from attncli.explore.panels import STEPS, HeadEffects, part_title
 from attncli.explore.panels import effect_rows as heads_ranked
 from attncli.explore.panels import search_rows as heads_found
 from attncli.explore.state import Focus, SightName, State, at_head, at_pair
@@ -328,12 +328,14 @@ FROM, TO = "it", "animal"
 
 @dataclass(frozen=True)
 class Stop:
-    """One stop. words: what it says; none at the first, whose words tell what is in view. step: of the derivation."""
+    """One stop. words: what it says; none at the first, whose words tell what is in view. step: of the derivation.
+    tour_step: what it is of the steps that have numbers, beside those of the derivation."""
 
     words: tuple[Message, ...]
     sight: SightName
     focus: Focus
     step: int = 0
+    tour_step: TourStep | None = None
 
 
 STOPS = (
@@ -349,8 +351,8 @@ STOPS = (
         "words",
         5,
     ),
-    Stop((STEP["heads"].words, message("Up and down walks through them.")), "search", "words"),
-    Stop((STEP["effect"].words, message("e compares all heads.")), "effects", "words"),
+    Stop((STEP["heads"].words, message("Up and down walks through them.")), "search", "words", tour_step=STEP["heads"]),
+    Stop((STEP["effect"].words, message("e compares all heads.")), "effects", "words", tour_step=STEP["effect"]),
     Stop(
         (
             message(
@@ -362,7 +364,7 @@ STOPS = (
         "heads",
     ),
 )
-"""The five steps of attention, with what goes before and what follows."""
+"""The steps of attention, with what goes before and what follows."""
 
 
 def begin_tour(state: State, loaded_run: LoadedRun) -> State:
@@ -427,5 +429,8 @@ def caption(state: State, stop: int, view: View) -> str:
         text = say(
             view, template, colour=say(view, colour if state.measure == "word" else MEASURE_NAMES[state.measure])
         )
-    title = f"{step_title(state, view)} · " if STOPS[stop].sight == "why" else ""
-    return f"{title}{text}"
+    here = STOPS[stop]
+    title = (
+        part_title(state, view) if here.sight == "why" else step_title(here.tour_step, view) if here.tour_step else ""
+    )
+    return f"{title} · {text}" if title else text

@@ -75,7 +75,7 @@ def test_keys_that_change_what_is_shown() -> None:
 
 def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
     app, text = pressed(SENTENCE, "tab", "enter", start=START, size=(120, 40))
-    assert "step 1 of 5" in shown(text, "why")
+    assert "step 1 of 7" in shown(text, "why")
     found = app.walk.derivation
     assert found is not None
     assert (found.layer, found.head, found.query) == (0, 3, 1)
@@ -85,7 +85,7 @@ def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
     steps: list[list[str]] = []
     pressed(SENTENCE, *["enter"] * 6, start=START, size=(120, 40), each=lambda app: steps.append(lines(app)))
     for step, name in enumerate(("similarity", "scale", "mask", "softmax", "weighted sum"), 1):
-        assert f"step {step} of 5: {name}" in shown(steps[step - 1], "why")
+        assert f"step {step} of 7: {name}" in shown(steps[step - 1], "why")
         assert any(f" {step} {word}" in "".join(steps[step - 1]) for word in (name, "output of dumpty"))
     assert "why · as matrices" in shown(steps[5], "why")
     assert "1.0000" in "".join(steps[3]).replace("1.00 ", "1.0000")
@@ -284,8 +284,8 @@ def test_the_tour_takes_words_apart_and_merges_them_again() -> None:
 
 def test_the_tour_has_one_numbering_and_its_words_follow_the_arrows() -> None:
     app, text = pressed(SENTENCE, "t", *["enter"] * 2, "right", "right", start=START, size=(120, 40))
-    assert "step 4 of 5: softmax" in shown(text, "why")
-    assert "step 4 of 5: softmax" in shown(text, "makes shares")
+    assert "step 4 of 7: softmax" in shown(text, "why")
+    assert "step 4 of 7: softmax" in shown(text, "makes shares")
     app, text = pressed(SENTENCE, "t", "enter", *["right"] * 5, start=START, size=(120, 40))
     assert shown(text, "why · as matrices")
     assert shown(text, "for all words at once")

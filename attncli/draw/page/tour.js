@@ -44,8 +44,9 @@ export function showTour(views) {
     showTour(views);
   };
   const way = (/** @type {string} */ id, /** @type {() => void} */ act) => button(act, { class: "link", id: `tour-${id}` }, say(`tour.${id === "play" && playing ? "pause" : id}`));
-  const lead = `lead.${name}` in meta.words.en && say(`lead.${name}`, { query: nameOf(state.query, queries()) });
-  fill("tour", make("b", say("tour.step", { number: tour - 1, count: meta.tour.length - 1 }) + (lead ? ` · ${say(`title.${name}`)}` : "")), make("span", { role: "status" }, ...(lead ? [make("b", lead), " "] : []), say(`tour.${name}`) + absent),
+  const [title, lead] = [`title.${name}`, `lead.${name}`].map((one) => (one in meta.words.en ? say(one, { query: nameOf(state.query, queries()) }) : ""));
+  fill("tour", make("b", tour > 1 ? say("tour.step", { number: tour - 1, total: meta.tour.length - 1, step: title }) : title),
+    make("span", { role: "status" }, ...(lead ? [make("b", lead), " "] : []), say(`tour.${name}`) + absent),
     way("before", () => goTo(state.tour > 1 ? state.tour - 1 : 1, views)), way("on", () => goTo(state.tour + 1, views)), way("play", play), way("close", () => goTo(0, views)));
   if (inside) at(inside)?.focus();
 }

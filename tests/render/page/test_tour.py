@@ -11,7 +11,7 @@ import pytest
 from asking import ask
 from browsing import Opened, opened
 
-from attncli.draw.tour import TOUR
+from attncli.draw.tour import TOUR, step_title
 from attncli.draw.view import View
 from attncli.explore.walk import STOPS
 from attncli.language import say
@@ -43,7 +43,8 @@ def test_every_step_has_its_view_its_words_and_its_address(window: Opened) -> No
             said = window.value("() => document.querySelector('#tour').innerText")
             for sentence in (step.words, step.title, step.lead):
                 assert sentence is None or say(View(lang=lang), sentence, query=word) in said
-            assert str(number) in said
+            assert (f"{number}" in said) == (number > 0)
+            assert number == 0 or step_title(step, View(lang=lang)) in said
         assert window.value("attn.state.view") == view
         window.until(f"() => location.hash.includes('t={number + 1}')")
         window.page.click("#tour-on")
@@ -76,6 +77,7 @@ def test_arrows_and_play_go_through_the_steps(window: Opened, chromium: Any, fil
 def test_page_explorer_and_derivation_number_the_steps_alike() -> None:
     words = [stop.words[0] for stop in STOPS if stop.words]
     assert [step.words for step in TOUR if step.words in words] == [step.words for step in TOUR[1:]]
+    assert [stop.tour_step for stop in STOPS if stop.tour_step] == list(TOUR[-2:])
     numbers = {step.name: str(number) for number, step in enumerate(TOUR)}
     titles = re.findall(r"(?m)^([1-5]) (\w+)", ask("explain", TEXT, "--query", "cat").out)
     steps = {name: number for number, name in titles if name in numbers}
