@@ -104,8 +104,7 @@ def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, soft
     if "q" not in stages or "k" not in stages or "global_q" in stages:
         return None
     q, k = (np.asarray(backend.numpy(stages[name]), np.float32) for name in ("q", "k"))
-    is_short = max(q.shape[1], k.shape[1]) <= q.shape[2]
-    v = np.asarray(backend.numpy(stages["v"]), np.float32) if is_short and "v" in stages else None
+    v = np.asarray(backend.numpy(stages["v"]), np.float32) if "v" in stages else None
     return Arithmetic(q, k, scale, softcap, v)
 
 

@@ -192,7 +192,8 @@ class PageHeads:
             if keys[-1] not in self.blocks:
                 self._add_block(keys[-1], vectors(record.values))
             self._users[keys[-1]] = self._users.get(keys[-1], 0) + 1
-            entry["v"] = [keys[-1], record.values.codes.shape[-1]]
+            step = max(float(record.values.step.max(initial=0)), 1e-3)  # digits of which none is made up
+            entry["v"] = [keys[-1], len(record.values.step), record.value_width, max(0, int(-np.log10(step)))]
         strongest = record.links[0][2] if record.links else 0.0
         heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
         while self.size > self.budget and self._weakest:

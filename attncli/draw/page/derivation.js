@@ -1,6 +1,6 @@
 import { meta } from "./data.js";
 import { bar, fill, lead, make, note } from "./dom.js";
-import { abs, largest, min } from "./numbers.js";
+import { abs, largest } from "./numbers.js";
 import { keys, queries, state } from "./state.js";
 import { parts, sees, values, weightsOf } from "./weights.js";
 import { nameOf, say, signed, told } from "./words.js";
@@ -8,17 +8,16 @@ import { nameOf, say, signed, told } from "./words.js";
 /** The class of what the tour tells of. @param {string} step */
 const now = (step) => (step && step === meta.tour[state.tour - 1] ? "now" : "");
 
-/** Keys with a line of their own, and dimensions that are shown. */
+/** Keys with a line of their own. */
 const TERMS = 6;
 
-/** What leaves the head: each value times its weight, and their sum. @param {{all: Float32Array, width: number}} passed @param {Float32Array} row */
-function sum({ all, width }, row) {
-  const shown = min(TERMS, width);
+/** What leaves the head: each value times its weight, and their sum. @param {{all: Float32Array, shown: number, width: number, digits: number}} passed @param {Float32Array} row */
+function sum({ all, shown, width, digits }, row) {
   const most = largest(row, TERMS);
   const seen = [...row.keys()].filter((key) => row[key] > 0);
   const [first, rest] = [true, false].map((among) => seen.filter((key) => most.includes(key) === among));
-  const total = (/** @type {number[]} */ keys) => [keys.reduce((sum, key) => sum + row[key], 0), ...Array.from({ length: shown }, (_, c) => keys.reduce((sum, key) => sum + row[key] * all[key * width + c], 0))];
-  const line = (/** @type {string} */ name, /** @type {number[]} */ of) => make("tr", make("th", { scope: "row" }, name), ...of.map((value) => make("td", signed(value))));
+  const total = (/** @type {number[]} */ keys) => [keys.reduce((sum, key) => sum + row[key], 0), ...Array.from({ length: shown }, (_, c) => keys.reduce((sum, key) => sum + row[key] * all[key * shown + c], 0))];
+  const line = (/** @type {string} */ name, /** @type {number[]} */ of) => make("tr", make("th", { scope: "row" }, name), ...of.map((value, at) => make("td", signed(value, at ? digits : 3))));
   return make("table", { class: `terms ${now("output")}` },
     make("caption", say("values.title", { shown, count: width })),
     make("thead", make("tr", make("td"), ...["w", ...Array(shown).keys()].map((name) => make("th", { scope: "col" }, name)))),

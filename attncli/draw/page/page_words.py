@@ -41,7 +41,7 @@ PAGE_WORDS: Mapping[str, Message] = {
     **{f"lead.{step.name}": step.lead for step in TOUR if step.lead},
     "values.title": message("values times weights: {shown} of {count} dimensions"),
     "values.others": message("{count} others"),
-    "values.none": message("The page holds the values of texts that are no longer than a head is wide."),
+    "values.none": message("The page holds no values of this head."),
     "whole": message("the whole page"),
     "share": message("take along"),
     "share.link": message("copy the link"),

@@ -43,11 +43,11 @@ export async function parts(run, at) {
   };
 }
 
-/** What a head passes on of each key, [key, dim]; null where that was not kept. @param {number} run @param {number} at
- * @returns {Promise<{all: Float32Array, width: number}|null>} */
+/** What a head passes on of each key, [key, dim] in some dimensions of all, with digits that are right; null where that was
+ * not kept. @param {number} run @param {number} at */
 export async function values(run, at) {
   const { v, n } = meta.runs[run].heads[at];
-  return v ? { all: vectors(await block(v[0]), 0, n, v[1], 0), width: v[1] } : null;
+  return v ? { all: vectors(await block(v[0]), 0, n, v[1], 0), shown: v[1], width: v[2], digits: v[3] } : null;
 }
 
 /** Weights that are made when they are asked for. @param {import("./types.js").Parts} found @returns {import("./types.js").Weights} */

@@ -136,6 +136,19 @@ def test_a_chat_of_4096_tokens_is_small_and_follows_the_pointer(chromium: Any, t
     window.page.context.close()
 
 
+def test_the_values_of_a_long_text_add_up(window: Opened) -> None:
+    window.value("() => attn.choose({view: 'derivation', query: 100, head: 1})")
+    cells = "[...row.children].slice(1).map((cell) => Number(cell.textContent.replace('−', '-')))"
+    table = "document.querySelectorAll('#view > .terms :is(tbody, tfoot) tr')"
+    *rows, total = window.until(f"() => {table}.length && [...{table}].map((row) => {cells})")
+    text = " ".join(f"w{at % 53}" for at in range(WORDS))
+    (layer,) = ask("run", text, "--num-heads", "2", "--json", "--stages", "all").json["layers"]
+    concat = layer["stages"]["concat"][100]
+    assert total == pytest.approx([1, *concat[len(concat) // 2 :][:3]], abs=6e-3)
+    assert np.sum(rows, 0) == pytest.approx(total, abs=0.03)
+    window.clean()
+
+
 def test_the_rollout_is_made_in_the_background(window: Opened) -> None:
     window.value("""() => {
       window.bars = [];
