@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,14 +62,30 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
         stand_in.chmod(0o755)
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
     told = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "PYTHONOPTIMIZE": "2", "OTHER": "3"}
-    done = subprocess.run(
-        ["bash", ".ci/run"], cwd=tmp_path, env=told, capture_output=True, text=True, check=True, timeout=60
+    done, whole = (
+        subprocess.run(
+            ["bash", ".ci/run", *more], cwd=tmp_path, env=told, capture_output=True, text=True, check=True, timeout=60
+        )
+        for more in ((), ("all",))
     )
     assert "OTHER=3" in done.stdout
     assert "ran in" in done.stdout
-    assert "then -m pytest -n 2 --dist loadfile -m thorough or cluster" in done.stdout
+    assert re.search(r"then -m pytest -n 2 --dist loadfile -m thorough or cluster --share [012]/3\n", done.stdout)
+    assert "then -m pytest -n 2 --dist loadfile -m thorough or cluster\n" in whole.stdout
     assert "PYTHON" not in done.stdout
     assert f"ran in {tmp_path}\n" not in done.stdout
+
+
+def test_every_test_has_its_share(request):
+    """Those that `--share K/3` leave out are in one of the others."""
+    names = [item.nodeid for item in request.session.items]
+    parts = []
+    for share in ("0/3", "1/3", "2/3"):
+        items = list(request.session.items)
+        conftest = request.config.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
+        conftest.pytest_collection_modifyitems(SimpleNamespace(getoption=lambda _, share=share: share), items)
+        parts += [item.nodeid for item in items]
+    assert sorted(parts) == sorted(names)
 
 
 def test_the_top_level():
