@@ -95,7 +95,10 @@ def write(
 
 
 def pack(array: Floats, kind: Kind) -> np.ndarray[Any, Any]:
-    """The array's blocks: the package's own where it can write them, else seeded ones with small scales."""
+    """The array's blocks: the package's own where it can write them, those of `q4_k` and `q6_k`, else seeded ones with
+    small scales."""
+    if kind in WRITERS:
+        return WRITERS[kind](array)
     try:
         return gguf.quants.quantize(array, kind)
     except NotImplementedError:
@@ -107,10 +110,59 @@ def pack(array: Floats, kind: Kind) -> np.ndarray[Any, Any]:
         return raw.reshape(*array.shape[:-1], -1)
 
 
-HALVES = {
-    "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,),
-}  # fmt: skip
-"""Where the float16 scales of a block stand, of kinds that the package does not write."""
+HALVES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q5_K": (0, 2), "IQ4_NL": (0,), "IQ4_XS": (0,)}
+"""Where the float16 scales of a block stand, of kinds that nobody here writes."""
+
+
+def q4_k(array: Floats) -> np.ndarray[Any, Any]:
+    """Blocks of Q4_K: eight parts of 32 numbers, each from its least to its largest in 15 steps."""
+    parts = array.reshape(-1, 8, 32)
+    least = np.minimum(parts.min(-1), 0)
+    step, scales = _whole((parts.max(-1) - least) / 15, 63)
+    shift, offsets = _whole(-least, 63)
+    numbers = np.rint((parts + (shift * offsets)[..., None]) / np.maximum(step * scales, 1e-12)[..., None])
+    fours = np.clip(numbers, 0, 15).astype(np.uint8).reshape(-1, 4, 2, 32)
+    high = scales[:, 4:], offsets[:, 4:]
+    six = [scales[:, :4] | high[0] >> 4 << 6, offsets[:, :4] | high[1] >> 4 << 6, high[0] & 15 | (high[1] & 15) << 4]
+    packed = (fours[:, :, 0] | fours[:, :, 1] << 4).reshape(-1, 128)
+    blocks = np.concatenate([_halves(step), _halves(shift), *six, packed], axis=1)
+    return blocks.reshape(*array.shape[:-1], -1)
+
+
+def q6_k(array: Floats) -> np.ndarray[Any, Any]:
+    """Blocks of Q6_K: sixteen parts of 16 numbers, each of 64 steps around 0."""
+    parts = array.reshape(-1, 16, 16)
+    step, scales = _whole(np.abs(parts).max(-1) / 31, 127)
+    numbers = np.clip(np.rint(parts / np.maximum(step * scales, 1e-12)[..., None]), -32, 31)
+    sixes = (numbers + 32).astype(np.uint8).reshape(-1, 2, 4, 32)
+    low, high = sixes & 15, sixes >> 4
+    fours = np.stack([low[:, :, 0] | low[:, :, 2] << 4, low[:, :, 1] | low[:, :, 3] << 4], 2).reshape(-1, 128)
+    twos = (high[:, :, 0] | high[:, :, 1] << 2 | high[:, :, 2] << 4 | high[:, :, 3] << 6).reshape(-1, 64)
+    return np.concatenate([fours, twos, scales, _halves(step)], axis=1).reshape(*array.shape[:-1], -1)
+
+
+def _whole(values: Floats, most: int) -> tuple[Floats, np.ndarray[Any, Any]]:
+    """Values of a block, [block, part], as a step of float16, [block, 1], times whole numbers up to `most`."""
+    step = (values.max(-1, keepdims=True) / most).astype(np.float16).astype(np.float32)
+    return step, np.clip(np.rint(values / np.maximum(step, 1e-12)), 0, most).astype(np.uint8)
+
+
+def _halves(step: Floats) -> np.ndarray[Any, Any]:
+    return step.astype(np.float16).view(np.uint8)
+
+
+WRITERS = {Kind.Q4_K: q4_k, Kind.Q6_K: q6_k}
+
+
+def mixed(name: str, layers: int) -> Kind:
+    """The type of a matrix in the usual mix of Q4_K and Q6_K: more bits for what is written out, and for values and the
+    way down in a half of the layers."""
+    if name == "output.weight":
+        return Kind.Q6_K
+    if "attn_v" not in name and "ffn_down" not in name:
+        return Kind.Q4_K
+    layer, eighth = int(name.split(".")[1]), layers // 8
+    return Kind.Q6_K if layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2 else Kind.Q4_K
 
 
 def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[str, Floats]:

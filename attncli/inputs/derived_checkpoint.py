@@ -12,13 +12,18 @@ import numpy as np
 from attncli.arrays import backend as arrays
 from attncli.arrays import numpy_backend
 from attncli.errors import InputError
-from attncli.inputs.checkpoint import PIECE, WORTH_HELP, Array, Checkpoint, TensorInfo
+from attncli.inputs.checkpoint import WORTH_HELP, Array, Checkpoint, TensorInfo
 from attncli.inputs.read_ahead import multiply_pieces, worth_it
 from attncli.inputs.safetensors_file import convert, dtype_of_name
 from attncli.language import listing
 
 AT_ONCE = 2**17
 """Numbers computed at a time: few enough that what is in between stays in the processor's cache."""
+STRETCH = 2**19
+"""Numbers of a matrix computed for a product at a time. Two threads that take turns at fewer spend as long on the
+turns: 1.1 billion weights of Q4_K took 3.2 s with 2¹⁷, 2.1 s with 2¹⁹, 2.3 s with 2²⁰."""
+FAVOURED = 16
+"""Products are as fast as they can be with multiples of this many rows of a weight."""
 WORTH_PIECES = 2**18
 """Bytes of a stored matrix from which multiplying it piece by piece repays."""
 MOST_KINDS = 3
@@ -43,7 +48,8 @@ class ComputedPieces:
 
     def __init__(self, recipe: Recipe, shape: tuple[int, ...]) -> None:
         self._recipe, self._row, self._count = recipe, shape[1] * 4, shape[0]
-        self._step = max(1, PIECE // (self._row * recipe.unit)) * recipe.unit
+        rows = STRETCH // shape[1]
+        self._step = max(1, (rows - rows % FAVOURED if rows >= FAVOURED else rows) // recipe.unit) * recipe.unit
         self.count = -(-shape[0] // self._step)
         self._places, self._lock = iter(range(0, shape[0], self._step)), threading.Lock()
 

@@ -104,17 +104,15 @@ def _q3_k(raw: Bytes, out: Floats) -> None:
     parts *= (half(raw, 108) * (scales.view(np.int8) - np.int8(32)))[:, :, None]
 
 
-def _six_bits(raw: Bytes) -> tuple[Bytes, Bytes]:
-    """Eight scales and eight offsets of six bits out of twelve bytes, each [block, 8]."""
-    first, second, third = raw[:, :4], raw[:, 4:8], raw[:, 8:12]
-    scales = np.concatenate((first & 63, third & 15 | first >> 6 << np.uint8(4)), axis=1)
-    offsets = np.concatenate((second & 63, third >> 4 | second >> 6 << np.uint8(4)), axis=1)
-    return scales, offsets
-
-
 def _scale_k(raw: Bytes, parts: Floats) -> None:
-    """Scale and shift the eight parts of Q4_K and Q5_K."""
-    scales, offsets = _six_bits(raw[:, 4:16])
+    """Scale and shift the eight parts of Q4_K and Q5_K, whose eight scales and eight offsets, of six bits each, lie in
+    twelve bytes."""
+    first, second, third = (np.ascontiguousarray(raw[:, at : at + 4]).view("<u4")[:, 0] for at in (4, 8, 12))
+    six = np.empty((len(raw), 2, 2), "<u4")  # four numbers in each: 1.2 times as fast over all as byte by byte
+    for place, low, packed in ((0, first, third), (1, second, third >> 4)):
+        np.bitwise_and(low, 0x3F3F3F3F, out=six[:, place, 0])
+        six[:, place, 1] = packed & 0x0F0F0F0F | low >> 2 & 0x30303030
+    scales, offsets = six.view(np.uint8).reshape(len(raw), 2, 8).swapaxes(0, 1)
     parts *= (half(raw, 0) * scales)[:, :, None]
     parts -= (half(raw, 2) * offsets)[:, :, None]
 
@@ -135,9 +133,14 @@ def _q5_k(raw: Bytes, out: Floats) -> None:
 
 def _q6_k(raw: Bytes, out: Floats) -> None:
     count = len(raw)
-    high = ((raw[:, 128:192].reshape(count, 2, 1, 32) >> FOURTHS) & 3) << np.uint8(4)
-    out[:] = nibbles(raw[:, :128], 64) | high.reshape(count, SUPER)
-    out -= 32
+    low, high = raw[:, :128].reshape(count, 2, 2, 32), raw[:, 128:192].reshape(count, 2, 32)
+    six = np.empty((count, 2, 4, 32), np.uint8)
+    np.bitwise_and(low, 15, out=six[:, :, :2])
+    np.right_shift(low, 4, out=six[:, :, 2:])
+    for place, bits in enumerate((high << 4, high << 2, high, high >> 2)):
+        six[:, :, place] |= bits & 48
+    six -= 32  # below 0 it is the same byte of a number with a sign
+    out[:] = six.view(np.int8).reshape(count, SUPER)
     parts = out.reshape(count, 16, 16)
     parts *= (half(raw, 208) * raw[:, 192:208].view(np.int8))[:, :, None]
 

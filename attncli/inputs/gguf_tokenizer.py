@@ -1,4 +1,5 @@
-"""Tokenizers built from the vocabulary that a GGUF file brings: byte-pair merges, SentencePiece scores, word pieces.
+"""Tokenizers built from the vocabulary that a GGUF file brings: byte-pair merges, SentencePiece's two kinds of scores,
+word pieces.
 
 How a text is cut before the merges stands in no file, only a name of it; the patterns are those that the tokenizers of
 these names have.
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -86,7 +88,7 @@ def gguf_tokenizer(metadata: Metadata, name: str) -> PieceTokenizer | None:
             tokens=len(tokens),
             types=len(types),
         )
-    builders = {"gpt2": _byte_pairs, "llama": _scored_pieces, "bert": _word_pieces}
+    builders = {"gpt2": _byte_pairs, "llama": _scored_pieces, "bert": _word_pieces, "t5": _likely_pieces}
     if kind not in builders:
         raise UnsupportedError(
             "the vocabulary is of the kind {kind}",
@@ -135,8 +137,8 @@ def _byte_pairs(metadata: Metadata, tokens: Sequence[str], types: Sequence[int],
     return hf
 
 
-def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
-    """SentencePiece's byte-pair scheme: of all pairs that make a piece, the one with the highest score is first."""
+def _scores(metadata: Metadata, tokens: Sequence[str], name: str) -> list[float]:
+    """A score for each token. Raises InputError where there are not as many."""
     scores = metadata.numbers("tokenizer.ggml.scores")
     if len(scores) != len(tokens):
         raise InputError(
@@ -146,6 +148,12 @@ def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
             tokens=len(tokens),
             scores=len(scores),
         )
+    return scores
+
+
+def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
+    """SentencePiece's byte-pair scheme: of all pairs that make a piece, the one with the highest score is first."""
+    scores = _scores(metadata, tokens, name)
     ids = {token: place for place, token in enumerate(tokens)}
     pieces = {token for token, kind in zip(tokens, types, strict=True) if kind in (NORMAL, USER_DEFINED, UNUSED)}
     ranked = sorted(_pairs(pieces), key=lambda pair: (-scores[ids[pair[0] + pair[1]]], ids[pair[0]], ids[pair[1]]))
@@ -156,9 +164,51 @@ def _scored_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[in
     begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
     spaces = normalizers.Replace(" ", SPACE)
     hf.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if begins else spaces
-    strip = [decoders.Strip(" ", 1, 0)] if begins else []
-    hf.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    hf.decoder = _blanks_again(begins)
     return hf
+
+
+def _blanks_again(begins: bool) -> decoders.Sequence:
+    """Pieces as a text. begins: whether a blank was put before it."""
+    strip = [decoders.Strip(" ", 1, 0)] if begins else []
+    return decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+
+
+def _likely_pieces(metadata: Metadata, tokens: Sequence[str], types: Sequence[int], name: str) -> tokenizers.Tokenizer:
+    """SentencePiece's unigram scheme: of all ways to cut a text, the one whose scores have the highest sum.
+
+    Source: Kudo, Subword regularization, 2018.
+    """
+    scores = _scores(metadata, tokens, name)
+    least = min(scores)
+    # what is no part of a text is never its likeliest part; the library has no other way to say so
+    parts = [
+        (token, score if kind in (NORMAL, USER_DEFINED) else least - ABSENT)
+        for token, score, kind in zip(tokens, scores, types, strict=True)
+    ]
+    unknown = next((place for place, kind in enumerate(types) if kind == UNKNOWN), None)
+    hf = tokenizers.Tokenizer(models.Unigram(parts, unknown, BYTE in types))
+    begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
+    steps: list[Any] = []
+    table = metadata.get("tokenizer.ggml.precompiled_charsmap")
+    if isinstance(table, np.ndarray) and table.size:
+        try:
+            steps.append(normalizers.Precompiled(table.astype(np.uint8).tobytes()))
+        except Exception as error:
+            raise InputError(
+                "its table of characters is not one of SentencePiece's", where=name, expected=message("a whole file")
+            ) from error
+    if metadata.flag("tokenizer.ggml.remove_extra_whitespaces"):
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    if begins:
+        steps.append(normalizers.Prepend(SPACE))
+    hf.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
+    hf.decoder = _blanks_again(begins)
+    return hf
+
+
+ABSENT = 1000.0
+"""How far below all others the score of a token is that no text is cut into."""
 
 
 LONGEST_PIECE = 256
@@ -209,8 +259,8 @@ def _add_ends(hf: tokenizers.Tokenizer, metadata: Metadata, tokens: Sequence[str
     """Put the tokens at a text's beginning and end that the file asks for."""
     begin, end = metadata.flag("tokenizer.ggml.add_bos_token"), metadata.flag("tokenizer.ggml.add_eos_token")
     if begin is None:
-        begin = kind != "gpt2" or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
-    end = kind == "bert" if end is None else end
+        begin = kind in ("llama", "bert") or metadata.get("tokenizer.ggml.pre") in BEGIN_BY_SILENCE
+    end = kind in ("bert", "t5") if end is None else end
     names = ("cls_token_id", "bos_token_id"), ("seperator_token_id", "separator_token_id", "eos_token_id")
     specials: dict[str, int] = {}
 

@@ -236,17 +236,20 @@ def _by_tiles(pieces: PieceSource, stored_dtype: np.dtype[Any], shape: Sequence[
     finite: list[bool] = []
     few = len(x) <= numpy_backend.FEW_ROWS
     block = numpy_backend.block_of(x) or 1 if few else 1
-    many = max((STEP if few else MANY_ROWS_STEP) // width // block, 1) * block
+    as_stored = stored_dtype == x.dtype
+    many = max((STEP if few and not as_stored else MANY_ROWS_STEP) // width // block, 1) * block
 
     @np.errstate(over="ignore", invalid="ignore")
     def take() -> None:
-        tile = np.empty((many, width), x.dtype)
+        tile = None if as_stored else np.empty((many, width), x.dtype)
         for first, piece in pieces:
             part = piece.view(stored_dtype).reshape(-1, width)
             above = first // (width * stored_dtype.itemsize)
             for row in range(0, len(part), many):
-                here = tile[: min(many, len(part) - row)]
-                here[:] = part[row : row + many]
+                here = part[row : row + many]
+                if tile is not None:
+                    stored, here = here, tile[: len(here)]
+                    here[:] = stored
                 product = numpy_backend.product_of_any(x, here.T, block) if few else np.matmul(x, here.T)
                 result[:, above + row : above + row + len(here)] = product
                 finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))

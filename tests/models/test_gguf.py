@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import struct
+import tracemalloc
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 import gguf_files
@@ -14,14 +18,19 @@ import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
+from asking import ask
 from gguf_files import Kind
 from msgspec.structs import replace
 from safetensors.numpy import load_file, save_file
+from sentencepiece import sentencepiece_model_pb2
 from tiny_checkpoints import CASES, make
 from tiny_sizes import Case, rope
 
 import attncli
+from attncli.arrays.backend import numpy_backend
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.inputs.checkpoint import TensorInfo
+from attncli.inputs.derived_checkpoint import DerivedCheckpoint
 from attncli.inputs.ggml_blocks import BLOCKS
 from attncli.inputs.gguf_file import Metadata
 from attncli.inputs.gguf_tokenizer import gguf_tokenizer
@@ -128,6 +137,12 @@ def test_every_kind_of_blocks_is_what_the_package_makes_of_it(number: int):
     assert not np.array_equal(block.numbers(spoilt.reshape(-1)), expected, equal_nan=True)
 
 
+@pytest.mark.parametrize(("kind", "worst"), [(Kind.Q4_K, 0.22), (Kind.Q6_K, 0.08)])
+def test_what_writes_the_files_here_is_near_the_numbers(kind: Kind, worst: float):
+    array = np.random.default_rng(1).standard_normal((4, 512)).astype(np.float32)
+    assert np.abs(gguf.quants.dequantize(gguf_files.pack(array, kind), kind) - array).max() < worst
+
+
 WIDE = Case("qwen2", {**CASES["qwen2"].config, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 256,
                       "num_hidden_layers": 2, "use_sliding_window": False, "initializer_range": 0.02})  # fmt: skip
 
@@ -171,6 +186,32 @@ def test_only_the_layers_that_are_shown_are_read(wide: Path, tmp_path: Path):
     first = model.store.bytes_read()
     list(model.trace(ids_of(model)))
     assert 0 < first < (model.store.bytes_read() - first) * 0.7
+
+
+def test_no_product_needs_a_whole_matrix():
+    """64 MiB of numbers, of which two threads have 2 MiB each at a time, and what they are computed by."""
+    rng, shape = np.random.default_rng(0), (8192, 2048)
+    raw = rng.integers(0, 256, math.prod(shape) // 256 * 144, dtype=np.uint8)
+    raw.reshape(-1, 144)[:, :4] = np.float16([0.01, 0.01]).view(np.uint8)
+    block = BLOCKS[Kind.Q4_K]
+
+    class Rows:
+        unit = 1
+
+        def rows(self, start: int, stop: int) -> np.ndarray:
+            step = shape[1] // 256 * 144
+            return block.numbers(raw[start * step : stop * step]).reshape(-1, shape[1])
+
+    info = TensorInfo("float32", shape, Path("x"), 0, raw.size, "Q4_K")
+    checkpoint = DerivedCheckpoint(Path(), {}, {"w": info}, {"w": Rows()})
+    x = rng.standard_normal((11, shape[1])).astype(np.float32)
+    tracemalloc.start()
+    product = checkpoint.product("w", x, numpy_backend("float32"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * 2**20, peak
+    expected = x @ block.numbers(raw).reshape(shape).T
+    assert np.abs(product - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_several_files_are_one_model(pair: Callable[[str], tuple[Path, Path]], tmp_path: Path):
@@ -312,82 +353,95 @@ def test_a_scale_that_is_no_number_is_told_with_its_place(wide: Path, tmp_path: 
 
 SAMPLES = (
     "The animal didn't cross the street, because it was 12345 metres wide!",
-    "  two  blanks\n\nand\tlines ", "naïve café, 你好世界 😀", "x=f(y)+3.14; we'LL", "",
+    "  two  blanks\n\nand\tlines ", "naïve caﬁé, 你好世界 😀", "x=f(y)+3.14; we'LL", "",
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def corpus() -> list[str]:
+QWEN_CUT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+class Vocabulary(NamedTuple):
+    """A vocabulary trained on the README. write: tells a GGUF file of it. ids: what its own library makes of a text."""
+
+    size: int
+    write: Callable[[gguf.GGUFWriter], None]
+    ids: Callable[[str], list[int]]
+
+
+def lines() -> list[str]:
     return (Path(__file__).parents[2] / "README.md").read_text().splitlines()
 
 
-def loaded(tmp_path: Path, wide: Path, vocabulary: Callable[[gguf.GGUFWriter], None]) -> object:
-    return attncli.load(
-        gguf_files.write(wide, tmp_path / "v.gguf", "qwen2", vocabulary=vocabulary), note=None
-    ).tokenizer
-
-
-def test_a_vocabulary_of_merges(wide: Path, tmp_path: Path, corpus: list[str]):
-    pattern = (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-    )
+@cache
+def merges(cut: str) -> Vocabulary:
+    """Byte-pair merges, cut as Qwen 2 or GPT-2 do."""
     own = tokenizers.Tokenizer(tokenizers.models.BPE())
-    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    own.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level])
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut == "gpt-2")
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(QWEN_CUT), "isolated")
+    parts = [byte_level] if cut == "gpt-2" else [split, byte_level]
+    own.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(parts)
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=600, special_tokens=["<|end|>"], show_progress=False,
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
-    own.train_from_iterator(corpus, trainer)
+    own.train_from_iterator(lines(), trainer)
     model = json.loads(own.to_str())["model"]
 
-    def vocabulary(writer: gguf.GGUFWriter) -> None:
+    def write(writer: gguf.GGUFWriter) -> None:
         tokens = sorted(model["vocab"], key=model["vocab"].get)
         writer.add_tokenizer_model("gpt2")
-        writer.add_tokenizer_pre("qwen2")
+        writer.add_tokenizer_pre(cut)
         writer.add_token_list(tokens)
         writer.add_token_types([3 if token == "<|end|>" else 1 for token in tokens])
         writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
         writer.add_bos_token_id(0)
         writer.add_add_bos_token(False)
 
-    ours = loaded(tmp_path, wide, vocabulary)
-    for sample in (*SAMPLES[:-1], "a<|end|>b"):
-        assert [token.id for token in ours.encode(sample)] == own.encode(sample).ids, sample
+    return Vocabulary(len(model["vocab"]), write, lambda sample: own.encode(sample).ids)
 
 
-def test_a_vocabulary_of_sentencepiece(wide: Path, tmp_path: Path, corpus: list[str]):
-    text_file = tmp_path / "corpus.txt"
-    text_file.write_text("\n".join(corpus))
+@cache
+def sentence_pieces(kind: str) -> Vocabulary:
+    """SentencePiece's "bpe" or "unigram"."""
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        input=str(text_file), model_prefix=str(tmp_path / "m"), vocab_size=700, model_type="bpe", byte_fallback=True,
-        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=9,
+        sentence_iterator=iter(lines()), model_writer=model, vocab_size=700, model_type=kind, byte_fallback=True,
+        normalization_rule_name="identity" if kind == "bpe" else "nmt_nfkc", remove_extra_whitespaces=kind != "bpe",
+        minloglevel=9,
     )  # fmt: skip
-    own = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    own = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
-    def vocabulary(writer: gguf.GGUFWriter) -> None:
+    def write(writer: gguf.GGUFWriter) -> None:
         ids = range(own.vocab_size())
-        kinds = [2 if own.is_unknown(i) else 3 if own.is_control(i) else 6 if own.is_byte(i) else 1 for i in ids]
-        writer.add_tokenizer_model("llama")
+        writer.add_tokenizer_model("llama" if kind == "bpe" else "t5")
         writer.add_token_list([own.id_to_piece(i) for i in ids])
         writer.add_token_scores([own.get_score(i) for i in ids])
-        writer.add_token_types(kinds)
+        writer.add_token_types(
+            [2 if own.is_unknown(i) else 3 if own.is_control(i) else 6 if own.is_byte(i) else 1 for i in ids]
+        )
         writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        if kind == "unigram":
+            stored = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue()).normalizer_spec
+            writer.add_precompiled_charsmap(stored.precompiled_charsmap)
+            writer.add_remove_extra_whitespaces(True)
 
-    ours = loaded(tmp_path, wide, vocabulary)
-    for sample in SAMPLES[:-1]:
-        assert [token.id for token in ours.encode(sample)] == [1, *own.encode(sample)], sample
+    ends = ([1], []) if kind == "bpe" else ([], [2])
+    return Vocabulary(own.vocab_size(), write, lambda sample: [*ends[0], *own.encode(sample), *ends[1]])
 
 
-def test_a_vocabulary_of_word_pieces(wide: Path, tmp_path: Path, corpus: list[str]):
-    own = tokenizers.BertWordPieceTokenizer(lowercase=True)
-    own.train_from_iterator(corpus, vocab_size=500, show_progress=False)
-    own = tokenizers.BertWordPieceTokenizer(own.get_vocab(), lowercase=True)
+@cache
+def word_pieces() -> Vocabulary:
+    """BERT's, without capitals."""
+    trained = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    trained.train_from_iterator(lines(), vocab_size=500, show_progress=False)
+    own = tokenizers.BertWordPieceTokenizer(trained.get_vocab(), lowercase=True)
+    tokens = sorted(own.get_vocab(), key=own.get_vocab().get)
 
-    def vocabulary(writer: gguf.GGUFWriter) -> None:
-        tokens = sorted(own.get_vocab(), key=own.get_vocab().get)
+    def write(writer: gguf.GGUFWriter) -> None:
         bare = [
             token if token[0] == "[" and token[-1] == "]" else token[2:] if token[:2] == "##" else f"▁{token}"
             for token in tokens
@@ -399,9 +453,59 @@ def test_a_vocabulary_of_word_pieces(wide: Path, tmp_path: Path, corpus: list[st
         writer.add_bos_token_id(tokens.index("[CLS]"))
         writer.add_sep_token_id(tokens.index("[SEP]"))
 
-    ours = loaded(tmp_path, wide, vocabulary)
-    for sample in SAMPLES[:-1]:
-        assert [token.id for token in ours.encode(sample)] == own.encode(sample).ids, sample
+    return Vocabulary(len(tokens), write, lambda sample: own.encode(sample).ids)
+
+
+@pytest.mark.parametrize(
+    ("make_vocabulary", "more"),
+    [
+        (lambda: merges("qwen2"), ["a<|end|>b"]),
+        (lambda: merges("gpt-2"), ["a<|end|>b"]),
+        (lambda: sentence_pieces("bpe"), []),
+        (lambda: sentence_pieces("unigram"), []),
+        (word_pieces, []),
+    ],
+    ids=["merges as Qwen", "merges as GPT-2", "SentencePiece", "unigram", "word pieces"],
+)
+def test_a_vocabulary_cuts_as_its_own_library(
+    make_vocabulary: Callable[[], Vocabulary], more: list[str], wide: Path, tmp_path: Path
+):
+    vocabulary = make_vocabulary()
+    file = gguf_files.write(wide, tmp_path / "v.gguf", "qwen2", vocabulary=vocabulary.write)
+    tokenizer = attncli.load(file, note=None).tokenizer
+    for sample in (*SAMPLES[:-1], *more):
+        assert [token.id for token in tokenizer.encode(sample)] == vocabulary.ids(sample), sample
+
+
+FIRST = {
+    "llama": (lambda: sentence_pieces("bpe"), Kind.Q4_K),
+    "qwen3": (lambda: merges("qwen2"), Kind.Q8_0),
+    "gemma3_text": (lambda: sentence_pieces("bpe"), Kind.Q8_0),
+    "gpt2": (lambda: merges("gpt-2"), Kind.Q8_0),
+    "bert": (word_pieces, Kind.Q8_0),
+}  # fmt: skip
+"""Five files as people have them: the vocabulary, and the type of most matrices."""
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_file_answers_the_first_time(name: str, tmp_path: Path):
+    make_vocabulary, kind = FIRST[name]
+    vocabulary, case = make_vocabulary(), fitting(name)
+    config = {key: {"hidden_size": 256, "n_embd": 256, "num_attention_heads": 4, "n_head": 4, "intermediate_size": 512,
+                    "n_inner": 512, "head_dim": 64, "vocab_size": vocabulary.size}.get(key, value)
+              for key, value in case.config.items()}  # fmt: skip
+    folder = make(replace(case, config=config), tmp_path)
+
+    def choose(name: str, array: np.ndarray) -> Kind:
+        return gguf_files.mixed(name, 3) if kind == Kind.Q4_K else kind
+
+    file = gguf_files.write(folder, tmp_path / "X.gguf", FILES[name], quantise=choose, vocabulary=vocabulary.write)
+    sentence = "The animal was tired, so it slept"
+    answer = ask("run", "--model", str(file), sentence, "--query", "it", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    document = answer.json
+    assert [token["id"] for token in document["tokens"]] == vocabulary.ids(sentence)
+    assert document["model"]["quantization"] == ("Q4_K, Q6_K" if kind == Kind.Q4_K else "Q8_0")
 
 
 @pytest.mark.parametrize(
@@ -412,6 +516,14 @@ def test_a_vocabulary_of_word_pieces(wide: Path, tmp_path: Path, corpus: list[st
         ({"tokenizer.ggml.merges": ["a z"]}, "joins what the vocabulary does not hold"),
         ({"tokenizer.ggml.tokens": ["a", "a"]}, "2 tokens holds 1"),
         ({"tokenizer.ggml.token_type": np.array([1])}, "2 tokens and 1 types"),
+        (
+            {
+                "tokenizer.ggml.model": "t5",
+                "tokenizer.ggml.scores": np.zeros(2),
+                "tokenizer.ggml.precompiled_charsmap": np.zeros(3, np.uint8),
+            },
+            "not one of SentencePiece's",
+        ),
         ({"tokenizer.ggml.bos_token_id": 99, "tokenizer.ggml.add_bos_token": True}, "bos_token_id to 99"),
     ],
 )
