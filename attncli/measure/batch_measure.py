@@ -1,6 +1,6 @@
 """Metrics of many texts of one length at once: one matrix product where `measure` goes through rows.
 
-The metrics are those of `analysis.metrics`, asked for their coefficients (`linear_forms`); those that are not linear
+The metrics are those of `attncli.measure.metric`, asked for their coefficients (`linear_forms`); those that are not linear
 are computed from the rows, as everywhere.
 """
 
@@ -99,6 +99,10 @@ class FormRows:
 
     def __init__(self, i: Ints, sight: Sight, about: TokenFacts, keys: int) -> None:
         self.i, self.sight, self.about, self._j = i, sight, about, np.arange(keys)
+
+    def __getattr__(self, fact: str) -> Any:
+        """A fact that is given no form here: the metric that it belongs to goes by rows."""
+        raise TypeError(f"{fact} has no linear form")
 
     def _of(self, coefficients: Any) -> Any:
         return LinearForm(np.zeros(self.i.size), np.asarray(coefficients, np.float64), {})

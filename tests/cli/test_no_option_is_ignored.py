@@ -31,7 +31,7 @@ BASES: dict[str, list[tuple[str, ...]]] = {
         ("tensors", CAPTURED, "--json"),
         ("tensors", CAPTURED),
     ],
-    "explain": [("explain", TEXT), ("explain", TEXT, "--json"), ("explain",)],
+    "explain text": [("explain", TEXT), ("explain", TEXT, "--json"), ("explain",)],
     "find": [
         ("find", TEXT, "--from", "cat", "--to", "sat"),
         ("find", TEXT, "--from", "cat", "--to", "sat", "--json"),
@@ -62,12 +62,12 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "logits": [
         ("logits", TEXT, "--model", "{tmp}/gpt2"),
         ("logits", TEXT, "--model", "{tmp}/gpt2", "--json"),
-        ("logits", "吃 香", "--model", "minilm", "--query", "吃"),
+        ("logits", "吃 香", "--model", "minilm", "--query", "吃", "--json"),
         ("logits",),
     ],
     "patch": [
         ("patch", "the cat sat", "the dog sat", "--num-heads", "2", "--residual"),
-        ("patch", "the cat sat", "the dog sat", "--model", "{tmp}/gpt2", "--target", "id:4", "--json"),
+        ("patch", "the cat sat", "the sat cat", "--model", "{tmp}/gpt2", "--target", "id:4", "--json"),
         ("patch", "吃 香", "吃 cat", "--model", "minilm", "--query", "吃", "--head", "L0H0", "--json"),
     ],
     "why": [
@@ -125,9 +125,10 @@ VALUES = {
     "needle": "{tmp}/text", "haystack": "{tmp}/text",
     "generate": "2", "sample_seed": "3", "value_text": "x y", "source": "a dog",
     "source_states": "{tmp}/x.npy", "global_tokens": "0", "into": "L0H1:q", "adapter": "lora", "with_adapter": "lora",
-    "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0",
+    "directions": "L0H0", "than": "the", "metric_file": "{tmp}/own.py", "why": "L0H0", "code": "numpy",
+    "explain text show": "all",
 }  # fmt: skip
-"""A value for each option that takes one, other than its default."""
+"""A value for each option that takes one, other than its default; for one of a single command, by both names."""
 
 EXCUSED = {
     "all_links": "only a trained model has links that say little",
@@ -199,9 +200,11 @@ def offered() -> list[tuple[str, str, str, bool]]:
     return found
 
 
-def given(option: str, name: str, *, is_flag: bool, folder: Path) -> list[str]:
-    """An option as it is given; KeyError for one whose value nobody wrote down, so that no error stands for it."""
-    return [option] if is_flag else [option, VALUES[name].replace("{tmp}", str(folder))]
+def given(command: str, option: str, name: str, *, is_flag: bool, folder: Path) -> list[str]:
+    """An option as it is given; not with any value at all, for an error would stand for what it does."""
+    assert is_flag or name in VALUES, f"{option}: write a value for it in VALUES, other than its default"
+    value = VALUES.get(f"{command} {name}") or VALUES.get(name, "")
+    return [option] if is_flag else [option, value.replace("{tmp}", str(folder))]
 
 
 @pytest.mark.parametrize(
@@ -304,14 +307,20 @@ def told(folder: Path, *line: str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("command", BASES)
 def test_an_option_does_something(command: str, folder: Path) -> None:
+    subjects = dict(commands())[command].callback.subjects
     # a document is made sooner than a screen
     alone = {base: told(folder, *base) for base in sorted(BASES[command], key=lambda base: "--json" not in base)}
     for at, name, option, is_flag in offered():
         if at == command:
-            words = given(option, name, is_flag=is_flag, folder=folder)
-            # an option about the screen, which documents refuse, has to change the screen
-            tried = [base for base in alone if name not in LOOKS or "--json" not in base]
-            assert any(told(folder, *base, *words) != alone[base] for base in tried), f"{option} does nothing"
+            words = given(command, option, name, is_flag=is_flag, folder=folder)
+            # what says that it changes the document has to change one, what is about the screen alone a screen
+            about = subjects[name]
+            is_json = About.JSON in about and any("--json" in base for base in alone)
+            anywhere = about & (DELIVERY | About.AFTER_HEADS)  # what changes no link changes few parts of a document
+            tried = [base for base in alone if anywhere or ("--json" in base) == is_json]
+            assert any(told(folder, *base, *words) != alone[base] for base in tried), (
+                f"{option} does nothing in {tried}, and says that it is about {about}"
+            )
 
 
 def drawn() -> list[tuple[str, str, str, bool]]:
@@ -329,5 +338,5 @@ def test_an_option_that_says_so_changes_the_answer_in_words(command: str, folder
     base = BASES[command][0]
     for at, name, option, is_flag in drawn():
         if at == command:
-            words = given(option, name, is_flag=is_flag, folder=folder)
+            words = given(command, option, name, is_flag=is_flag, folder=folder)
             assert told(folder, *base, "--brief", *words) != told(folder, *base, "--brief"), f"{option} does nothing"

@@ -140,6 +140,7 @@ def options(command: str) -> dict[str, tuple[str, ...]]:
     for parameter in dict(commands())[command].params:
         about = getattr(parameter, "rich_help_panel", None) == OUTPUT or parameter.name in VALUES
         if parameter.param_type_name == "option" and about and parameter.name not in NO_PAIR:
+            assert parameter.is_flag or parameter.name in VALUES, f"{parameter.opts[0]}: write a value for it in VALUES"
             value = [] if parameter.is_flag else [VALUES[parameter.name]]
             found[parameter.name] = (parameter.opts[0], *value)
     return found

@@ -55,6 +55,8 @@ def test_every_metric_says_its_own_coefficients():
     about = TokenFacts(TokenPairs([1, 2, 1, 1]), np.ones(4, bool), np.zeros(4, bool))
     rows = FormRows(np.arange(4), sight_of(Causal(), 4), about, 4)
     assert {name for name in NAMES if coefficients(metric_of(name), rows) is None} == NOT_LINEAR
+    new_fact = Metric("new", "", 0, 1, "", "", "", "", lambda rows: PerRow(rows.median, rows.i > 0))  # type: ignore[attr-defined]
+    assert coefficients(new_fact, rows) is None
 
 
 def _odd(rows):

@@ -44,7 +44,7 @@ TENSOR_FILES = (".safetensors", ".npz")
 
 def view(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, without("precision")],
+    output: Annotated[OutputOptions, without("precision", "max_output")],
     page: PageOptions,
     file: Annotated[
         Path,
