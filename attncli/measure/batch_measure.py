@@ -1,7 +1,7 @@
 """Metrics of many texts of one length at once: one matrix product where `measure` goes through rows.
 
-The metrics are those of `attncli.measure.metric`, asked for their coefficients (`linear_forms`); those that are not linear
-are computed from the rows, as everywhere.
+The metrics are those of `attncli.measure.metric`, asked for their coefficients; those that are not linear are computed
+from the rows, as everywhere.
 """
 
 from __future__ import annotations
