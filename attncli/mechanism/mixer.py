@@ -8,7 +8,9 @@ Sources: Gu and Dao, Mamba, 2023; Dao and Gu, Transformers are SSMs, 2024; Yang 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
+
+import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.context import Weights
@@ -66,7 +68,65 @@ def recur(
     return backend.concat(outputs, -3)
 
 
-def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> Array:
+class _Recurrence(NamedTuple):
+    """What `recur` takes, [..., token, head, …], beside what does not pass through it: `gate`, [..., token, width], and
+    `straight`, by which a token's own values are multiplied and added, [head, 1]; None for nothing."""
+
+    rate: Array
+    step: Array
+    k: Array
+    v: Array
+    q: Array
+    strength: Array | None
+    gate: Array
+    straight: Array | None
+
+    def output(self, backend: Backend) -> Array:
+        """What leaves it, [..., token, head, v_dim]."""
+        if self.straight is None:
+            return recur(backend, self.rate, self.step, self.k, self.v, self.q, self.strength)
+        written = self.v * self.step[..., None]
+        return recur(backend, self.rate, self.step, self.k, written, self.q) + self.v * self.straight
+
+
+def has_implicit_weights(mixer: Mixer | None) -> bool:
+    """Whether a mixer's heads each have one number for each pair of tokens."""
+    return isinstance(mixer, DeltaRule | StateSpace)
+
+
+def implicit_weights(
+    backend: Backend, mixer: DeltaRule | StateSpace, weights: Weights, x: Array
+) -> tuple[Array, Array]:
+    """The weights that a recurrence amounts to, [..., head, query, key], and its values, [..., head, key, v_dim].
+
+    What leaves the recurrence of a head, before norm and gate, is linear in its values: O = A·V, where the column of A
+    for a token is what leaves for the value 1 of that token and 0 of all others. With Γ_ij = exp(rate·Σ step) over the
+    tokens after j up to i, and A_ij = 0 for j > i, a state space has A_ij = (q_i·k_j)·Γ_ij·step_j, and its straight
+    part on the diagonal; the gated delta rule A = (QKᵀ ⊙ Γ)·(I + diag(β)·(KKᵀ ⊙ Γ below the diagonal))⁻¹·diag(β).
+    There is no softmax: a weight may be negative, and a row's sum is anything.
+
+    Args:
+        x: What enters the mixer, [..., token, width].
+    Source: Dao and Gu, Transformers are SSMs, 2024; Yang et al., Gated delta networks, 2024.
+    """
+    match mixer:
+        case StateSpace():
+            parts = _state_space(backend, mixer, weights, x)
+        case DeltaRule():
+            parts = _delta_rule(backend, mixer, weights, x)
+        case _:
+            assert_never(mixer)
+    count, axes = parts.v.shape[-3], list(range(parts.v.ndim))
+    unit = backend.cast(backend.array(np.eye(count)), backend.dtype_of(parts.v))[:, None, :]
+    units = backend.broadcast(unit, (*parts.v.shape[:-1], count))
+    axes[-3:-1] = axes[-2], axes[-3]
+    return (
+        backend.permute(parts._replace(v=units).output(backend), axes),
+        backend.permute(parts.v, axes),
+    )
+
+
+def _state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> _Recurrence:
     inner, group = spec.heads * spec.head_dim, spec.groups * spec.state
     whole = _widen(backend, linear(backend, weights, "mixer.input", x))
     gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
@@ -79,9 +139,14 @@ def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Ar
     time = backend.where(time < low, low, time)
     time = time if high is None else backend.where(time > high, high, time)
     rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, None]
-    straight = values * _role(backend, weights, "mixer.straight")[:, None]
-    output = recur(backend, rate, time, k, values * time[..., None], q) + straight
-    output = output.reshape(gate.shape)
+    straight = _role(backend, weights, "mixer.straight")[:, None]
+    return _Recurrence(rate, time, k, values, q, None, gate, straight)
+
+
+def _run_state_space(backend: Backend, spec: StateSpace, weights: Weights, x: Array) -> Array:
+    parts = _state_space(backend, spec, weights, x)
+    gate = parts.gate
+    output = parts.output(backend).reshape(gate.shape)
     if spec.gate_first:
         output = output * activate(backend, "silu", gate)
     if spec.norm is not None:
@@ -111,7 +176,7 @@ def _run_selective_scan(backend: Backend, spec: SelectiveScan, weights: Weights,
     return output * activate(backend, "silu", gate)
 
 
-def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -> Array:
+def _delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -> _Recurrence:
     keys, inner = spec.key_heads * spec.key_dim, spec.heads * spec.v_dim
     q, k, v, gate, strength, time = (
         _widen(backend, linear(backend, weights, f"mixer.{name}", x))
@@ -125,9 +190,14 @@ def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Arra
     )
     rate = -backend.exp(_role(backend, weights, "mixer.decay"))[:, None, None]
     step = _softplus(backend, time + _role(backend, weights, "mixer.step"))
-    output = recur(backend, rate, step, k, _by_head(v, spec.heads), q * spec.key_dim**-0.5, _sigmoid(backend, strength))
-    output = normalise(backend, spec.norm, output, weights("mixer.norm.weight"), None).reshape(gate.shape)
-    return output * activate(backend, "silu", gate)
+    by_head = _by_head(v, spec.heads)
+    return _Recurrence(rate, step, k, by_head, q * spec.key_dim**-0.5, _sigmoid(backend, strength), gate, None)
+
+
+def _run_delta_rule(backend: Backend, spec: DeltaRule, weights: Weights, x: Array) -> Array:
+    parts = _delta_rule(backend, spec, weights, x)
+    output = normalise(backend, spec.norm, parts.output(backend), weights("mixer.norm.weight"), None)
+    return output.reshape(parts.gate.shape) * activate(backend, "silu", parts.gate)
 
 
 def _role(backend: Backend, weights: Weights, name: str) -> Array:

@@ -563,6 +563,9 @@ class Spec(Struct, frozen=True):
                 raise InputError(
                     "layer {layer} attends to nothing: it is {instead}",
                     expected="one of the layers that attend: {every}",
+                    hint=message("attn run --show implicit shows what such a recurrence amounts to")
+                    if isinstance(self.blocks[layer].mixer, DeltaRule | StateSpace)
+                    else "",
                     layer=layer,
                     instead=term(self.blocks[layer].instead),
                     every=listing(map(str, every)),

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from asking import ask
 from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
+import attncli
 from attncli.arrays.backend import numpy_backend
-from attncli.mechanism.mixer import recur
+from attncli.features.run.compute import run
+from attncli.mechanism.mixer import implicit_weights, recur
+from attncli.models.verify import running
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,54 @@ def test_what_they_add_is_counted(folder: str) -> None:
     assert sum(part["part"] == "mixer" for part in told["parts"]) == 2
     assert sum(part["value"] for part in told["parts"]) == pytest.approx(told["logit"], abs=1e-6)
     assert "mixers" in ask("logits", "--model", folder, "--ids", "7 3 50").out
+
+
+@pytest.mark.parametrize("name", ["qwen3_next", "qwen3_5_text", "bamba", "granitemoehybrid"])
+def test_implicit_weights_times_values_are_what_leaves_the_recurrence(name: str, tmp_path: Path) -> None:
+    """Of transformers' own layers in float64, where their norm takes it over."""
+    made, ids, theirs = make(CASES[name], tmp_path), [7, 3, 50, 11, 28, 5], {}
+    model = attncli.load(made, note=None, dtype="float64")
+    layers = [layer for layer, block in enumerate(model.spec.blocks) if block.instead]
+    with running(made, both=False) as hf_model:
+        for layer in layers:
+            mixer = hf_model.layers[layer]
+            norm = (mixer.linear_attn if hasattr(mixer, "linear_attn") else mixer.mamba).norm
+
+            def take(module: object, given: tuple[torch.Tensor, ...], layer: int = layer) -> None:
+                theirs[layer] = given[0].numpy().copy()
+
+            norm.register_forward_pre_hook(take)
+        hf_model(torch.tensor([ids]))
+    document = run(model, "", tokens=model.tokenizer.ids_to_tokens(ids), implicit=True)
+    shown = {layer.layer: np.stack([head.weights for head in layer.heads]) for layer in document.implicit}
+    for trace in model.trace(model.tokenizer.ids_to_tokens(ids), layers=layers, keep=(), idle=True):
+        weights = model.store.layer(model.backend, trace.layer)
+        mixer = model.spec.blocks[trace.layer].mixer
+        matrix, values = implicit_weights(model.backend, mixer, weights, trace.stages["hidden"])
+        assert np.array_equal(matrix, np.tril(matrix))
+        assert np.array_equal(matrix, shown[trace.layer])
+        expected = theirs[trace.layer].reshape(len(ids), *values.shape[::2]).swapaxes(0, 1)
+        assert np.abs(matrix @ values - expected).max() < 1e-6
+        assert np.abs(np.tril(matrix, -1) @ values - expected).max() > 1e-3
+        assert (matrix < 0).any()
+
+
+def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
+    made = str(make(CASES["qwen3_next"], tmp_path))
+    asking = ("run", "--model", made, "--ids", "7 3 50", "--show", "implicit")
+    document = ask(*asking, "--layer", "0", "--head", "1", "--query", "#1", "--json").json
+    assert document["layers"] == []
+    (layer,) = document["implicit"]
+    assert (layer["layer"], layer["kind"], [head["head"] for head in layer["heads"]]) == (0, "gated delta rule", [1])
+    ((_, own, later),) = layer["heads"][0]["weights"]
+    assert own != 0
+    assert later == 0
+    assert "no softmax" in ask(*asking).out
+    assert "不经 softmax" in ask(*asking, "--lang", "zh").out
+    refused = ask("run", "--model", folder, "--ids", "7 3 50", "--show", "implicit")
+    assert refused.code == 4
+    assert "none of these layers has implicit weights" in refused.err
+    assert ask(*asking, "--words").code == 2
 
 
 @pytest.mark.parametrize("strong", [False, True])

@@ -22,20 +22,30 @@ from attncli.documents.header import (
     resources,
     shape_rows,
 )
-from attncli.errors import UsageError
-from attncli.features.run.document import HeadRegions, PooledMap, RegionLink, RegionPart, RunDocument, RunHead, RunLayer
+from attncli.errors import UnsupportedError, UsageError
+from attncli.features.run.document import (
+    HeadRegions,
+    ImplicitHead,
+    ImplicitLayer,
+    PooledMap,
+    RegionLink,
+    RegionPart,
+    RunDocument,
+    RunHead,
+    RunLayer,
+)
 from attncli.inputs.regions import REST, Region
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
-from attncli.language import message
+from attncli.language import listing, message
 from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, kinds_left_out
 from attncli.mechanism.mask import shows_all
-from attncli.mechanism.spec import ADDED, Attention, Spec
+from attncli.mechanism.spec import ADDED, Attention, DeltaRule, Spec, StateSpace
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.estimate import CostEstimate, StoredSizes, estimate
 from attncli.models.model import Model, take_text
-from attncli.models.run import LONG, rows_for
+from attncli.models.run import LONG, check, rows_for
 
 if TYPE_CHECKING:
     from attncli.measure.region_sums import RegionShares
@@ -161,6 +171,7 @@ def run(
     matrices: bool = True,
     stages: bool = False,
     projections: bool = False,
+    implicit: bool = False,
     top: int = 10,
     all_links: bool = False,
     whole: bool = False,
@@ -185,6 +196,7 @@ def run(
         matrices: Whether the document holds scores, weights and outputs at all.
         stages: Whether it holds every stage by name.
         projections: Whether it holds the matrices W_Q, W_K, W_V and W_O.
+        implicit: Whether it holds the weights that recurrences amount to; `layers` may then name such layers, too.
         top: How many links it holds.
         all_links: Whether links may be those that say little: special tokens, self.
         whole: Whether every row is computed at once, also of a long text.
@@ -216,16 +228,27 @@ def run(
             expected="no stages, words, padded texts or query of several tokens beside them",
         )
     matrices = matrices and not regions
+    recurrences = (
+        recurrences_of(model.spec, layers, len(tokens), merged=words or several is not None) if implicit else ()
+    )
+    if implicit and layers is not EVERY:
+        layers = model.spec.attending([layer for layer in layers if layer not in recurrences])
     request = RunRequest(layers, heads, index, matrices, stages, top, all_links, words, several, tuple(regions))
     whole = not regions and (whole or len(tokens) <= LONG or stages or words or several is not None or is_saved)
     rows = None if whole or (matrices and query is None) else rows_for(model.spec, len(tokens))
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
+    if recurrences:
+        square = implicit_numbers(model.spec, recurrences, heads, len(tokens))
+        memory = {**expected.memory, message("implicit weights"): square * SCORE_ITEM[model.backend.dtype]}
+        expected = replace(expected, memory=memory, numbers=expected.numbers + square)
     on_cost(expected, len(tokens))
     before = model.store.bytes_read()
     document = run_document(
         model, text, tokens, request, on_trace=on_trace, rows=rows, progress=progress, batch=batch, recording=recording
     )
     document = replace(document, resources=resources(model, before, expected.peak))
+    if implicit:
+        document = replace(document, implicit=implicit_layers(model, tokens, recurrences, heads, index))
     return with_projections(document, model) if projections else document
 
 
@@ -275,9 +298,10 @@ def run_document(
         keep: Sequence[str] = STAGES if scores else ("weights",)
         keep = SQUARE if request.stages or on_trace is not None else keep
         on_block = None if long is None else long.on_block
-        traces = (recording or model).trace(
-            tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
-        )
+        if request.layers is EVERY or request.layers:
+            traces = (recording or model).trace(
+                tokens, layers=request.layers, heads=request.heads, keep=keep, rows=rows, on_block=on_block
+            )
     shapes: list[ShapeRow] = [] if batch is None else batch.shapes
     layers: list[RunLayer] = []
     empty: list[EmptyRow] = []
@@ -553,6 +577,73 @@ def layer_projections(model: Model, layer: int) -> dict[str, Numbers]:
     """A layer's W_O, [head · v_dim, width]; empty without one, or where it is not to be had."""
     matrix = model.store.layer(model.backend, layer)("attn.o.weight") if model.own_layers else None
     return {} if matrix is None else {"W_O": np.asarray(model.backend.numpy(matrix), np.float64).T}
+
+
+# The weights that recurrences amount to.
+
+
+def recurrences_of(spec: Spec, layers: Selection, count: int, *, merged: bool) -> list[int]:
+    """The numbers of the layers that have implicit weights, of these, ascending.
+
+    Raises UsageError where tokens are merged or too many, UnsupportedError where no layer has any.
+    """
+    from attncli.mechanism.mixer import has_implicit_weights  # few models have one
+
+    numbers = numbers_of(layers, len(spec.blocks))
+    check("layer", numbers, len(spec.blocks))
+    layers_with = [layer for layer, block in enumerate(spec.blocks) if has_implicit_weights(block.mixer)]
+    if merged or count > LONG:
+        raise UsageError(
+            "implicit weights have a number for each pair of tokens",
+            expected="no --words or --query of several tokens beside them, and at most {most:,} tokens",
+            most=LONG,
+        )
+    if not set(layers_with) & set(numbers):
+        raise UnsupportedError(
+            "none of these layers has implicit weights",
+            expected=message("one of the layers {layers}", layers=listing(map(str, layers_with)))
+            if layers_with
+            else message("a model with the gated delta rule or Mamba 2"),
+        )
+    return sorted(set(layers_with) & set(numbers))
+
+
+def implicit_numbers(spec: Spec, layers: Sequence[int], heads: Selection, count: int) -> int:
+    """How many numbers the implicit weights of these layers are."""
+    return sum(len(_implicit_heads(spec, layer, heads)) for layer in layers) * count * count
+
+
+def _implicit_heads(spec: Spec, layer: int, heads: Selection) -> list[int]:
+    """The heads of a recurrence that a selection has."""
+    mixer = spec.blocks[layer].mixer
+    assert isinstance(mixer, DeltaRule | StateSpace)
+    return [head for head in numbers_of(heads, mixer.heads) if head < mixer.heads]
+
+
+def implicit_layers(
+    model: Model, tokens: Sequence[Token], layers: Sequence[int], heads: Selection, query: int | None
+) -> list[ImplicitLayer]:
+    """The implicit weights of these layers. query: whose row alone; None for all."""
+    from attncli.mechanism.mixer import implicit_weights
+
+    parts = []
+    for trace in model.trace(tokens, layers=layers, keep=(), idle=True):
+        mixer = model.spec.blocks[trace.layer].mixer
+        assert isinstance(mixer, DeltaRule | StateSpace)
+        weights = model.store.layer(model.backend, trace.layer)
+        matrices, _ = implicit_weights(model.backend, mixer, weights, trace.stages["hidden"])
+        rows = slice(None) if query is None else slice(query, query + 1)
+        parts.append(
+            ImplicitLayer(
+                layer=trace.layer,
+                kind=mixer.name,
+                heads=[
+                    ImplicitHead(head=head, weights=model.backend.numpy(matrices[head])[rows])
+                    for head in _implicit_heads(model.spec, trace.layer, heads)
+                ],
+            )
+        )
+    return parts
 
 
 def with_projections(document: RunDocument, model: Model) -> RunDocument:

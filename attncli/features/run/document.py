@@ -142,6 +142,29 @@ class RegionPart(Part, frozen=True, kw_only=True):
     ) = UNSET
 
 
+class ImplicitHead(Part, frozen=True, kw_only=True):
+    """One head of a recurrence."""
+
+    head: Count
+    weights: Annotated[
+        Numbers,
+        axes(
+            "query",
+            "key",
+            meaning="what each value counts in what leaves; 0 after the query. No softmax: entries may be negative, "
+            "rows sum to anything.",
+        ),
+    ]
+
+
+class ImplicitLayer(Part, frozen=True, kw_only=True):
+    """What the recurrence of a layer amounts to, before its norm and gate: O = A·V."""
+
+    layer: Count
+    kind: Annotated[str, describe("The recurrence.")]
+    heads: list[ImplicitHead]
+
+
 class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     """Attention on one text. Positions, layers and heads count from 0."""
 
@@ -179,6 +202,13 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
     regions: Regions | UnsetType = UNSET
     region_shares: (
         Annotated[RegionPart, describe("What goes to which region, where there are regions.")] | UnsetType
+    ) = UNSET
+    implicit: (
+        Annotated[
+            list[ImplicitLayer],
+            describe("With --show implicit: the weights that recurrences amount to, of layers that have one."),
+        ]
+        | UnsetType
     ) = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     empty_rows: EmptyRows

@@ -31,7 +31,7 @@ from attncli.draw.tables import layer_and_head, links, stage_part, table, vector
 from attncli.draw.token_names import key_names
 from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
 from attncli.features.run.document import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.language import contextual, listing, message, plural, say
+from attncli.language import contextual, listing, message, plural, say, term
 
 # The table of `attn.run/1` for `--plain`: a line for each pair of query and key.
 
@@ -291,6 +291,32 @@ def tables_part(part: str, document: RunDocument, view: View) -> Lines:
     )
 
 
+def implicit_part(document: RunDocument, view: View) -> Lines:
+    """The implicit weights of the recurrences: of the first layer and head, or of each in a full view."""
+    if document.implicit is UNSET:
+        return remark("implicit weights need --show implicit", view)
+    heads = [(layer, head) for layer in document.implicit for head in layer.heads]
+    heads_shown = heads if view.full else heads[:1]
+    texts = [token.text for token in document.tokens]
+    queries = document.queries or None
+    rows = texts if queries is None else [texts[index] for index in queries]
+    tables = []
+    for layer, head in heads_shown:
+        place = message("layer {layer} head {head}", layer=layer.layer, head=head.head)
+        note = message("{place} · {kind} · rows: queries, columns: keys", place=place, kind=term(layer.kind))
+        values = np.where(
+            np.arange(len(texts)) <= np.array(document.queries or range(len(texts)))[:, None], head.weights, np.nan
+        )
+        tables.append(
+            matrix(values, rows, texts, view, signed=True, title="implicit weights", note=note, row_numbers=queries)
+        )
+    meaning = message(
+        "what each value counts in what leaves the recurrence, O = A·V, before norm and gate: no softmax, so a weight "
+        "may be negative, and a row's sum is anything"
+    )
+    return stack((stack_spaced(tables), remark(meaning, view), remark(_more(len(heads) - len(heads_shown)), view)))
+
+
 def _below_weights(document: RunDocument, heads: int, shown_count: int, view: View) -> list[Lines]:
     """Which rows see nothing, and how to see the other heads."""
     blind = sorted({row.query for row in document.empty_rows})
@@ -305,16 +331,20 @@ def _below_weights(document: RunDocument, heads: int, shown_count: int, view: Vi
         if blind
         else ""
     )
-    more = (
+    return [remark(empty, view, style="yellow"), remark(_more(heads - shown_count), view)]
+
+
+def _more(count: int) -> str:
+    """How to see so many heads that are not shown."""
+    return (
         plural(
             "{count} other head not shown in full; --layer L --head H chooses, --full shows all",
             "{count} other heads not shown in full; --layer L --head H chooses, --full shows all",
-            count=heads - shown_count,
+            count=count,
         )
-        if heads > shown_count
+        if count
         else ""
     )
-    return [remark(empty, view, style="yellow"), remark(more, view)]
 
 
 def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
@@ -437,6 +467,7 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("scores", partial(tables_part, "scores"), _has_tables),
     ScreenPart("weights", partial(tables_part, "weights"), _has_tables),
     ScreenPart("output", partial(tables_part, "output"), _has_tables),
+    ScreenPart("implicit", implicit_part, never),
     ScreenPart("regions", regions_part, has_regions),
     ScreenPart("region-heads", region_heads_part, has_regions),
     ScreenPart("region-layers", region_layers_part, has_regions),
