@@ -42,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", default="0/1", help="only a part of the tests, dealt out by their names: 0/3, 1/3, 2/3")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of `many` cases of one kind a third runs every day, always the same; the others are thorough."""
+    if item.get_closest_marker("many") and zlib.crc32(item.nodeid.encode()) % 3:
+        item.add_marker("thorough")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     share, parts = map(int, config.getoption("--share").split("/"))

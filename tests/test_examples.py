@@ -81,14 +81,18 @@ def named(page: Path) -> str:
     return f"{page.parent.name}/{page.stem}"
 
 
-LONG = ("zh/lessons", "zh/corpora")
-"""Pages whose commands take long, and stand in the other language's page, too."""
+LONG = ("lessons", "corpora")
+"""Pages whose commands train models and scan texts."""
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.thorough if named(page) in LONG else (), id=named(page)) for page in PAGES],
-)
+def marks(page: Path) -> pytest.MarkDecorator | tuple[()]:
+    """English pages are tried every day, the same commands in other languages by turns."""
+    if page.stem in LONG:
+        return pytest.mark.thorough
+    return () if page.parent.name in ("en", ROOT.name) else pytest.mark.many
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page), id=named(page)) for page in PAGES])
 def test_page(page: Path, tmp_path: Path) -> None:
     for command, expected in sessions(page):
         shown = printed(command, tmp_path)

@@ -169,6 +169,7 @@ def one_layer(spec: Spec, names: list[str], ids: int):
     return function
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("mask", [Causal(), Window(1, 0), Everywhere()], ids=["causal", "window", "everywhere"])
 def test_a_layer_with_each_position(position: str, mask):

@@ -170,6 +170,7 @@ def test_a_number_states_its_range(name: str, parameter: Any) -> None:
     assert " to " in parameter.help.rpartition("[")[2], f"the help of attn {name} states no range: {parameter.help}"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("command", [name for name, _ in commands()])
 def test_an_option_without_its_value_is_misuse(command: str, folder: Path) -> None:
     inner = dict(commands())[command]

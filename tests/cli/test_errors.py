@@ -152,6 +152,7 @@ TEXTS = {
 WRITES = ("--site", "--csv", "--output", "--figure", "--html", "--save")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("reads", READS)
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Path) -> None:
     small_gpt2(tmp_path / "gpt2")
@@ -221,6 +222,7 @@ def test_an_error_is_json_in_every_encoding() -> None:
     assert "é😀" in json.loads(done.stderr)["error"]["message"]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "variables",
     [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}, {"LC_ALL": "en_US.ISO8859-1"}],

@@ -74,6 +74,7 @@ def test_the_matrices_hold_the_row_that_was_worked_out() -> None:
     assert numbers(found)[:4] == numbers(output)[:4]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("options", [(), ("--ascii",), ("--lang", "zh"), ("--full",), ("--color", "always")])
 def test_screens_fit(width: int, options: tuple[str, ...]) -> None:

@@ -73,6 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [*COMMANDS, *MADE])
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_changed_document_is_shown_or_refused(name: str, folder: Path) -> None:

@@ -207,6 +207,7 @@ def given(command: str, option: str, name: str, *, is_flag: bool, folder: Path) 
     return [option] if is_flag else [option, value.replace("{tmp}", str(folder))]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -277,6 +278,7 @@ def looks() -> list[tuple[str, str, str, str]]:
     return found
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("at", BASES)
 def test_how_a_screen_looks_plays_no_part_where_none_is_drawn(at: str, folder: Path) -> None:
     for command, option, machine, look in looks():
@@ -305,6 +307,7 @@ def told(folder: Path, *line: str) -> tuple[Any, Any]:
     return found, wrote
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("command", BASES)
 def test_an_option_does_something(command: str, folder: Path) -> None:
     subjects = dict(commands())[command].callback.subjects

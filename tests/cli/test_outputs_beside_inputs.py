@@ -90,6 +90,7 @@ def command_line(name: str, source: Any, value: Path, output: Any, target: Path,
     return [*(part for part in name.split() if part != "start" or "scan" not in name), *arguments]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "source", "output"), PAIRS, ids=[f"{name}-{source.name}-{output.name}" for name, source, output in PAIRS]
 )

@@ -177,6 +177,7 @@ def test_hostile_text_is_inert(width: int) -> None:
     assert "[bold]" in found.out
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "text", [SENTENCE, "我 爱 你 计划", "👩‍👩‍👧 e\u0301 שלום عالم", "x" * 3000, " ".join("word" for _ in range(70))]
 )

@@ -135,6 +135,7 @@ def test_an_error_is_no_answer_in_any_view(folder: Path) -> None:
         _saved_source(Path(file))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("width", [60, 120])
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_saved_document_has_a_screen(folder: Path, name: str, width: int) -> None:
@@ -145,6 +146,7 @@ def test_a_saved_document_has_a_screen(folder: Path, name: str, width: int) -> N
         assert max(cells(line) for line in answer.out.splitlines()) <= width
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_saved_document_has_a_figure(folder: Path, name: str) -> None:
     file = folder / f"{name}.svg"
@@ -165,6 +167,7 @@ def page_meta(file: Path) -> Any:
     return json.loads(found[1])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_saved_document_has_a_page(folder: Path, name: str) -> None:
     file = folder / f"{name}.html"
@@ -194,6 +197,7 @@ def test_a_saved_document_has_a_page(folder: Path, name: str) -> None:
     assert meta["start"].get("view") in (views[:1] or (None, "search", "difference"))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_saved_document_is_explored_or_refused(folder: Path, name: str) -> None:
     if name in EXPLORED:

@@ -68,6 +68,7 @@ def test_every_option_that_names_a_token_is_here() -> None:
     assert declared == {*QUESTIONS, *FULL_SCREEN}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("asked", QUESTIONS, ids=" ".join)
 def test_a_token_is_told_or_refused(asked: tuple[str, str], folder: Path) -> None:
     _, option = asked

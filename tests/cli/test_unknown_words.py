@@ -135,6 +135,7 @@ def test_every_command_is_here() -> None:
     assert {name for name, _ in commands()} == {*LINES, *OTHERS}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("command", LINES)
 def test_every_document_marks_and_counts_them(command: str, folder: Path) -> None:
     document = ask(*line_of(command, folder), "--json").json
@@ -147,6 +148,7 @@ def test_every_document_marks_and_counts_them(command: str, folder: Path) -> Non
         assert all(token.get("unknown") is not False for token in tokens)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("lang", "count", "width"),
     [
@@ -181,6 +183,7 @@ def test_no_link_of_theirs_is_an_answer(command: str, folder: Path) -> None:
     assert any(sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown") for link in links)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "line",
     [

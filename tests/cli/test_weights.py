@@ -68,6 +68,7 @@ def test_every_layout_gives_the_same_document(layout: str, tmp_path: Path) -> No
     assert not any("also fit" in said for said in documents[0]["warnings"])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("first", LAYOUTS)
 @pytest.mark.parametrize("second", LAYOUTS)
 def test_converting_there_and_back_loses_nothing(first: str, second: str, tmp_path: Path) -> None:

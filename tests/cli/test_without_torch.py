@@ -60,6 +60,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
     return {line: (code, err) for line, (code, err) in zip(lines, json.loads(done.stdout), strict=True)}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("line", ANSWERED, ids=" ".join)
 def test_what_does_not_need_torch_answers(
     line: tuple[str, ...], answers: dict[tuple[str, ...], tuple[int, str]]

@@ -53,6 +53,7 @@ def messages_for(name: str) -> list[dict[str, str]]:
     return TALK[1:] if name in ("gemma-2",) else TALK
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("prompt", [True, False], ids=["prompt", "none"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_writes_what_transformers_writes(name: str, prompt: bool, pair: tuple[PieceTokenizer, Any]) -> None:

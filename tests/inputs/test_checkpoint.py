@@ -166,6 +166,7 @@ def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 COMPUTING = [("numpy", "float32"), ("torch", "float32"), ("torch", "bfloat16")]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("stored", ["bfloat16", "float16", "float32", "float64"])
 @pytest.mark.parametrize(("rows", "width"), [(1021, 1031), (61, 14_011), (3, 262_153)])
 @pytest.mark.parametrize("count", [7, 65])

@@ -18,6 +18,7 @@ MASKS = (Everywhere(), Causal(), Window(2, 1), Window(3, 0), Blocks(3), Dilated(
 NOT_LINEAR = {"effective_keys", "missing"}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mask", MASKS, ids=repr)
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("count", [1, 2, 5, 13])

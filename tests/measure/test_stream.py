@@ -63,6 +63,7 @@ def streamed(
     return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), on_block=see).mixed
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("rows", [1, 2, 5, N])

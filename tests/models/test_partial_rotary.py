@@ -52,6 +52,7 @@ def weights(folder: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     return np.stack([trace.stages["weights"] for trace in traces]), model.warnings
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("name", [*WHOLE, *PARTLY])
 def test_what_transformers_makes_of_it(name: str, spelling: str, saved: Callable, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_products_while_reading_are_those_of_whole_tensors(
     assert sorted(matrices) == sorted(n for n in done if ".0." in n)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.saved_by == "AutoModelForCausalLM"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_logits(name: str, library: str, folder_of: Callable) -> None:

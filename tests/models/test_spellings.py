@@ -199,6 +199,7 @@ def apart(some: tuple[ReferenceSide, ...], others: tuple[ReferenceSide, ...]) ->
     )
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_model_that_transformers_makes_of_it(
     name: str, folder_of: Callable[[str], Path], saved: Callable[[Case], Path]

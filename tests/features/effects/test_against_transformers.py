@@ -198,6 +198,7 @@ def choice(place: int, name: str, side: str) -> Any:
     return pytest.param(name, side, marks=() if always else pytest.mark.thorough, id=f"{name}-{side}")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "side"), [choice(place, *case) for place, case in enumerate(SIDES)])
 def test_heads_and_links(name: str, side: str, folder_of: Callable, expected: Callable) -> None:
     known = expected(name, side)

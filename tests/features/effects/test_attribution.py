@@ -53,6 +53,7 @@ def has_head(text: SweepText) -> bool:
     return True
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
 def test_the_parts_sum_to_the_logit(name: str, folder_of: Callable) -> None:
     text = text_of(folder_of(name))
