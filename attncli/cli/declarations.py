@@ -545,6 +545,23 @@ class OutputOptions:
         """Whether the table with commas takes the answer's place on standard output: `--csv -`."""
         return self.csv is not None and str(self.csv) == "-"
 
+    @property
+    def page(self) -> Path | None:
+        """The file that the page of the answer goes to."""
+        return None
+
+
+@dataclass(frozen=True)
+class PagedOutput(OutputOptions):
+    """The output options, and a page of what the answer holds."""
+
+    html: Annotated[Path | None, HTML] = None
+
+    @property
+    def page(self) -> Path | None:
+        """The file that the page of the answer goes to."""
+        return self.html
+
 
 _TABLE = ("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug")
 TableOutput = Annotated[OutputOptions, only(*_TABLE)]

@@ -58,9 +58,12 @@ def validate_options(
     screen: the name of the one whose parts `--show` may name; "" for one without. files: files of the command's own
     options.
     """
+    files = {"--html": options.page, **(files or {})}
     output_conflicts.refuse_contradictions(
-        options, environment, files=any((options.svg, options.table, *(files or {}).values()))
+        options, environment, files=any((options.svg, options.table, *files.values()))
     )
+    if options.page is not None:
+        check_page_suffix(options.page)
     if options.svg is not None and options.svg.suffix.lower() not in FIGURES:
         raise UsageError(
             "{option} is {value}",
@@ -90,7 +93,7 @@ def validate_options(
     if options.quiet and options.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = options.quiet, options.verbose
-    output_conflicts.check_files(options, environment, files or {})
+    output_conflicts.check_files(options, environment, files)
     from attncli.draw.view import View
 
     return View(
@@ -328,8 +331,13 @@ def write_with_figure(
     *,
     several: bool = False,
 ) -> None:
-    """Draw the screens of the documents to `--svg` if it is given, then answer with the documents as
-    `delivery.write_documents` does."""
+    """Draw the screens of the documents to `--figure` if it is given, and the page of the one document to `--html` of a
+    command without heads to look at; then answer with the documents as `write_documents` does."""
+    if options.page is not None:
+        from attncli.draw.page import any_page
+
+        (document,) = documents = list(documents)
+        write_pieces(options.page, any_page(document, lang=view.lang, precision=view.precision))
     if options.svg is not None:
         documents = all_documents = list(documents)
         from attncli.draw.figures import figure, title_and_description
@@ -431,13 +439,18 @@ def validate_page(
         if page.html_budget != PageOptions.html_budget:
             raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
         return
-    if page.html.suffix.lower() not in PAGE_SUFFIXES:
-        raise UsageError(
-            "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(page.html))
-        )
+    check_page_suffix(page.html)
     if lines:
         raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
     _ = page.budget
+
+
+def check_page_suffix(file: Path) -> None:
+    """Raise UsageError for a file of a page that does not end as one."""
+    if file.suffix.lower() not in PAGE_SUFFIXES:
+        raise UsageError(
+            "{option} is {value}", expected="a file ending in .html", option="--html", value=repr(str(file))
+        )
 
 
 def page_recording(
@@ -529,10 +542,15 @@ def write_page(page_options: PageOptions, page: Page) -> None:
 
 def write_page_pieces(page_options: PageOptions, pieces: Iterable[bytes]) -> None:
     """Write the pieces of a page to the file that `--html` names."""
+    assert page_options.html is not None
+    write_pieces(page_options.html, pieces)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write pieces to a file, whole or not at all."""
     from attncli.inputs.files import atomic_writer
 
-    assert page_options.html is not None
-    with atomic_writer(page_options.html) as file:
+    with atomic_writer(path) as file:
         for piece in pieces:
             file.write(piece)
 

@@ -36,6 +36,7 @@ from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
 from attncli.draw.token_names import key_names, mark_unknown_words, quoted_token, quoted_word, region_name
 from attncli.draw.view import View
 from attncli.errors import InputError
+from attncli.features.cache.document import CacheDocument
 from attncli.features.compare.document import ComparedHead, CompareDocument
 from attncli.features.cost.document import CostDocument, variant_name
 from attncli.features.cross.document import CrossDocument
@@ -474,6 +475,8 @@ def figure(
             _masks(drawing, document, view)
         case CostDocument():
             _cost(drawing, document, view)
+        case CacheDocument():
+            _cache(drawing, document, view)
         case LearnDocument():
             _learn(drawing, document, lang)
         case SeriesDocument():
@@ -579,6 +582,23 @@ def _masks(drawing: Drawing, document: MaskDocument, view: View) -> None:
                 columns,
             )
         )
+    draw_maps(drawing, maps, top, view, scale="linear")
+
+
+def _cache(drawing: Drawing, document: CacheDocument, view: View) -> None:
+    """What each policy keeps, as bars; then layers × heads of each."""
+    about = say(view, "what each policy keeps of what the last token looks at")
+    top = draw_title(drawing, document.text, f"{about}; {say(view, 'layers × heads')}")
+    names = [safe(policy.policy) for policy in document.policies]
+    bars = [
+        Bar(name, policy.kept or 0.0, "–" if policy.kept is None else percent(policy.kept, 1))
+        for name, policy in zip(names, document.policies, strict=True)
+    ]
+    top = draw_bars(drawing, bars, top, most=1.0) + 24
+    maps = []
+    for name, policy in zip(names, document.policies, strict=True):
+        grid = head_grid((row.layer, row.head, row.kept) for row in policy.heads)
+        maps.append(FigureMap(name, grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)]))
     draw_maps(drawing, maps, top, view, scale="linear")
 
 

@@ -20,12 +20,12 @@ from attncli.draw.figures.drawing import DARK, LIGHT
 from attncli.draw.lines import FAINT, Lines
 from attncli.draw.page import as_json, join_modules, last_part, page_head, read_asset
 from attncli.draw.page import style as page_style
-from attncli.draw.page.page_words import DOCUMENT_PAGE_WORDS, words_by_language
+from attncli.draw.page.page_words import table_words, words_by_language
 from attncli.draw.safe import safe, safe_html
 from attncli.draw.screen_header import screen_of
 from attncli.draw.view import View
 from attncli.errors import InputError
-from attncli.language import languages, say
+from attncli.language import Message, languages, say
 
 AnyPart = TypeVar("AnyPart", bound=Struct)
 SKELETON = """\
@@ -33,13 +33,7 @@ SKELETON = """\
 <header><h1>attn {name}</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button></header>
 <main class="plain">
 {sections}
-<details id="table"><summary></summary>
-<p class="share"><button class="link" type="button" id="csv"></button><span id="cut"></span></p>
-<div class="scroll" tabindex="0" role="region" id="rows"><table class="figures"><thead><tr>{columns}</tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
-</details>
+{table}
 </main>
 <footer><span>attn {version}</span></footer>
 <script type="application/json" id="meta">{meta}</script>
@@ -47,12 +41,23 @@ SKELETON = """\
 </body>
 </html>
 """
+TABLE = """\
+<details id="table"><summary data-word="table"></summary>
+<p class="share"><button class="link" type="button" id="csv" data-word="csv"></button>{cut}</p>
+<div class="scroll" tabindex="0" role="region" id="table-rows"><table class="figures"><thead><tr>{columns}</tr></thead>
+<tbody>
+{rows}
+</tbody></table></div>
+</details>"""
+CUT = '<span data-word="cut"></span>'
 SECTION = """\
 <section class="reading" lang="{lang}"{hidden}>
 <div class="answer">{answer}</div>
 {figure}
-<div class="scroll" tabindex="0" role="region" aria-label="{label}"><pre>{screen}</pre></div>
+{screen}
 </section>"""
+SCREEN = """\
+<div class="scroll" tabindex="0" role="region" aria-label="{label}"><pre>{text}</pre></div>"""
 WIDTH = 100
 """Cells of a screen on a page."""
 MOST_ROWS = 2000
@@ -62,7 +67,7 @@ MOST_ROWS = 2000
 @cache
 def script() -> str:
     """The page's script, with what it shares with the page of a run."""
-    return join_modules({name: read_asset(f"{name}.js") for name in ("numbers", "dom", "files", "document")})
+    return join_modules({name: read_asset(f"{name}.js") for name in ("numbers", "dom", "files", "table", "document")})
 
 
 @cache
@@ -82,22 +87,36 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
     from attncli import __version__
 
     name, document = name_of(document.schema), without_places(document)
-    rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
-    columns, body = (rows[0], rows[1:]) if rows else ((), [])
-    meta = {
-        "lang": lang, "words": words_by_language(DOCUMENT_PAGE_WORDS), "name": name,
-        "rows": min(len(body), MOST_ROWS), "cut": len(body) > MOST_ROWS,
-    }  # fmt: skip
+    table, words = table_part(document)
+    meta = {"lang": lang, "words": words_by_language(words), "name": name}
     line = safe(str(getattr(document, "text", "")))
     title = " · ".join(part for part in (f"attn {name}", line) if part)
     head = page_head(lang, title, script(), style(), policy="img-src data:; ")
     page = SKELETON.format(
         name=name, line=safe_html(line[:400]), version=__version__, meta=as_json(meta), script=script(),
         sections="\n".join(_section(document, View(lang=spoken, width=WIDTH, precision=precision), hidden=spoken != lang) for spoken in languages()),
-        columns="".join(f'<th scope="col">{safe_html(str(column))}</th>' for column in columns),
-        rows="\n".join(map(_row, body[:MOST_ROWS])),
+        table=table,
     )  # fmt: skip
     return (head + page).encode()
+
+
+def table_part(document: Document) -> tuple[str, dict[str, Message]]:
+    """A document's table, to be opened and taken along, and the words beside it."""
+    rows = list(islice(screen_of(document.schema).rows(document), MOST_ROWS + 2))
+    columns, body = (rows[0], rows[1:]) if rows else ((), [])
+    table = TABLE.format(
+        columns="".join(f'<th scope="col">{safe_html(str(column))}</th>' for column in columns),
+        rows="\n".join(map(_row, body[:MOST_ROWS])),
+        cut=CUT if len(body) > MOST_ROWS else "",
+    )
+    return table, table_words(min(len(body), MOST_ROWS))
+
+
+def screen_part(document: Document, view: View) -> str:
+    """What the terminal shows of a document, without the answer at its end: the page begins with that."""
+    screen = screen_of(document.schema).screen
+    rows = _without_end(screen(document, view), screen(document, dataclasses.replace(view, brief=True)))
+    return SCREEN.format(label=safe_html(say(view, "what the terminal shows")), text=_preformatted(rows))
 
 
 TEXTS = frozenset({"text", "clean", "corrupt", "query_text", "key_text", "token"})
@@ -135,11 +154,16 @@ def _section(document: Document, view: View, *, hidden: bool) -> str:
     answer = screen(document, dataclasses.replace(view, width=WIDTH * 40, brief=True, color=True))
     sentences = [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
     return SECTION.format(
-        lang=view.lang, hidden=" hidden" if hidden else "",
+        lang=view.lang, hidden=" hidden" if hidden else "", screen=screen_part(document, view),
         answer="".join(f"<p>{_preformatted(sentence)}</p>" for sentence in sentences),
-        figure=_figure(document, view.lang, " ".join(sentence.plain for sentence in sentences)), screen=_preformatted(screen(document, view)),
-        label=safe_html(say(view, "what the terminal shows")),
+        figure=_figure(document, view.lang, " ".join(sentence.plain for sentence in sentences)),
     )  # fmt: skip
+
+
+def _without_end(screen: Lines, answer: Lines) -> Lines:
+    """A screen without the answer that it ends with: the page begins with that."""
+    rows, end = ([Lines((row,)).plain.rstrip() for row in lines.rows] for lines in (screen, answer))
+    return Lines(screen.rows[: -len(end)]) if end and rows[-len(end) :] == end else screen
 
 
 def _figure(document: Document, lang: str, answer: str) -> str:

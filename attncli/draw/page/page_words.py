@@ -281,12 +281,16 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "unshaded": message("The scan's model is not at hand, so the sentences are not shaded."),
 }
 """The words of the page of a scan."""
-DOCUMENT_PAGE_WORDS: Mapping[str, Message] = {
-    "table": message("the table, rows: {count}"),
-    "csv": message("save the table (.csv)"),
-    "cut": message("More rows than these are not on the page; attn view FILE --csv FILE writes them all."),
-}
-"""The words of the page of a document without heads."""
+
+
+def table_words(count: int) -> dict[str, Message]:
+    """The words beside the table of a document, of so many rows."""
+    return {
+        "screen": message("what the terminal shows"),
+        "table": message("the table, rows: {count}", count=count),
+        "csv": message("save the table (.csv)"),
+        "cut": message("More rows than these are not on the page; attn view FILE --csv FILE writes them all."),
+    }
 
 
 def in_languages(text: str) -> dict[str, str]:

@@ -1,11 +1,12 @@
 import { at, button, colour, fill, make, set, sized, unthemed, write } from "./dom.js";
 import { abs, clamp, floor, max, min } from "./numbers.js";
+import { listenTable, speakTable } from "./table.js";
 
 const meta = JSON.parse(at("meta").textContent ?? "");
 const count = meta.tokens.length;
 
 /** What is chosen. step: its place; head: its place; score: what tiles without maps are tinted by; cell: a query and a key, or none. */
-const chosen = { step: meta.steps.length - 1, head: meta.start, score: 0, query: -1, key: -1, lang: meta.lang, playing: 0 };
+const chosen = { step: meta.steps.length - 1, head: meta.start, score: 0, query: -1, key: -1, lang: meta.lang, playing: 0, spoken: false };
 
 /** The square roots of all weights, in 255ths: [map, head, query, key]. */
 let codes = new Uint8Array();
@@ -132,6 +133,8 @@ function figures() {
 
 function draw() {
   const [layer, head] = meta.heads[chosen.head];
+  if (document.documentElement.lang !== chosen.lang || !chosen.spoken) speakTable(chosen.lang, say);
+  chosen.spoken = true;
   document.documentElement.lang = chosen.lang;
   fill("language", meta.words[nextLanguage()].language);
   fill("line", meta.line[chosen.lang]);
@@ -190,4 +193,5 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   unthemed();
   draw();
 });
+listenTable(meta.name);
 load();

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from attncli.documents import Document, name_of
 from attncli.draw.page import as_json, deflate, element, join_modules, page_head, read_asset
 from attncli.draw.page import style as page_style
+from attncli.draw.page.document_page import WIDTH, screen_part, table_part
 from attncli.draw.page.page_words import in_languages, words_by_language
 from attncli.draw.safe import label
-from attncli.language import Message, message, plural
+from attncli.draw.view import View
+from attncli.language import Message, languages, message, plural
 
 Numbers = np.ndarray[Any, Any]
 
@@ -38,6 +41,12 @@ SKELETON = """\
 <div id="view"></div>
 <p class="sr" id="said" aria-live="polite"></p>
 </section>
+<div class="reading">
+<details><summary data-word="screen"></summary>
+{screens}
+</details>
+{table}
+</div>
 </main>
 <footer><span>attn {version}</span></footer>
 <script type="application/json" id="meta">{meta}</script>
@@ -54,7 +63,7 @@ class StepsPage:
     title, line: what was trained. tokens: of the text that the maps are of. heads: layer and head of each. steps: of
     the curve, ascending. lines: by name, a number at each of these steps, None where there is none; the first is what
     is drawn largest. scores: by name, of each head a number at each step. maps: the places in `steps` at which there
-    are weights, and those, [place, head, query, key], from 0 to 1. notes: what is said below.
+    are weights, and those, [place, head, query, key], from 0 to 1. document: what it tells of. notes: what is said below.
     """
 
     title: str
@@ -65,6 +74,7 @@ class StepsPage:
     lines: Sequence[tuple[str, Sequence[float | None]]]
     scores: Sequence[tuple[str, Sequence[Sequence[float | None]]]]
     maps: tuple[Sequence[int], Numbers] | None
+    document: Document
     notes: Sequence[str] = ()
     lang: str = "en"
 
@@ -91,14 +101,14 @@ def page_words(heads: int) -> dict[str, Message]:
 @cache
 def script() -> str:
     """The page's script, with what it shares with the page of a run."""
-    modules = {name: read_asset(f"{name}.js") for name in ("numbers", "dom", "steps")}
+    modules = {name: read_asset(f"{name}.js") for name in ("numbers", "dom", "files", "table", "steps")}
     return join_modules(modules)
 
 
 @cache
 def style() -> str:
     """The page's style sheet: that of the page of a run, and what only this one has."""
-    return page_style() + read_asset("steps.css")
+    return page_style() + read_asset("document.css") + read_asset("steps.css")
 
 
 def steps_page(page: StepsPage) -> bytes:
@@ -106,9 +116,10 @@ def steps_page(page: StepsPage) -> bytes:
 
     places, weights = page.maps or ((), np.zeros(0))
     codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
-    words = words_by_language(page_words(len(page.heads)))
+    table, beside_table = table_part(page.document)
+    words = words_by_language({**page_words(len(page.heads)), **beside_table})
     meta = {
-        "lang": page.lang, "words": words, "line": in_languages(page.line), "tokens": [label(token) for token in page.tokens],
+        "lang": page.lang, "words": words, "name": name_of(page.document.schema), "line": in_languages(page.line), "tokens": [label(token) for token in page.tokens],
         "heads": [list(head) for head in page.heads], "steps": list(page.steps),
         "lines": [[in_languages(name), _rounded(values)] for name, values in page.lines],
         "scores": [[in_languages(name), [_rounded(values) for values in rows]] for name, rows in page.scores],
@@ -123,6 +134,11 @@ def steps_page(page: StepsPage) -> bytes:
             version=__version__,
             meta=as_json(meta),
             script=script(),
+            table=table,
+            screens="\n".join(
+                f'<section lang="{lang}">{screen_part(page.document, View(lang=lang, width=WIDTH))}</section>'
+                for lang in languages()
+            ),
             maps=element("maps", deflate(codes.tobytes())).decode(),
         )
     ).encode()

@@ -13,7 +13,7 @@ from attncli.cli.declarations import (
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
-    OutputOptions,
+    PagedOutput,
     RegionOptions,
     TextOptions,
 )
@@ -38,7 +38,7 @@ def cache(
     model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=declarations.EIGHT_HEADS)],
     attention: Annotated[AttentionOptions, without("attention")],
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
+    output: Annotated[PagedOutput, without("precision", "scale_colors", "max_output")],
     policy: Annotated[
         list[str] | None,
         option(
@@ -130,6 +130,6 @@ cache_app = command_app(
         "--mask",
         "--brief",
         "--json",
-        "--figure",
+        "--html",
     ),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, COMPUTE, RUN, number, option, redeclare, without
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def cost(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
+    output: Annotated[PagedOutput, without("precision", "top", "scale_colors", "max_output")],
     n: Annotated[int, declarations.TOKEN_COUNT] = 1000,
     d_model: Annotated[
         int | None, redeclare(declarations.D_MODEL, help="Width of the token vectors. [default: 512]")
@@ -97,5 +97,6 @@ cost_app = command_app(
         "--json",
         "--brief",
         "--figure",
+        "--html",
     ),
 )

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from attncli.arrays.backend import EVERY, Selection
 from attncli.cli import completion, declarations, request
 from attncli.cli.app import LazyCommands
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import GroupedCommand
 from attncli.cli.option import MODEL, RUN, SCREEN, About, PlainParameters, flat, meaning, number, redeclare, without
@@ -35,7 +35,7 @@ DIGITS = 4
 
 
 @dataclass(frozen=True)
-class ExplainOutput(OutputOptions):
+class ExplainOutput(PagedOutput):
     """The output options, with more digits, and a screen that waits between its steps."""
 
     precision: Annotated[int, declarations.PRECISION] = DIGITS
@@ -146,7 +146,11 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
     if not output.step:
         return
     formats = {"--json": output.json, "--ndjson": output.ndjson, "--plain": output.plain, "--brief": output.brief}
-    formats |= {"--output": output.file is not None, "--figure": output.svg is not None}
+    formats |= {
+        "--output": output.file is not None,
+        "--figure": output.svg is not None,
+        "--html": output.page is not None,
+    }
     format_option = next((name for name, value in formats.items() if value), None)
     if format_option is not None:
         raise UsageError(
@@ -530,7 +534,8 @@ def metric(
     if name is None:
         environment: Environment = ctx.obj
         view = validate_options(output, environment)
-        if output.json or output.ndjson or output.plain or output.file is not None or output.svg is not None:
+        files = (output.file, output.svg, output.page)
+        if output.json or output.ndjson or output.plain or any(file is not None for file in files):
             raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
 
         from attncli.features.explain.softmax_screens import metrics_screen
@@ -585,7 +590,7 @@ def text(
         raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
     view = replace(view, code=output.code or "")
     loaded_model = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    one_only = output.json or output.svg is not None or output.step
+    one_only = output.json or output.svg is not None or output.page is not None or output.step
     settings = (loaded_model, model, compute, query, output, environment, view)
     if one_only:
         write_explanation(_document(request.one_text(environment, text), *settings), output, environment, view)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import ComputeOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import ComputeOptions, OutputOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import COMPUTE, DELIVERY, MODEL, OUTPUT, RUN, SUBJECT, number, option, redeclare, without
-from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
+from attncli.cli.output import validate_options, write_pieces, write_with_figure
 from attncli.errors import UsageError
-from attncli.inputs.files import atomic_writer, is_folder
+from attncli.inputs.files import is_folder
 from attncli.language import message
 
 MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
@@ -22,8 +23,7 @@ MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
 
 def learn(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, without("precision", "top", "max_output")],
-    html: Annotated[Path | None, declarations.HTML] = None,
+    output: Annotated[PagedOutput, without("precision", "top", "max_output")],
     task: Annotated[
         str | None,
         typer.Argument(
@@ -138,9 +138,7 @@ def learn(
     """  # fmt: skip
     environment: Environment = ctx.obj
     new_folder = None if save is not None and is_folder(save) else save  # one that is there is no other output's file
-    view = validate_options(output, environment, "learn", files={"--html": html, "--save": new_folder})
-    if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
-        raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
+    view = validate_options(output, environment, "learn", files={"--save": new_folder})
     if task is None:
         _refuse_options_of_training(environment)
         from attncli.features.learn.compute import tasks_document
@@ -187,14 +185,13 @@ def learn(
             ends_early=True,
             keep=training.keeps,
         )
-    if html is not None:
+    if output.page is not None:
         from attncli.features.learn.screen import learn_page
 
         content = learn_page(document, view.lang, training.maps())
         assert content is not None  # a training has at least the maps of its end
-        with atomic_writer(html) as file:
-            file.write(content)
-    write_with_figure([document], output, environment, view)
+        write_pieces(output.page, [content])
+    write_with_figure([document], replace(output, html=None), environment, view)
 
 
 def _refuse_options_of_training(environment: Environment) -> None:

@@ -366,6 +366,7 @@ def learn_page(document: LearnDocument, lang: str, maps: Mapping[int, Numbers] |
             ],
             [(score_name(name), [head.scores[name].values for head in document.heads]) for name in names],
             (list(map(steps.index, maps)), np.stack(list(map(_by_head, maps.values())))),
+            document,
             answer_sentences(document, View(lang=lang)),
             lang,
         )

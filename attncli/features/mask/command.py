@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions
+from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, PagedOutput
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, RUN, option, redeclare, without
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def mask(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, without("top", "scale_colors", "max_output")],
+    output: Annotated[PagedOutput, without("top", "scale_colors", "max_output")],
     spec: Annotated[
         list[str] | None,
         typer.Argument(
@@ -138,6 +138,7 @@ mask_app = command_app(
         "--score-bias",
         "--head",
         "--figure",
+        "--html",
         "--json",
         "--brief",
         "--full",

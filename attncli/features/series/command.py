@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from attncli.cli import completion, declarations, request
-from attncli.cli.declarations import ComputeOptions, OutputOptions, TextOptions
+from attncli.cli.declarations import ComputeOptions, PagedOutput, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import RUN, SUBJECT, TEXT, only, option, redeclare, without
-from attncli.cli.output import PAGE_SUFFIXES, validate_options, write_with_figure
+from attncli.cli.output import validate_options, write_pieces, write_with_figure
 from attncli.errors import UsageError
 from attncli.language import message
 
 
 def series(
     ctx: typer.Context,
-    output: Annotated[OutputOptions, without("precision", "top", "max_output")],
+    output: Annotated[PagedOutput, without("precision", "top", "max_output")],
     compute: Annotated[ComputeOptions, only("backend", "dtype")],
     models: Annotated[
         list[str],
@@ -30,7 +31,6 @@ def series(
             autocompletion=completion.offer(completion.models),
         ),
     ],
-    html: Annotated[Path | None, declarations.HTML] = None,
     text: Annotated[
         str | None,
         option("--text", help="The text that every checkpoint reads.", panel=TEXT, about=RUN, metavar="TEXT"),
@@ -58,9 +58,7 @@ def series(
     attn series EleutherAI/pythia-160m@step1,step512,step143000 --text "the cat sat on the mat; the cat sat"
     """
     environment: Environment = ctx.obj
-    view = validate_options(output, environment, "series", files={"--html": html})
-    if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
-        raise UsageError(message("--html is {path}", path=repr(str(html))), expected=message("a file ending in .html"))
+    view = validate_options(output, environment, "series")
     if text is not None and corpus is not None:
         raise UsageError(message("--text and --corpus both say what is read"), expected=message("one or the other"))
     from attncli.cli.progress import progress
@@ -72,7 +70,7 @@ def series(
             models,
             (source.text for source in sources),
             metrics=request.comma_parts(metric) if metric else checkpoints.DEFAULT_METRICS,
-            maps=html is not None,
+            maps=output.page is not None,
             backend=compute.backend,
             dtype=compute.dtype,
             variables=environment.variables,
@@ -80,17 +78,14 @@ def series(
             progress=on_progress,
             remember=not fresh,
         )
-    if html is not None:
-        from msgspec.structs import replace
+    if output.page is not None:
+        from msgspec.structs import replace as replace_part
 
         from attncli.features.series.screen import series_page
-        from attncli.inputs.files import atomic_writer
 
-        content = series_page(document, view.lang)
-        with atomic_writer(html) as file:
-            file.write(content)
-        document = replace(document, checkpoints=[replace(row, maps=None) for row in document.checkpoints])
-    write_with_figure([document], output, environment, view)
+        write_pieces(output.page, [series_page(document, view.lang)])
+        document = replace_part(document, checkpoints=[replace_part(row, maps=None) for row in document.checkpoints])
+    write_with_figure([document], replace(output, html=None), environment, view)
 
 
 series_app = command_app(

@@ -256,6 +256,7 @@ def series_page(document: SeriesDocument, lang: str) -> bytes:
             lines,
             scores,
             (list(range(len(rows))), np.stack(maps)) if len(maps) == len(rows) else None,
+            document,
             notes,
             lang,
         )
