@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from attncli.draw.lines import Lines, heading
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import format_fixed, percent
 from attncli.draw.safe import label, safe, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import QUARTER, part_name
-from attncli.language import contextual, message, plural, say, say_each
+from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
 from attncli.scan.document import (
     KINDS,
@@ -24,6 +24,7 @@ from attncli.scan.document import (
     ScanHead,
     ScanLabel,
     ScanWhy,
+    ScanWhyPart,
 )
 
 EXAMPLES = 5
@@ -74,35 +75,57 @@ def why_parts(head: ScanHead, view: View) -> Lines:
 
 
 def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
-    """Of each head that was taken apart the part that asks most and the one that answers most, where it has a quarter
-    of the advantage; else that the reason is spread."""
+    """Of each head that was taken apart the part that adds most on either side, where it has a quarter of the
+    advantage; else that no part stands out."""
     texts = []
     for head in heads:
         if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
             continue
-        first = [max(head.why.parts, key=lambda part: getattr(part, f"{side}_share")) for side in ("query", "key")]
-        names = [
-            message("{part} ({share} of the advantage)", part=part_name(part), share=percent(share))
-            if share >= QUARTER
-            else message("no part above all others")
-            for part, share in zip(first, (first[0].query_share, first[1].key_share), strict=True)
-        ]
+        query, key = (max(head.why.parts, key=lambda part: getattr(part, f"{side}_share")) for side in ("query", "key"))
         texts.append(
             say(
                 view,
-                "Where layer {layer} head {head} looks most, {asks} asks, and {answers} answers.",
+                "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and the token that is "
+                "looked at {answers}.",
                 layer=head.layer,
                 head=head.head,
-                asks=names[0],
-                answers=names[1],
+                asks=_brought(query, query.query_share),
+                answers=_brought(key, key.key_share),
             )
         )
     return texts
 
 
+def _brought(part: ScanWhyPart, share: float) -> Message:
+    """A part of a token as a sentence names it, with its share of the advantage; of more than all, what the others take
+    away again."""
+    if share < QUARTER:
+        return message("no part above all others")
+    amount = message("{share} of the advantage", share=percent(share))
+    if share > 1:
+        amount = message(
+            "{share} of the advantage, of which others take {less} away", share=percent(share), less=percent(share - 1)
+        )
+    return message("above all {part} ({amount})", part=_part_phrase(part), amount=amount)
+
+
+def _part_phrase(part: ScanWhyPart) -> Message:
+    match part.kind:
+        case "token":
+            return message("the word itself")
+        case "position":
+            return message("its position")
+        case "type":
+            return message("its token type")
+        case "head" | "heads" | "feed_forward" | "convolution" | "mixer":
+            return message("what {part} wrote", part=part_name(part))
+        case _:
+            return part_name(part)
+
+
 def number(value: float | None, view: View) -> str:
     """A statistic, with a digit more than the view's: intervals are narrow."""
-    return "-" if value is None else f"{value:.{view.precision + 1}f}"
+    return "-" if value is None else format_fixed(value, view.precision + 1)
 
 
 def turn(value: float | None, view: View) -> str:
@@ -278,8 +301,8 @@ def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[st
     return [
         say(
             view,
-            "Of its {most} commonest links none is further above chance than {query} → {key}: {links}, {lift} times as "
-            "many.",
+            "None of its {most} commonest links is further above chance than {query} → {key}: {links}, {lift} times as "
+            "many as chance makes.",
             most=min(PAIRS, len(head.links or ())),
             query=quote_text(link.query.text.strip() or link.query.text, view),
             key=quote_text(link.key.text.strip() or link.key.text, view),

@@ -345,36 +345,36 @@ class _Heads:
         return parts
 
     def _metric(self, column: int, place: int) -> ScanMetric:
-        scale = scale_named(self.columns[column])
-        quantile_values = quantiles(
-            self.counts["histogram"][place, self.bins[column]], scale, tuple(QUANTILES.values())
-        )
         return ScanMetric(
             texts=int(self.texts[column, place]),
             rows=int(self.counts["rows"][column, place]),
             mean_texts=_number(self.mean[column, place]),
             mean_rows=_number(self.by_row[column, place]),
             sd=_number(self.deviation[column, place]),
-            quantiles=dict(zip(QUANTILES, quantile_values, strict=True)),
-            quantile_error=scale.error,
+            quantiles=self._quantiles(column, place),
+            quantile_error=scale_named(self.columns[column]).error,
             ci95=self._interval(column, place),
             baseline=None if self.columns[column] in (MOVED, MASSIVE) else _number(self.baseline[column, place]),
             strata=self._strata(column, place),
         )
 
+    def _quantiles(self, column: int, place: int) -> dict[str, float | None]:
+        """Quantiles from the histogram; of texts that are all the same what they have, not the middle of its bin."""
+        if self.deviation[column, place] == 0:
+            return dict.fromkeys(QUANTILES, _number(self.mean[column, place]))
+        histogram = self.counts["histogram"][place, self.bins[column]]
+        values = quantiles(histogram, scale_named(self.columns[column]), tuple(QUANTILES.values()))
+        return dict(zip(QUANTILES, values, strict=True))
+
     def _effect(self, place: int) -> ScanEffect | UnsetType:
         column = self.columns.index(EFFECT) if EFFECT in self.columns else -1
         if column < 0 or not self.texts[column, place]:
             return UNSET
-        scale = scale_named(EFFECT)
-        quantile_values = quantiles(
-            self.counts["histogram"][place, self.bins[column]], scale, tuple(QUANTILES.values())
-        )
         return ScanEffect(
             texts=int(self.texts[column, place]),
             mean=_number(self.mean[column, place]),
             sd=_number(self.deviation[column, place]),
-            quantiles=dict(zip(QUANTILES, quantile_values, strict=True)),
+            quantiles=self._quantiles(column, place),
             ci95=self._interval(column, place),
         )
 

@@ -378,6 +378,8 @@ def _answer(document: ScanDocument, view: View) -> Lines:
             say(view, "whether they keep it over other texts is not known")
             if few
             else say(view, plural("{count} is borderline", "{count} are borderline", count=between))
+            if between
+            else say(view, "none is borderline")
         )
         counts = {"heads": len(document.heads), "texts": _texts(document, view)}
         answer_sentences.append(
@@ -387,6 +389,12 @@ def _answer(document: ScanDocument, view: View) -> Lines:
                     "{count} of {heads} heads earns a label over {texts}; {borderline}.",
                     "{count} of {heads} heads earn a label over {texts}; {borderline}.",
                     count=labelled_count,
+                    borderline=borderline_phrase,
+                    **counts,
+                )
+                if labelled_count
+                else message(
+                    "None of {heads} heads earns a label over {texts}; {borderline}.",
                     borderline=borderline_phrase,
                     **counts,
                 ),
@@ -404,8 +412,8 @@ def _answer(document: ScanDocument, view: View) -> Lines:
                 say(
                     view,
                     plural(
-                        "{count} rests on special tokens or the first token with its label's share or more.",
-                        "{count} rest on special tokens or the first token with their label's share or more.",
+                        "{count} head rests: its label is special-token or first-token sink.",
+                        "{count} heads rest: their label is special-token or first-token sink.",
                         count=resting,
                     ),
                 )
@@ -476,13 +484,19 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
         for scan_label in head.labels
         if scan_label.earned
     ]
-    name = (
-        message("Layer {layer} head {head} earns, over {texts}: {labels}.")
+    places = {"layer": head.layer, "head": head.head, "texts": _texts(document, view)}
+    labels_sentence = say(
+        view,
+        plural(
+            "Over {texts}, layer {layer} head {head} earns the label {labels}.",
+            "Over {texts}, layer {layer} head {head} earns the labels {labels}.",
+            count=len(earned_labels),
+            labels=say(view, contextual("between", ", ")).join(earned_labels),
+            **places,
+        )
         if earned_labels
-        else message("Layer {layer} head {head} earns no label over {texts}.")
+        else message("Layer {layer} head {head} earns no label over {texts}.", **places),
     )
-    labels = say(view, contextual("between", ", ")).join(earned_labels)
-    labels_sentence = say(view, name, layer=head.layer, head=head.head, labels=labels, texts=_texts(document, view))
     return sentences(
         [
             labels_sentence,

@@ -17,9 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from browsing import browser
 
 from attncli.language.guide import FOLDER
+from attncli.scan.corpus_scan import USUAL
 
 ROOT = Path(__file__).parents[2]
-METRICS = "entropy,distance,previous,self,sink,induction_pattern,duplicate_pattern,normalised_entropy"
+METRICS = ",".join((*USUAL, "induction_pattern", "duplicate_pattern"))
+"""What every scan has, and what tells the circuit that is learned."""
 LETTERS = "abcdefghijklmnop"
 
 

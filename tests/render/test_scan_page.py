@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,16 @@ from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.draw.page.corpus_page import BUDGET, DENSITIES, PageScan, density_of, examples_of, scan_page, tails
+from attncli.draw.page.corpus_page import (
+    BUDGET,
+    DENSITIES,
+    PageScan,
+    density_of,
+    examples_of,
+    page_number,
+    scan_page,
+    tails,
+)
 from attncli.inputs.token import Token
 from attncli.scan import report
 from attncli.scan.alike_heads import alike_heads, sampled_texts
@@ -112,6 +122,27 @@ def test_the_grid_and_the_tables_say_what_the_document_says(folder: Path, opened
 
 ALIKE = """() => [...document.querySelector('[aria-label="the heads most like it"] tbody').rows].map((row) =>
   [...row.cells].map((cell) => cell.textContent))"""
+
+
+def as_the_page_writes(value: float, digits: int) -> str:
+    """What `toFixed` gives: of a number halfway between two, the one farther from 0."""
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
+
+
+def test_what_a_page_rounds_again_is_told_as_screens_tell_it() -> None:
+    drawn = np.random.default_rng(3)
+    values = [
+        *drawn.random(3000), *np.round(drawn.random(3000), 4), *(drawn.random(500) * 90), *(drawn.random(500) / 90),
+        *np.arange(1, 256) / 256, 15.95, 0.0625, 0.9995, 0.99949999, 0.1249999, 0.005, 0.00499999, 0.009996, 1e-7, 0.0,
+    ]  # fmt: skip
+    for value in (float(sign * one) for one in values for sign in (1, -1)):
+        digits = 3 if abs(value) >= 0.01 else 4
+        kept = page_number(value)
+        assert kept is not None
+        assert abs(kept - value) < 10.0 ** -(digits + 1) * 1.51
+        for shown in (2, digits):
+            assert as_the_page_writes(kept, shown) == f"{value:.{shown}f}", (value, kept)
+    assert page_number(None) is None
 
 
 def test_the_heads_most_like_one_are_told(folder: Path, opened: Opened) -> None:

@@ -270,7 +270,7 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
                 assert f"{link.lift:,.1f}" in said.out
     best = max(head.links[:10], key=lambda link: link.lift or 0)
     answer = ask(*asked, "--brief", width=200).out
-    assert f'none is further above chance than "{best.query.text}" → "{best.key.text}": {best.links} link' in answer
+    assert f'links is further above chance than "{best.query.text}" → "{best.key.text}": {best.links} link' in answer
     shown = ask(*asked, "--show", "deciles", "--full", "--metric", "sink", width=120).out
     texts = document.texts or ()
     for example in head.sample or ():

@@ -1,5 +1,5 @@
 import { at, button, direction, fill, make, note, set } from "./dom.js";
-import { clamp, max, min, round } from "./numbers.js";
+import { clamp, max, min } from "./numbers.js";
 import { SHADES, beside, pointing, scatter } from "./scatter.js";
 
 const meta = JSON.parse(at("meta").textContent ?? "");
@@ -26,11 +26,13 @@ const labelName = (name) => {
 };
 
 /** @param {number|null} value */
-const number = (value) => (value === null ? "–" : value.toFixed(value !== 0 && value < 0.01 && value > -0.01 ? 4 : 3));
+const number = (value) => (value === null ? "–" : value.toFixed(value !== 0 && value < 0.01 && value > -0.01 ? 4 : 3).replace(/^-(?=[0.]+$)/, ""));
 /** @param {number|null} low @param {number|null} high */
 const interval = (low, high) => (low === null || high === null ? "–" : `${number(low)} – ${number(high)}`);
-/** A share in percents, with its interval. @param {number|null} value @param {number} low @param {number} high */
-const percents = (value, low, high) => (value === null ? "–" : `${round(value * 100)}% (${round(low * 100)} – ${round(high * 100)})`);
+/** A count, or a number with one digit after the point. @param {number|null} value */
+const count = (value) => value?.toLocaleString("en") ?? "–";
+/** @param {number|null} value */
+const tenth = (value) => value?.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) ?? "–";
 /** @param {number} place */
 const headName = (place) => say("head.name", { layer: heads[place].l, head: heads[place].h });
 /** The name of a head with that of its scan, where there are several. @param {number} place */
@@ -41,7 +43,7 @@ const NONE = [null, null, null, null, null, null, null];
 const numbersOf = (head, metric = chosen.metric) => heads[head].m[metric] ?? NONE;
 
 /** Labels that any head earns, without their offsets. @type {string[]} */
-const LABELS = [...new Set(heads.flatMap((head) => head.t.filter((one) => one[8]).map((one) => one[0].replace(/ [-+]?\d+$/, ""))))];
+const LABELS = [...new Set(heads.flatMap((head) => head.t.filter((one) => one[6]).map((one) => one[0].replace(/ [-+]?\d+$/, ""))))];
 
 /** What a head has of a quantity: "layer", a metric's name, or "label:" and a label's. @param {number} place @param {string} name */
 function quantity(place, name) {
@@ -59,16 +61,19 @@ function quantityName(name) {
 }
 
 /** The label that a head earns with the most to spare; "" for none. @param {number} place */
-const bestLabel = (place) => heads[place].t.filter((one) => one[8]).sort((a, b) => b[1] / b[9] - a[1] / a[9])[0]?.[0].replace(/ [-+]?\d+$/, "") ?? "";
+const bestLabel = (place) => heads[place].t.filter((one) => one[6]).sort((a, b) => b[1] / b[7] - a[1] / a[7])[0]?.[0].replace(/ [-+]?\d+$/, "") ?? "";
+
+/** The class of one of several kinds: eight colours, then the same as rings. @param {number} place */
+const kindOf = (place) => `k${place % 8}${place % 16 > 7 ? " open" : ""}`;
 
 /** The class of each head's colour, and what the classes stand for. */
 function headColours() {
   const name = chosen.colour;
-  if (name === "scan") return { kind: heads.map((head) => `k${head.s % 8}`), legend: meta.scans.map((scan, place) => [`k${place % 8}`, scan.name]) };
+  if (name === "scan") return { kind: heads.map((head) => kindOf(head.s)), legend: meta.scans.map((scan, place) => [kindOf(place), scan.name]) };
   if (name === "label") {
-    const places = new Map(LABELS.map((label, place) => [label, place % 8]));
-    const kind = heads.map((_, place) => { const label = bestLabel(place); return label ? `k${places.get(label)}` : "none"; });
-    return { kind, legend: [...LABELS.map((label, place) => [`k${place % 8}`, labelName(label)]), ["none", say("label.none")]] };
+    const kinds = new Map(LABELS.map((label, place) => [label, kindOf(place)]));
+    const kind = heads.map((_, place) => { const label = bestLabel(place); return kinds.get(label) ?? "none"; });
+    return { kind, legend: [...LABELS.map((label, place) => [kindOf(place), labelName(label)]), ["none", say("label.none")]] };
   }
   const values = heads.map((_, place) => quantity(place, name)), there = values.filter((value) => value !== null);
   const low = min(...there), high = max(...there, low + 1e-9);
@@ -89,7 +94,7 @@ function plot() {
   const shown = scatter({ x, y, kind, names: [quantityName(chosen.x), quantityName(chosen.y)], size: sizes.map((value) => (value === null ? 0.04 : (value - low) / (high - low))), chosen: chosen.head, selected, tick: short });
   set(at("scatter"), { "aria-label": say("scatter.says", { x: quantityName(chosen.x), y: quantityName(chosen.y), head: fullName(chosen.head), a: number(quantity(chosen.head, chosen.x)), b: number(quantity(chosen.head, chosen.y)) }) });
   fill("plot-title", say("plot.title", { count: shown, x: quantityName(chosen.x), y: quantityName(chosen.y) }));
-  fill("legend", `${quantityName(chosen.colour)}: `, ...legend.map(([colour, text]) => make("span.key", make("i", { class: colour, "aria-hidden": true }), text)), ...(shown < heads.length ? [say("plot.without", { count: heads.length - shown })] : []));
+  fill("legend", say("legend", { name: quantityName(chosen.colour) }), " ", ...legend.map(([colour, text]) => make("span.key", make("i", { class: colour, "aria-hidden": true }), text)), ...(shown < heads.length ? [say("plot.without", { count: heads.length - shown })] : []));
 }
 
 const QUANTITIES = ["layer", ...meta.metrics, ...LABELS.map((label) => `label:${label}`)];
@@ -102,7 +107,7 @@ function picker(what, more) {
 
 /** Heads by label: what a line drawn around them does, for a keyboard. */
 function labelPicker() {
-  const list = make("select", { id: "pick-label", onchange: () => select(heads.map((_, place) => place).filter((place) => list.selectedIndex && heads[place].t.some((one) => one[8] && one[0].replace(/ [-+]?\d+$/, "") === LABELS[list.selectedIndex - 1])), false) }, make("option", say("pick.none")), ...LABELS.map((label) => make("option", labelName(label))));
+  const list = make("select", { id: "pick-label", onchange: () => select(heads.map((_, place) => place).filter((place) => list.selectedIndex && heads[place].t.some((one) => one[6] && one[0].replace(/ [-+]?\d+$/, "") === LABELS[list.selectedIndex - 1])), false) }, make("option", say("pick.none")), ...LABELS.map((label) => make("option", labelName(label))));
   return make("label.pick", say("pick.label"), list);
 }
 
@@ -113,7 +118,7 @@ function answer() {
   const counts = new Map();
   let labelled = 0;
   for (const place of places) {
-    const names = new Set(heads[place].t.filter((one) => one[8]).map((one) => one[0].replace(/ [-+]?\d+$/, "")));
+    const names = new Set(heads[place].t.filter((one) => one[6]).map((one) => one[0].replace(/ [-+]?\d+$/, "")));
     labelled += names.size ? 1 : 0;
     for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
   }
@@ -223,8 +228,8 @@ function figures() {
 }
 
 function labels() {
-  const rows = heads[chosen.head].t.map(([name, score, low, high, texts, from, to, between]) =>
-    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : percents(texts, from, to), between ? say(low === null ? "undecided" : "borderline") : ""].map((cell) => make("td", cell))));
+  const rows = heads[chosen.head].t.map(([name, score, low, high, texts, between]) =>
+    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts ?? say("repeats"), between ? say(low === null ? "undecided" : "borderline") : ""].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("labels")), table(say("labels"), [...["label", "score", "interval", "texts"].map((name) => say(`column.${name}`)), ""], rows)] : [];
 }
 
@@ -241,15 +246,15 @@ function kinds() {
 
 /** How many massive activations leave each layer of the scan, the chosen head's marked. */
 function layers() {
-  const head = heads[chosen.head], rows = meta.scans[head.s].layers.map(([layer, mean, low, high, texts, from, to]) =>
-    make("tr", { class: layer === head.l ? "marked" : "" }, make("th", { scope: "row" }, layer), ...[number(mean), interval(low, high), percents(texts, from, to)].map((cell) => make("td", cell))));
+  const head = heads[chosen.head], rows = meta.scans[head.s].layers.map(([layer, mean, low, high, texts]) =>
+    make("tr", { class: layer === head.l ? "marked" : "" }, make("th", { scope: "row" }, layer), ...[number(mean), interval(low, high), texts ?? "–"].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("massive")), note(say("massive.note")), table(say("massive"), ["layer", "mean", "interval", "share"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 
 /** Which tokens the head's strongest links go between, beside what chance would make. */
 function links() {
-  const rows = (heads[chosen.head].k ?? []).map(([query, key, count, most, chance, lift, low, high, texts]) =>
-    make("tr", make("th", { scope: "row" }, make("bdi", meta.tokens[query]), " → ", make("bdi", meta.tokens[key])), ...[most > count ? `${count} – ${most}` : count, chance.toFixed(1), lift === null ? "–" : lift.toFixed(1), low === null ? "–" : `${low.toFixed(1)} – ${high.toFixed(1)}`, `${round(texts * 100)}%`].map((cell) => make("td", cell))));
+  const rows = (heads[chosen.head].k ?? []).map(([query, key, least, most, chance, lift, low, high, texts]) =>
+    make("tr", make("th", { scope: "row" }, make("bdi", meta.tokens[query]), " → ", make("bdi", meta.tokens[key])), ...[most > least ? `${count(least)} – ${count(most)}` : count(least), tenth(chance), tenth(lift), low === null ? "–" : `${tenth(low)} – ${tenth(high)}`, texts].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("links")), note(say("links.note", { rows: meta.scans[heads[chosen.head].s].rows })), table(say("links"), ["pair", "links", "chance", "lift", "interval", "share"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 
@@ -385,7 +390,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 pointing({
-  tell: (place) => [fullName(place), ...[chosen.x, chosen.y].map((name) => `${quantityName(name)} ${number(quantity(place, name))}`), ...heads[place].t.filter((one) => one[8]).map((one) => labelName(one[0]))].join(" · "),
+  tell: (place) => [fullName(place), ...[chosen.x, chosen.y].map((name) => `${quantityName(name)} ${number(quantity(place, name))}`), ...heads[place].t.filter((one) => one[6]).map((one) => labelName(one[0]))].join(" · "),
   choose: (head) => choose({ head }),
   select,
 });

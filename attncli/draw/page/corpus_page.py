@@ -5,6 +5,7 @@ Every text of the corpus is made safe, and only ever text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET
 
+from attncli.draw.numbers import percent
 from attncli.draw.page import as_json, join_modules, last_part, page_head, path_of, read_asset, words
 from attncli.draw.page import style as page_style
 from attncli.draw.page.page_words import SCAN_PAGE_WORDS, in_languages, words_by_language
@@ -244,8 +246,8 @@ def _scan(document: ScanDocument, name: str) -> dict[str, Any]:
         "rows": f"{document.link_rows or 0:,}", "shape": "-".join(map(str, by_layer.values())),
         "layers": [
             [
-                layer.layer, _rounded(layer.massive.mean_texts), *map(_rounded, layer.massive.ci95 or (None, None)),
-                _rounded(layer.share), *map(_rounded, layer.share_ci95 or (None, None)),
+                layer.layer, page_number(layer.massive.mean_texts), *map(page_number, layer.massive.ci95 or (None, None)),
+                _share(layer.share, layer.share_ci95),
             ]
             for layer in document.layers or ()
         ],
@@ -296,9 +298,31 @@ class _Shared:
         return self._token_places[shown]
 
 
-def _rounded(value: float | None) -> float | None:
-    """A number with as many digits as the page shows of it, or one more."""
-    return None if value is None else round(value, 4) if abs(value) >= 0.01 else float(f"{value:.3g}")
+def page_number(value: float | None) -> float | None:
+    """A number with a digit more than the page shows of it, for its picture. The page rounds again: where that would
+    tell another last digit than the number itself has, this is off the middle by one."""
+    if value is None:
+        return None
+    digits = 4 if abs(value) >= 0.01 else 5
+    near = round(value, digits)
+    units = round(near * 10**digits)
+    for more in (1, 2, 3):
+        if units % 10**more == 5 * 10 ** (more - 1):
+            shown = float(f"{value:.{digits - more}f}")
+            return round(near + math.copysign(10**-digits, shown - near), digits)
+    return near
+
+
+def _tenth(value: float | None) -> float | None:
+    """A number with the one digit that screens and the page show of it."""
+    return None if value is None else round(value, 1)
+
+
+def _share(share: float | None, between: Sequence[float] | None) -> str | None:
+    """A share in percents, with its interval, as screens write it."""
+    if share is None:
+        return None
+    return percent(share) if between is None else f"{percent(share)} ({100 * between[0]:.0f} – {100 * between[1]:.0f})"
 
 
 def _heads(
@@ -317,7 +341,7 @@ def _heads(
                 query, row = scan.looks.get((example.file, example.line, head.layer, head.head), (-1, np.zeros(0)))
                 percents = np.rint(row * 100).astype(int).clip(0, 100).tolist()
                 packed_looks.append((text, query, "".join(LETTERS[percent] for percent in percents)))
-            examples.setdefault(example.metric, []).append((example.stratum, _rounded(example.value), looks[text]))
+            examples.setdefault(example.metric, []).append((example.stratum, page_number(example.value), looks[text]))
         yield {
             "s": number, "l": head.layer, "h": head.head, "m": [_numbers(head, name) for name in metrics],
             "x": [examples.get(name, []) for name in metrics], "w": packed_looks, "t": _labels(head),
@@ -337,16 +361,15 @@ def _numbers(head: ScanHead, name: str) -> list[float | None] | None:
         every = [head.effect.mean, low, high, None, head.effect.sd, head.effect.quantiles.get("50"), None]
     else:
         return None
-    return [_rounded(value) for value in every]
+    return [page_number(value) for value in every]
 
 
 def _labels(head: ScanHead) -> list[list[Any]]:
     return [
         [
-            f"{metric.name} {metric.detail}" if metric.detail else metric.name, _rounded(metric.score),
-            *map(_rounded, metric.ci95 or (None, None)), _rounded(metric.texts),
-            *map(_rounded, metric.texts_ci95 or (None, None)), int(metric.borderline), int(metric.earned),
-            metric.threshold,
+            f"{metric.name} {metric.detail}" if metric.detail else metric.name, page_number(metric.score),
+            *map(page_number, metric.ci95 or (None, None)), _share(metric.texts, metric.texts_ci95),
+            int(metric.borderline), int(metric.earned), metric.threshold,
         ]
         for metric in head.labels
         if metric.earned or (metric.borderline and metric.ci95 is not None)
@@ -364,26 +387,26 @@ def _why(head: ScanHead) -> dict[str, Any] | None:
             [
                 [
                     {lang: translate(part_name(part), lang) for lang in languages()},
-                    *map(_rounded, (getattr(part, share), *(getattr(part, interval) or (None, None)))),
+                    *map(page_number, (getattr(part, share), *(getattr(part, interval) or (None, None)))),
                 ]
                 for part in ranked
             ]
         )
-    return {"texts": f"{head.why.texts:,}", "advantage": _rounded(head.why.advantage), "sides": sides}
+    return {"texts": f"{head.why.texts:,}", "advantage": page_number(head.why.advantage), "sides": sides}
 
 
 def _alike(alike: AlikeHeads | None) -> list[Any] | None:
     if alike is None:
         return None
     sides = [
-        [[row.layer, row.head, _rounded(row.value)] for row in side] for side in (alike.by_doing, alike.by_weights)
+        [[row.layer, row.head, page_number(row.value)] for row in side] for side in (alike.by_doing, alike.by_weights)
     ]
-    return [alike.texts, *sides, _rounded(alike.chance)]
+    return [alike.texts, *sides, page_number(alike.chance)]
 
 
 def _link(link: FrequentLink, document: ScanDocument, shared: _Shared) -> list[Any]:
-    share = link.texts / max(document.done.texts, 1)
     return [
-        shared.token(link.query.text), shared.token(link.key.text), link.links, link.most, _rounded(link.chance),
-        _rounded(link.lift), *map(_rounded, link.lift_ci95 or (None, None)), _rounded(share),
+        shared.token(link.query.text), shared.token(link.key.text), link.links, link.most, _tenth(link.chance),
+        _tenth(link.lift), *map(_tenth, link.lift_ci95 or (None, None)),
+        percent(link.texts / max(document.done.texts, 1)),
     ]  # fmt: skip

@@ -200,6 +200,7 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "answer.label": message("The commonest label is {label}: {most}."),
     "answer.unlabelled": message("None of them earns a label."),
     "plot.title": message("{count} heads by {x} and {y}"),
+    "legend": contextual("page", "{name}:"),
     "plot.without": message("without a number and not drawn: {count}"),
     "scatter.says": message(
         "heads by {x} and {y}; chosen: {head}, {x} {a}, {y} {b}; arrow keys move, Enter selects, Escape clears"
