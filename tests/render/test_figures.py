@@ -69,6 +69,7 @@ def overlap(a: Box, b: Box) -> bool:
     return min(a.right, b.right) - max(a.left, b.left) > 0.5 and min(a.bottom, b.bottom) - max(a.top, b.top) > 0.5
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_drawn_and_apart(name: str, theme: Any) -> None:
@@ -88,6 +89,7 @@ def test_drawn_and_apart(name: str, theme: Any) -> None:
     assert max(box.right for box in drawing.boxes) < drawing.corner[0] + 10
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", ASKED)
 def test_a_narrow_figure_is_laid_out_and_not_shrunk(name: str, lang: str) -> None:

@@ -108,6 +108,7 @@ def test_the_third_language_shows_what_is_left_of_english() -> None:
     assert ENGLISH.findall(foreign("left of it")) == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in SAVED]
 )
@@ -117,6 +118,7 @@ def test_a_screen_has_no_english(folder: Path, name: str) -> None:
     assert english(answer.out + answer.err, *words_of(name, line, folder)) == set()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [name for name in SHOWN if name not in SLOW])
 def test_a_figure_has_no_english(folder: Path, name: str) -> None:
     line, file = line_of(name, folder), folder / "figure.svg"
@@ -128,6 +130,7 @@ def test_a_figure_has_no_english(folder: Path, name: str) -> None:
     assert english(texts + answer.err, *words_of(name, line, folder)) == set()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", sorted(PAGED))
 def test_a_page_has_no_english(folder: Path, name: str) -> None:
     line, file = line_of(name, folder), folder / "page.html"

@@ -62,6 +62,7 @@ EFFECTS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", EFFECTS)
 def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened, tmp_path: Path, name: str) -> None:
     window.go(saved_page(tmp_path, *EFFECTS[name]))
@@ -190,6 +191,7 @@ SOONEST = ("run", "find", "compare shifted", "why", "tensors")
 """Those that are always tried; the others take long."""
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "name",
     [name if name in SOONEST else pytest.param(name, marks=pytest.mark.thorough) for name in COMMANDS],
