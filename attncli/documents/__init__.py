@@ -407,6 +407,11 @@ class ModelPart(Part, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
 
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Weights from a seed name it."""
+        if self.source in ("seeded", "random") and self.seed is None:
+            yield "seed", message("weights from a seed, and none is named")
+
     @property
     def attending(self) -> int:
         """How many of its layers attend."""

@@ -23,11 +23,12 @@ from attncli.features.run.document import RunDocument, RunHead
 from attncli.language import Message, listing, message, say
 
 if TYPE_CHECKING:
-    from attncli.documents import ModelPart, TokenRow
+    from attncli.documents import ModelPart, Numbers, TokenRow
     from attncli.features.compare.document import ComparedHead, CompareDocument
     from attncli.features.cross.document import CrossDocument
     from attncli.features.find.document import FindDocument, FoundHead
     from attncli.inputs.token import Token
+    from attncli.measure.row_facts import Bools
 
 LEAST = 0.05
 """The smallest share that is tinted; below it a word is left as it is."""
@@ -166,7 +167,7 @@ def _tint_word(text: str, share: float | None, view: View, style: str) -> list[P
         return [(text, style)]
     if view.color:
         return [(text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip())]
-    mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(share * 4), 3)]
+    mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(min(share, 1.0) * 4), 3)]
     return [(f"{mark}{text}{mark}", style)]
 
 
@@ -356,10 +357,16 @@ def _link_of_choice(document: RunDocument, head_links: Sequence[HeadLink]) -> He
     for layer in [] if free_links else document.layers:
         for head in layer.heads:
             if head.weights is not UNSET and free.any():
-                weights = np.where(free[:, None], np.nan_to_num(as_matrix(head.weights)), 0.0)
-                query, key = np.unravel_index(int(weights.argmax()), weights.shape)
-                free_links.append(HeadLink(int(query), int(key), float(weights.max()), layer.layer, head.head))
+                free_links.append(HeadLink(*largest_weight(head.weights, free), layer.layer, head.head))
     return max(free_links, key=lambda link: link.weight, default=head_links[0])
+
+
+def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:
+    """Query, key and weight of the largest weight of a head, [query, key], in the rows that are free, booleans
+    [query]."""
+    free_weights = np.where(free[:, None], np.nan_to_num(as_matrix(weights)), 0.0)
+    query, key = np.unravel_index(int(free_weights.argmax()), free_weights.shape)
+    return int(query), int(key), float(free_weights.max())
 
 
 def _heads(document: RunDocument) -> list[RunHead]:
@@ -589,11 +596,14 @@ def find_sentences(document: FindDocument, view: View) -> list[str]:
     places = {"query": query_text, "key": linked_key, "layer": first.layer, "head": first.head}
     answer_sentences = [say(view, template, share=percent(first.weight), **places)]
     if other_heads:
+        count = sum(head.rank == 1 for head in visible)
         answer_sentences.append(
             say(
                 view,
-                "In {count} of {heads} heads {key} is what {query} looks at most.",
-                count=sum(head.rank == 1 for head in visible),
+                "In {count} of {heads} heads {key} is what {query} looks at most."
+                if count
+                else "In none of the {heads} heads is {key} what {query} looks at most.",
+                count=count,
                 heads=len(document.heads),
                 key=key,
                 query=query_text,

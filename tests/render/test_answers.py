@@ -138,7 +138,7 @@ ASKED = {
     "heads regions": ("heads", SAID, "--num-heads", "2", "--region", "a=tokens:0-2"),
     "lens": ("logits", SAID, "--model", "{tmp}/gpt2", "--lens", "--by", "token"),
     "directions": ("heads", SAID, "--model", "{tmp}/gpt2", "--directions", "L1H0"),
-    "across": ("heads", SAID, "--model", "{tmp}/gpt2", "--across", "rollout,flow,similarity"),
+    "across": ("heads", SAID, "--model", "{tmp}/gpt2", "--across", "rollout,flow,similarity,circuits"),
     "scans": ("scan", "compare", "{tmp}/scan", "{tmp}/other"),
     "find regions": ("find", SAID, "--from", "sat", "--to", "cat", "--num-heads", "2", "--region", "a=tokens:0-2"),
     "compare regions": ("compare", SAID, "the dog sat on the mat", "--num-heads", "2", "--region", "a=tokens:0-2"),
@@ -250,6 +250,9 @@ def derived(document: Any) -> Iterator[float]:
         case "attn.why/1":
             for part in document["parts"]:
                 yield from (abs(value - document["total"]) for side in SIDES if (value := part[side]) is not None)
+        case "attn.heads/1" if "rollout" in document:
+            for weights in (*document["rollout"].values(), document["flow"]["weights"]):
+                yield from np.mean(weights, axis=0)
         case "attn.heads/1" if "region_shares" in document:
             for head in document["region_shares"]["heads"]:
                 yield from (share / even for share, even in zip(head["share"], head["even"], strict=True) if even)
@@ -393,6 +396,13 @@ def facts(document: Any) -> Iterator[Fact]:
                         yield Fact((head["a"]["layer"], head["a"]["head"]), frozenset((query, key)), weight or 0.0)
     for row in (document.get("ablation") or {}).get("heads", ()):
         yield Fact((row["layer"], row["head"]), frozenset(), row["loss"])
+    alike = document.get("similarity", {"tree": ()})
+    for merge in alike["tree"][:1]:
+        for row in (merge["a"], merge["b"]):
+            yield Fact((alike["heads"][row]["layer"], alike["heads"][row]["head"]), frozenset(), merge["height"])
+    for pair in document.get("circuits", {"compositions": ()})["compositions"][:1]:
+        for end in ("from", "to"):
+            yield Fact((pair[end]["layer"], pair[end]["head"]), frozenset(), pair["strength"])
     for checkpoint in document.get("checkpoints", ()):
         for head in checkpoint["heads"]:
             for number in numbers_of(head["metrics"]):

@@ -72,9 +72,13 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def validation_errors(self) -> Iterator[tuple[str, str]]:
-        """Tokens lie in their texts."""
+        """Tokens lie in their texts, and links belong to heads that there are."""
         yield from position_errors(self.queries, self.query_text, "queries")
         yield from position_errors(self.keys, self.key_text, "keys")
+        heads = {(layer.layer, head.head) for layer in self.layers for head in layer.heads}
+        for number, link in enumerate(self.links):
+            if (link.layer, link.head) not in heads:
+                yield f"links[{number}]", message("it belongs to no head of the document")
 
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either text; learned keys come after those of the second."""

@@ -50,7 +50,7 @@ from attncli.cli.output import (
 from attncli.cli.output_conflicts import refuse_beside
 from attncli.cli.progress import progress
 from attncli.errors import UsageError
-from attncli.language import listing, message
+from attncli.language import listing, message, plural
 
 if TYPE_CHECKING:
     from attncli.features.effects.document import AblateDocument, LogitsDocument, Measure
@@ -123,10 +123,11 @@ def foretell(environment: Environment, expected: CostEstimate, count: int) -> No
         from attncli.models.estimate import duration_words
 
         environment.note(
-            message(
-                "{branches} heads, {count} tokens: about {time} and {bytes} of memory",
-                branches=expected.branches,
-                count=count,
+            plural(
+                "{count} head, {tokens} tokens: about {time} and {bytes} of memory",
+                "{count} heads, {tokens} tokens: about {time} and {bytes} of memory",
+                count=expected.branches,
+                tokens=count,
                 time=duration_words(expected.seconds),
                 bytes=size_words(expected.peak),
             )
@@ -528,7 +529,7 @@ def patch(
         list[str] | None,
         option(
             "--into",
-            help="Tell only these heads, by their queries, keys or values: L5H11:q. [default: all that follows]",
+            help="Only these heads read it, by queries, keys or values: L5H11:q. [default: all that follows]",
             panel=SUBJECT,
             about=RUN,
             metavar="HEAD:SIDE",

@@ -279,9 +279,10 @@ class Meter:
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _pooled(self, vectors: Array) -> Floats:
-        rows = [place - self._first for place in self._request.positions if place >= self._first]
-        wide = np.asarray(self._backend.numpy(vectors[:, min(rows) : max(rows) + 1]), np.float64)
-        mean: Floats = wide[:, [row - min(rows) for row in rows]].mean(1)
+        rows = np.asarray([place - self._first for place in self._request.positions if place >= self._first])
+        first = int(rows.min())
+        wide = np.asarray(self._backend.numpy(vectors[:, first : int(rows.max()) + 1]), np.float64)
+        mean: Floats = wide[:, rows - first].mean(1)
         return mean
 
 

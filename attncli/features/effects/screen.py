@@ -673,7 +673,9 @@ def patch_sentences(document: PatchDocument, view: View) -> list[str]:
         receivers = say(view, contextual("between", ", ")).join(
             say(view, TOLD_BY[receiver.side], layer=receiver.layer, head=receiver.head) for receiver in document.into
         )
-        answer_sentences.append(say(view, "only told: {heads}; norms as in the corrupt text", heads=receivers))
+        answer_sentences.append(
+            say(view, "only {heads} read what is put in; norms as in the corrupt text", heads=receivers)
+        )
     if document.effects:
         first = document.effects[0]
         name = (
@@ -687,6 +689,8 @@ def patch_sentences(document: PatchDocument, view: View) -> list[str]:
                 "{corrupt} corrupt); {head} most: {share}."
             )
         )
+        if first.recovered <= 0:
+            name = message("No single head brings back any of the difference ({clean} clean, {corrupt} corrupt).")
         head, share = head_phrase(first, view), percent(first.recovered)
         clean, corrupt = _unlike(document.m_clean, document.m_corrupt)
         answer_sentences.append(say(view, name, head=head, share=share, clean=clean, corrupt=corrupt))

@@ -316,7 +316,7 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
             0,
             say(
                 view,
-                "Of these, {position} changes the weights of {query} most: one of them by {size}.",
+                "The position encoding {position} changes the weights of {query} most: one of them by {size}.",
                 position=most_moving.position,
                 query=query_text,
                 size=f"{most_moving.moved:.2f}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -28,6 +28,7 @@ from attncli.documents.header import header, notes, token_rows
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
+from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attend import span
 from attncli.mechanism.context import Past
@@ -92,6 +93,12 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     steps: Annotated[list[GenerateStep], axes("generated", meaning="one per new token, in order.")]
     regions: Regions | UnsetType = UNSET
     warnings: list[str]
+
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Draws have a seed, and nothing else has."""
+        yield from super().validation_errors()
+        if (self.temperature > 0) != (self.sample_seed is not None):
+            yield "sample_seed", message("draws without a seed, or a seed without draws")
 
     def lengths(self) -> Mapping[str, int | range]:
         """The prompt, what was generated, and both."""

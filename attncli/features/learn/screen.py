@@ -192,14 +192,14 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     steps = plural("{count} step", "{count} steps", count=document.steps)
     if document.learned:
         first = message(
-            "It learned it: a loss of {loss} where chance is {chance}, after {steps}.",
+            "The model learned it: a loss of {loss} where chance is {chance}, after {steps}.",
             loss=loss,
             chance=chance,
             steps=steps,
         )
     else:
         first = message(
-            "It has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
+            "The model has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
             loss=loss,
             chance=chance,
             steps=steps,

@@ -225,8 +225,11 @@ class RunOptions:
 
 
 def _in_tables(output: OutputOptions, options: RunOptions) -> bool:
-    """Whether every weight is asked for, in a document or as a row; else links alone."""
-    return output.show is None or options.stages or bool(options.parts & {"scores", "weights", "output", "maps"})
+    """Whether every weight is asked for, in a document, as a row, or for an answer that leaves out rows without a
+    choice; else links alone."""
+    return (
+        output.show is None or options.stages or bool(options.parts & {"scores", "weights", "output", "maps", "answer"})
+    )
 
 
 def _document(

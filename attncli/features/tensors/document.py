@@ -79,6 +79,13 @@ class TensorsDocument(Document, tag="attn.tensors/1", frozen=True, kw_only=True)
     empty_rows: EmptyRows
     warnings: list[str]
 
+    def validation_errors(self) -> Iterator[tuple[str, str]]:
+        """Links belong to heads that there are."""
+        heads = {(tuple(entry.index), head.head) for entry in self.batch for head in entry.heads}
+        for number, link in enumerate(self.links):
+            if (tuple(link.index), link.head) not in heads:
+                yield f"links[{number}]", message("it belongs to no head of the document")
+
     def lengths(self) -> Mapping[str, int | range]:
         """Queries and keys, as the document counts them."""
         return {"query": self.queries, message("query token"): self.queries, "key": self.keys}

@@ -12,6 +12,7 @@ from attncli.draw.lines import FAINT, Lines, fit_to_view, line, localize, remark
 from attncli.draw.numbers import brief, percent
 from attncli.draw.safe import cut, safe
 from attncli.draw.screen_header import count_phrase, facts, mask_and_position, warning
+from attncli.draw.sentence import largest_weight
 from attncli.draw.shaded_matrix import as_matrix, matrix, visible
 from attncli.draw.tables import links, table, vectors
 from attncli.draw.token_names import claim
@@ -184,7 +185,7 @@ def tensors_sentences(document: TensorsDocument, view: View) -> list[str]:
     """The strongest link, by positions; of a query that sees several keys where there is one."""
     if not document.links:
         return []
-    link = next((link for link in document.links if _has_choice(document, link)), document.links[0])
+    link = _link_of_choice(document)
     several = document.model.heads > 1
     template = (
         message("The strongest link: query {query} looks at key {key} with {share} of its weight, in head {head}.")
@@ -216,11 +217,27 @@ def tensors_sentences(document: TensorsDocument, view: View) -> list[str]:
     return answer_sentences
 
 
-def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
-    """Whether the link's query sees more than one key; so, where no scores tell it."""
-    heads = next((entry.heads for entry in document.batch if entry.index == link.index), [])
-    scores = next((head.scores for head in heads if head.head == link.head), UNSET)
-    return scores is UNSET or int(np.isfinite(as_matrix(scores)[link.query]).sum()) > 1
+def _link_of_choice(document: TensorsDocument) -> CapturedLink:
+    """The strongest link of a query that sees more than one key: of the document's, or else of all weights. The
+    strongest of all where no query does, or no scores tell it."""
+    free = {
+        (tuple(entry.index), head.head): np.isfinite(as_matrix(head.scores)).sum(axis=1) > 1
+        for entry in document.batch
+        for head in entry.heads
+        if head.scores is not UNSET
+    }
+    for link in document.links:
+        rows = free.get((tuple(link.index), link.head))
+        if rows is None or rows[link.query]:
+            return link
+    links = [document.links[0]]
+    for entry in document.batch:
+        for head in entry.heads:
+            rows = free.get((tuple(entry.index), head.head))
+            if head.weights is not UNSET and rows is not None and rows.any():
+                query, key, weight = largest_weight(head.weights, rows)
+                links.append(CapturedLink(index=entry.index, head=head.head, query=query, key=key, weight=weight))
+    return max(links[1:] or links, key=lambda link: link.weight)
 
 
 TENSORS_PARTS: Parts[TensorsDocument] = (

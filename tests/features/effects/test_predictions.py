@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import attncli
 from attncli.errors import LimitError
 from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
-from attncli.features.effects.measures import MeasureRequest
+from attncli.features.effects.measures import MeasureRequest, Meter
 from attncli.features.effects.sweep import least
 from attncli.mechanism.context import Zero
 from attncli.mechanism.spec import HeadSelection
@@ -68,3 +69,10 @@ def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
     with pytest.raises(LimitError, match="memory"):
         removed(model, MeasureRequest(("kl",), (AT,), AT), without)
     assert len(removed(model, MeasureRequest(("kl",), (AT,), AT), along).effects) > 1
+
+
+def test_the_mean_of_many_tokens_takes_no_time_for_each_pair_of_them() -> None:
+    model, many = attncli.load(seed=0), 20_000
+    begun = process_time()
+    Meter(model, model.backend, MeasureRequest(("vector",), tuple(range(many)), 0), np.zeros((many, 64), np.float32), 0)
+    assert process_time() - begun < 1.0

@@ -136,6 +136,8 @@ def test_what_is_added_is_said_as_the_tokenizer_says_it(tmp_path: Path) -> None:
     asked = ("run", "爱 it", "--model", str(small_gpt2(tmp_path / "model")), "--generate", "20")
     document = ask(*asked, "--temperature", "40", "--sample-seed", "3", "--json").json
     assert "按温度 40 抽取，种子 3\n" in ask(*asked, "--temperature", "40", "--sample-seed", "3", "--lang", "zh").out
+    (tmp_path / "forged.json").write_text(json.dumps({**document, "sample_seed": None}))
+    assert "draws without a seed" in ask("view", str(tmp_path / "forged.json")).err
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
     prompt, new = ([token["id"] for token in document[name]] for name in ("tokens", "generated"))
     whole = theirs.decode([*prompt, *new])

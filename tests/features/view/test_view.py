@@ -84,6 +84,7 @@ def run_document() -> dict:
         (lambda d: d["tokens"][0].update(index="zero"), "$.tokens[0].index"),
         (lambda d: d["links"][0].update(weight=7), "<= 1.00001"),
         (lambda d: d["links"][0].update(query=999), "contradicts itself"),
+        (lambda d: d["model"].update(seed=None), "weights from a seed, and none is named"),
         (lambda d: d["layers"][0]["heads"][0].update(weights=[[0.5], [0.5, 0.5]]), "rows of one length"),
     ],
 )
@@ -109,6 +110,26 @@ def test_a_contradiction_is_told_by_the_names_of_the_json(tmp_path: Path) -> Non
         assert answer.code == 3
         assert re.search(rf"\b{member}\b", answer.err), answer.err
         assert not re.search(r"\b(query|numbers)\b", answer.err), answer.err
+
+
+def test_a_link_of_a_head_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "changed.json"
+    for command in (("cross", "the cat", "le chat"), ("tensors", "sample_inputs/captured.safetensors")):
+        document = ask(*command, "--json").json
+        document["links"][0]["head"] = 99
+        path.write_text(json.dumps(document))
+        answer = ask("view", str(path))
+        assert answer.code == 3
+        assert "it belongs to no head of the document" in answer.err
+        assert "$.links[0]" in answer.err
+
+
+def test_a_share_beyond_all_bounds_is_drawn_as_the_largest(tmp_path: Path) -> None:
+    document = ask("explain", "multihead", "the cat sat", "--query", "cat", "--json").json
+    document["heads"][0]["weights"][0] = 1e308
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(document))
+    assert "█the█" in ask("view", str(path), "--brief").out
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
