@@ -264,6 +264,8 @@ def derived(document: Any) -> Iterator[float]:
             yield 0.05  # of chance, at most
         case "attn.scan/1":
             yield sum(bool(head.get("labels")) for head in document["heads"])
+            for part in (part for head in document["heads"] for part in (head.get("why") or {}).get("parts", ())):
+                yield from (part["query_share"] - 1, part["key_share"] - 1)
             yield 30  # the fewest texts that have intervals
             yield 10  # the commonest links that are looked at
         case _:
