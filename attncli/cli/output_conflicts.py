@@ -241,7 +241,8 @@ def _places_of_scan(folder: Path) -> Iterator[str]:
         return
     yield from (place_of(folder / file.path) for file in scan_plan.files)
     yield from (place_of(Path(file.path)) for file in scan_plan.files)
-    yield from _places(scan_plan.model.name, certain=False, folder_alone=True)
+    for name in (scan_plan.model.name, *scan_plan.model.adapters):
+        yield from _places(name, certain=False, folder_alone=True)
 
 
 def _is_in_scan(folder: Path, place: str) -> bool:

@@ -257,6 +257,7 @@ def start(
         ),
     ] = None,
     model_name: Annotated[str | None, declarations.CHECKPOINT] = None,
+    adapter: Annotated[list[str] | None, declarations.ADAPTER] = None,
     out: Annotated[
         Path | None,
         option(
@@ -287,7 +288,10 @@ def start(
     part = ScanPart() if running.part is None else parse_part(running.part)
     engine = engine_of(running, environment)
     loaded_model = load_checkpoint(
-        environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype)
+        environment,
+        model,
+        ComputeOptions(backend="torch", device=running.device, dtype=running.dtype),
+        adapters=tuple(adapter or ()),
     )
     counter = _Counter()
     documents: list[ScanDocument] = []
@@ -611,7 +615,7 @@ def verify(
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     name = model or scan_plan.model.name
-    loaded_model = load_checkpoint(environment, name, compute)
+    loaded_model = load_checkpoint(environment, name, compute, adapters=scan_plan.model.adapters)
     check_scanned_model(scan_plan, loaded_model, name)
     document = verify_document(scan_plan, out, Worker(scan_plan, out, loaded_model), shards)
     write_documents([document], output, environment, view)
@@ -705,7 +709,7 @@ def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
     from attncli.cli.model_option import load_checkpoint
     from attncli.scan.plan import check_model, digest_of
 
-    loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions())
+    loaded_model = load_checkpoint(environment, plan.model.name, ComputeOptions(), adapters=plan.model.adapters)
     check_model(loaded_model)
     if digest_of(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)

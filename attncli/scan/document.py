@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
@@ -44,7 +45,8 @@ class PlanPart(Part, frozen=True, kw_only=True):
 
     digest: Annotated[str, describe("sha256 of the plan.")]
     model: Annotated[str, describe("As it was asked for.")]
-    model_digest: Annotated[str, describe("sha256 over the weights and their config.")]
+    model_digest: Annotated[str, describe("sha256 over the weights, their config and adapters.")]
+    adapters: Annotated[list[str], describe("Adapters merged into the weights.")] | UnsetType = UNSET
     layers: Size
     corpus: Annotated[list[str], describe("The files, in order; positions in them count from 0.")]
     seed: Count
@@ -62,6 +64,10 @@ class PlanPart(Part, frozen=True, kw_only=True):
         Annotated[Count, describe("Bytes that samples and pairs of tokens take of a worker's memory, at most.")]
         | UnsetType
     ) = UNSET
+
+    def model_with_adapters(self, model: str) -> str:
+        """The model under this name, and the folders of what is merged into it."""
+        return " + ".join([model, *(Path(adapter).name for adapter in self.adapters or ())])
 
 
 class FailedShard(Part, frozen=True, kw_only=True):

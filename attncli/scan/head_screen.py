@@ -325,7 +325,7 @@ def changes_of_head(head: ScanHead, comparison: ScanCompareDocument, view: View)
         ]
         for row in (every if view.full else every[: view.top])
     ]
-    first, second = (safe(plan.model) for plan in (comparison.a, comparison.b))
+    first, second = (safe(plan.model_with_adapters(plan.model)) for plan in (comparison.a, comparison.b))
     title = say(view, "{head} in {a} against {b}", head=f"L{head.layer} H{head.head}", a=first, b=second)
     return table(
         [say(view, "metric"), "a", "b", say(view, message("Cliff's δ")), "q"],

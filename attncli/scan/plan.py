@@ -21,6 +21,7 @@ from msgspec import structs
 from attncli import __version__
 from attncli.arrays.backend import EVERY
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
+from attncli.inputs.adapter import CONFIG, WEIGHTS, parse_adapter
 from attncli.inputs.files import is_there, nesting_error, read_regular
 from attncli.inputs.hub import digest
 from attncli.language import listing, message, term
@@ -64,13 +65,16 @@ Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """name: as asked for. digest, tokenizer: sha256 of the weights with their config, and of the tokenizer."""
+    """name: as asked for. digest, tokenizer: sha256 of the weights with their config and of adapters, and of the
+    tokenizer. adapters: those merged into the weights, each a folder, perhaps with a weight; written only where there
+    are any."""
 
     name: str
     digest: str
     tokenizer: str
     layers: Layers
     heads: tuple[Heads, ...]
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     values.setdefault("torch", "")
     values.pop("repeats", None)  # a plan that was read without them has none
     del values["model"]["name"]
+    values["model"].pop("adapters", None)  # likewise: what they hold is part of the digest
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
     for file in values["measures"].get("metric_files", ()):
@@ -180,6 +185,8 @@ def _written(plan: ScanPlan) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(plan)
     if not plan.choice.skip_unknown:
         values["choice"].pop("skip_unknown", None)  # a plan that was read without it has none
+    if not plan.model.adapters:
+        values["model"].pop("adapters", None)  # likewise
     if not plan.measures.metric_files:
         values["measures"].pop("metric_files", None)  # likewise
     return values
@@ -635,6 +642,9 @@ def digest_of(model: Model) -> str:
     total = hashlib.sha256(digest(checkpoint.folder / "config.json").encode() if described else b"")
     for path in sorted({info.file for info in checkpoint.names().values()}):
         total.update(digest(path).encode())
+    for request in map(parse_adapter, model.identity.adapters):
+        total.update("".join(digest(request.folder / name) for name in (CONFIG, WEIGHTS)).encode())
+        total.update(f"{request.weight!r}".encode())
     return total.hexdigest()
 
 
@@ -642,14 +652,20 @@ def _model(model: Model, name: str) -> ModelPlan:
     assert isinstance(model.store, CheckpointStore)
     tokenizer = model.store.checkpoint.tokenizer_path
     heads = tuple(block.attention.heads for block in model.spec.blocks)
+    requests = map(parse_adapter, model.identity.adapters)
     return ModelPlan(
-        name, digest_of(model), "" if tokenizer is None else digest(tokenizer), len(model.spec.blocks), heads
+        name,
+        digest_of(model),
+        "" if tokenizer is None else digest(tokenizer),
+        len(model.spec.blocks),
+        heads,
+        tuple(structs.replace(request, folder=request.folder.absolute()).label for request in requests),
     )
 
 
 def check_scanned_model(scan_plan: ScanPlan, model: Model, name: str) -> None:
     """Raise InputError unless a model is the one that was scanned, wherever it is now. name: as asked for."""
-    if _model(model, scan_plan.model.name) != scan_plan.model:
+    if replace(_model(model, scan_plan.model.name), adapters=scan_plan.model.adapters) != scan_plan.model:
         raise InputError(
             "this is another model than the one that was scanned",
             where=name,

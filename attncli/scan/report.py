@@ -207,6 +207,7 @@ def _plan(totals: Totals) -> PlanPart:
         digest=plan.digest,
         model=plan.model.name,
         model_digest=plan.model.digest,
+        adapters=list(plan.model.adapters) or UNSET,
         layers=plan.model.layers,
         corpus=[file.name for file in plan.files],
         seed=plan.seed,

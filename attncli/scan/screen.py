@@ -220,7 +220,7 @@ def _header(document: ScanDocument, view: View) -> Lines:
     done_count, total = progress.shards
     names = ", ".join(safe(name) for name in corpus[:3]) + (f" … ({len(corpus)})" if len(corpus) > 3 else "")
     rows = [
-        [say(view, "model"), f"{safe(document.plan.model)} · {document.plan.dtype}"],
+        [say(view, "model"), f"{safe(document.plan.model_with_adapters(document.plan.model))} · {document.plan.dtype}"],
         [say(view, "corpus"), names],
         [
             say(view, "done"),
@@ -548,7 +548,12 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         list(zip(*(columns[name] for name in columns_shown), strict=True)),
         view,
         align=["left", "left", *["right"] * (len(columns_shown) - 2)],
-        title=say(view, "{a} against {b}", a=safe(document.a.model), b=safe(document.b.model)),
+        title=say(
+            view,
+            "{a} against {b}",
+            a=safe(document.a.model_with_adapters(document.a.model)),
+            b=safe(document.b.model_with_adapters(document.b.model)),
+        ),
         note=say(view, "mean a − mean b within common strata of length; largest effect first"),
     )
     notes = [remark(warning_text, view) for warning_text in document.warnings]

@@ -110,7 +110,9 @@ def ready(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
 
     on_one_thread()
     plan = moved_to(read_plan(Path(folder)), places)
-    loaded_model = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
+    loaded_model = load(
+        model, backend="torch", device=plan.device, dtype=plan.dtype, adapters=plan.model.adapters, note=None
+    )
     return Worker(plan, Path(folder), loaded_model, part=part, between=MemoryTrimmer().keep)
 
 

@@ -14,6 +14,7 @@ import pytest
 import tokenizers
 from asking import ask
 from safetensors.numpy import load_file, save_file
+from scanning import inside
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -193,3 +194,38 @@ def test_compare_shows_what_an_adapter_changes(bases: Callable[[str], Path], tmp
     assert f"adapter {adapter}" in " ".join(ask("run", *how, "--adapter", str(adapter)).out.split())
     assert ask("compare", "a", "--with-adapter", str(adapter)).code == 2
     assert ask("compare", "a", "b", "--model", str(base), "--with-adapter", str(adapter)).code == 2
+
+
+def test_scans_tell_what_an_adapter_changes_over_a_corpus(bases: Callable[[str], Path], tmp_path: Path):
+    base = shutil.copytree(bases(LLAMA), tmp_path / "base")
+    words = {word: place for place, word in enumerate(["[UNK]", "the", "cat", "sat", "on"])}
+    vocabulary = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    vocabulary.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    vocabulary.save(str(base / "tokenizer.json"))
+    adapter = train(bases(LLAMA), tmp_path / "a", r=2, lora_alpha=30, target_modules=["q_proj"])
+    texts = ["the cat sat on the", "on the cat the sat", "sat sat on the cat", "cat on cat on the"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    scan = ("scan", str(base), str(tmp_path / "texts.txt"), "--metric", "entropy", "--no-links", "--no-labels")
+    scan = (*scan, "--examples", "0", "--workers", "1", "-o")
+    plain, changed = str(tmp_path / "plain"), str(tmp_path / "changed")
+    with inside():
+        assert ask(*scan, plain).code == 0
+    answer = ask(*scan, changed, "--adapter", f"{adapter}:0.5", "--json")
+    assert answer.json["plan"]["adapters"] == [f"{adapter}:0.5"]
+    assert "adapters" not in json.loads((Path(plain) / "plan.json").read_text())["model"]
+    compared = ask("scan", "compare", plain, changed, "--json").json
+    assert compared["paired"]
+    for row in compared["differences"][:5]:
+        means = []
+        for adapters in ((), (f"{adapter}:0.5",)):
+            model = attncli.load(base, note=None, adapters=adapters)
+            weights = [model.trace(text, layers=[row["layer"]]).weights[0, row["head"]] for text in texts]
+            means.append(np.mean([-(w * np.log(np.where(w > 0, w, 1))).sum(-1).mean() for w in weights]))
+        assert (row["a"], row["b"]) == pytest.approx(means, abs=1e-5)
+        assert abs(row["difference"]) > 1e-3
+    assert "+ a:0.5" in ask("scan", "compare", plain, changed).out
+    assert ask(*scan, changed, "--adapter", str(adapter)).code == 2, "another weight is another scan"
+    assert ask("scan", "verify", changed).code == 0
+    arrays = load_file(adapter / "adapter_model.safetensors")
+    save_file({name: array * 2 for name, array in arrays.items()}, adapter / "adapter_model.safetensors")
+    assert ask("scan", "verify", changed).code == 3, "another adapter is there now"

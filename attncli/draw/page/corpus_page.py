@@ -228,7 +228,8 @@ FEWER = message(
 
 def scan_names(documents: Sequence[ScanDocument]) -> list[str]:
     """What the scans of a page are called: their models, and where that is not enough their corpora or numbers."""
-    names = [safe(last_part(document.plan.model)) for document in documents]
+    plans = [document.plan for document in documents]
+    names = [safe(plan.model_with_adapters(last_part(plan.model))) for plan in plans]
     if len({*names}) < len(names):
         corpora = [last_part(document.plan.corpus[0]) if document.plan.corpus else "" for document in documents]
         names = [f"{name}, {safe(corpus)}" for name, corpus in zip(names, corpora, strict=True)]

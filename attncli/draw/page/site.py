@@ -87,8 +87,12 @@ def write_site(
 
 def published(document: ScanDocument) -> ScanDocument:
     """A document without where its files lie on this machine."""
+    plan = document.plan
     plan = msgspec.structs.replace(
-        document.plan, model=last_part(document.plan.model), corpus=tails(document.plan.corpus)
+        plan,
+        model=last_part(plan.model),
+        corpus=tails(plan.corpus),
+        adapters=tails(plan.adapters or []) or msgspec.UNSET,
     )
     return msgspec.structs.replace(document, plan=plan)
 
