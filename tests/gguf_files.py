@@ -19,22 +19,23 @@ from safetensors.numpy import load_file
 Kind = gguf.GGMLQuantizationType
 Floats = np.ndarray[Any, Any]
 
-PERMUTED = ("llama", "granite", "smollm3")
-ONE_MORE = ("gemma", "gemma2", "gemma3")
+PERMUTED = ("llama", "granite", "granitemoe", "olmo", "smollm3")
+ONE_MORE = ("gemma", "gemma2", "gemma3", "nemotron")
 KEYS = {
     "embedding_length": ("hidden_size", "n_embd"), "block_count": ("num_hidden_layers", "n_layer"),
     "attention.head_count": ("num_attention_heads", "n_head"), "attention.head_count_kv": ("num_key_value_heads",),
     "feed_forward_length": ("intermediate_size", "n_inner"),
     "context_length": ("max_position_embeddings", "n_positions"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps",),
-    "attention.layer_norm_epsilon": ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"),
+    "attention.layer_norm_epsilon": ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"),
     "attention.key_length": ("head_dim",), "attention.value_length": ("head_dim",),
     "attention.sliding_window": ("sliding_window",), "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",), "attention.scale": ("attention_multiplier",),
     "residual_scale": ("residual_multiplier",), "embedding_scale": ("embedding_multiplier",),
     "logit_scale": ("logits_scaling", "logit_scale"), "expert_count": ("num_local_experts", "num_experts"),
     "expert_used_count": ("num_experts_per_tok",), "expert_feed_forward_length": ("moe_intermediate_size",),
-    "use_parallel_residual": ("use_parallel_residual",),
+    "use_parallel_residual": ("use_parallel_residual",), "attention.clamp_kqv": ("clip_qkv",),
+    "shortconv.l_cache": ("conv_L_cache",), "expert_shared_feed_forward_length": ("shared_expert_intermediate_size",),
 }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def write(
     if "full_attention" in rotary:
         values |= {"rope.freq_base": rotary["full_attention"]["rope_theta"], "rope.scaling.type": "linear",
                    "rope.freq_base_swa": rotary["sliding_attention"]["rope_theta"],
-                   "rope.scaling.factor": rotary["full_attention"]["factor"]}  # fmt: skip
+                   "rope.scaling.factor": rotary["full_attention"].get("factor")}  # fmt: skip
     width = values["attention.key_length"] or values["embedding_length"] // values["attention.head_count"]
     values["rope.dimension_count"] = int(width * (rotary.get("partial_rotary_factor") or 1))
     if rotary.get("rope_type") == "longrope":
@@ -78,6 +79,8 @@ def write(
             writer.add_float32(f"{architecture}.{key}", value)
         elif isinstance(value, str):
             writer.add_string(f"{architecture}.{key}", value)
+        elif isinstance(value, list):
+            writer.add_array(f"{architecture}.{key}", value)
     if vocabulary is not None:
         vocabulary(writer)
     for name, array in tensors(folder, architecture, config).items():
@@ -177,6 +180,26 @@ def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[
         array = stored.astype(np.float32)
         if own.startswith(("pooler", "bert.pooler", "cls.")):
             continue
+        if "conv.conv" in own:
+            array = array.squeeze(1)
+        halves = [("gate_proj", slice(0, None, 2)), ("up_proj", slice(1, None, 2))]
+        if architecture == "gpt-oss" and "gate_up_proj" in own:
+            array = array if "bias" in own else array.swapaxes(-1, -2)
+            for half, rows in halves:
+                module = own.replace("gate_up_proj", half).removesuffix("_bias")
+                new = names.get_name(module if module.startswith("model.") else f"model.{module}")
+                arrays[f"{new}.{'bias' if 'bias' in own else 'weight'}"] = np.ascontiguousarray(array[:, rows])
+            continue
+        if architecture == "gpt-oss" and "down_proj" in own:
+            array = array if "bias" in own else array.swapaxes(-1, -2)
+            own = own.replace("_bias", ".bias") if "bias" in own else f"{own}.weight"
+        if own.endswith("sinks"):
+            own += ".weight"
+        if architecture == "granitemoe" and "input_linear" in own:
+            layer = own.split("layers.")[1].split(".")[0]
+            for half, part in zip(("gate", "up"), np.split(array, 2, axis=1), strict=True):
+                arrays[f"blk.{layer}.ffn_{half}_exps.weight"] = np.ascontiguousarray(part)
+            continue
         name = None
         for prefix in ("", "model.", "transformer.", "bert.", "gpt_neox."):
             name = names.get_name(prefix + own, try_suffixes=(".weight", ".bias"))
@@ -195,12 +218,12 @@ def tensors(folder: Path, architecture: str, config: Mapping[str, Any]) -> dict[
         if architecture in PERMUTED and ("q_proj" in own or "k_proj" in own):
             of = heads if "q_proj" in own else config.get("num_key_value_heads") or heads
             array = permuted(array, of)
-        if architecture in ONE_MORE and own.endswith("norm.weight"):
+        if architecture in ONE_MORE and re.search("norm\\d?.weight", own):
             array = array + 1
         if architecture == "gpt2" and array.ndim == 2 and ".c_" in f".{own}":
             array = array.T
         if "query_key_value" in own:
-            array = in_turn(array, heads)
+            array = in_turn(array, config.get("num_kv_heads") or 1 if architecture == "falcon" else heads, heads)
         arrays[name] = np.ascontiguousarray(array)
     return arrays | {
         name: np.stack([by_number[key] for key in sorted(by_number)]) for name, by_number in experts.items()
@@ -230,6 +253,8 @@ def permuted(array: Floats, heads: int) -> Floats:
     return halves.swapaxes(1, 2).reshape(array.shape)
 
 
-def in_turn(array: Floats, heads: int) -> Floats:
-    """All queries, then all keys, then all values, where the file has them by head."""
-    return np.concatenate([*array.reshape(heads, 3, -1, *array.shape[1:]).swapaxes(0, 1)]).reshape(array.shape)
+def in_turn(array: Floats, groups: int, heads: int) -> Floats:
+    """All queries, then all keys, then all values, where the file has them by the group of heads that share a key."""
+    by_group = array.reshape(groups, heads // groups + 2, -1, *array.shape[1:])
+    parts = by_group[:, :-2], by_group[:, -2], by_group[:, -1]
+    return np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])

@@ -46,8 +46,10 @@ O200K = (_CASED + _words("{1,3}", "/"),)
 BLOOM = (r" ?[^(\s|.,!?…。，、।۔،)]+",)
 
 PATTERNS = {
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "roberta-bpe", "jina-v2-code"), GPT2),
-    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4"), LLAMA3),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "roberta-bpe", "exaone4"), GPT2),
+    "jina-v2-code": GPT2,
+    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "dbrx", "smaug-bpe", "chatglm-bpe"), LLAMA3),
+    **dict.fromkeys(("glm4", "lfm2"), LLAMA3),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"), QWEN2),
     **dict.fromkeys(("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"), STARCODER),
     "tekken": TEKKEN,
@@ -58,7 +60,7 @@ PATTERNS = {
 pattern of GPT-2."""
 WHOLE_WORDS = (LLAMA3, TEKKEN, O200K)
 """Those whose vocabularies take a word that they hold as it is, whatever the merges would make of it."""
-BEGIN_BY_SILENCE = ("llama3", "llama-v3", "llama-bpe", "falcon3", "tekken")
+BEGIN_BY_SILENCE = ("llama3", "llama-v3", "llama-bpe", "falcon3", "lfm2", "tekken")
 """Those whose texts begin with the first token where the file does not say."""
 
 

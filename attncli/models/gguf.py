@@ -30,7 +30,8 @@ from attncli.language import listing, message
 from attncli.mechanism.spec import Mlp, Norm, Rope, Spec
 from attncli.models.checkpoint_writing import CheckpointParts, stored_tensors
 from attncli.models.config import GLOBAL, LOCAL, Config, seen_both_ways, without
-from attncli.models.families import ARCHITECTURES, WITH_EXPERTS, family
+from attncli.models.families import ARCHITECTURES, WITH_EXPERTS, WITH_WINDOWS, family
+from attncli.models.families.lfm2 import CONVOLUTION
 from attncli.models.family import Concat, Family, Names, PerExpert, Source, TensorBinding, bind
 
 PART_OF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
@@ -109,11 +110,18 @@ class GgufCheckpoint(DerivedCheckpoint):
                 "GGUF files of the architecture {architecture} are not read",
                 where=where,
                 expected=listing(sorted(ARCHITECTURES)),
+                hint=message("the folder of the same model, with config.json and safetensors"),
                 architecture=repr(self.metadata.architecture),
             )
         if self.metadata.own("expert_count"):
             kind = WITH_EXPERTS.get(kind, kind)
-        self.config = {"model_type": kind, **self._config()}
+        if self.metadata.own("attention.sliding_window"):
+            kind = WITH_WINDOWS.get(kind, kind)
+        for name, tensor in self.stored.items():
+            shape = _with_axis(name, tensor.shape)
+            self.stored[name] = replace(tensor, shape=shape)
+            self._tensors[name] = replace(tensors[name], shape=shape)
+        self.config = {"model_type": kind, **self._config(kind)}
 
     @property
     def tokenizer_path(self) -> Path | None:
@@ -180,7 +188,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         config = {key: value for key, value in self.config.items() if key in self._read_keys}
         return {"model_type": self.config["model_type"], **config}, stored_tensors(written)
 
-    def _config(self) -> dict[str, Any]:
+    def _config(self, kind: str) -> dict[str, Any]:
         """What the file says, under every name that a family may read it by; what it does not say is left out."""
         own, tensors = self.metadata.own, self._tensors
         width, heads = own("embedding_length"), own("attention.head_count")
@@ -188,8 +196,10 @@ class GgufCheckpoint(DerivedCheckpoint):
         if isinstance(heads, np.ndarray):
             heads = self._alike("attention.head_count", heads)
         kv_heads = own("attention.head_count_kv")
+        attending = None
         if isinstance(kv_heads, np.ndarray):
-            kv_heads = self._alike("attention.head_count_kv", kv_heads)
+            attending = [GLOBAL if count else CONVOLUTION for count in kv_heads.tolist()]
+            kv_heads = self._alike("attention.head_count_kv", kv_heads[kv_heads > 0])
         inner = own("feed_forward_length")
         if isinstance(inner, np.ndarray):
             inner = self._alike("feed_forward_length", inner)
@@ -205,7 +215,8 @@ class GgufCheckpoint(DerivedCheckpoint):
         scale, cap = own("attention.scale"), own("attn_logit_softcapping")
         experts, chosen = own("expert_count"), own("expert_used_count")
         biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
-        parallel = own("use_parallel_residual")
+        parallel, two_norms = own("use_parallel_residual"), f"{first}attn_norm_2.weight" in tensors
+        grouped = _sizes(kv_heads, heads) and 1 < kv_heads < heads
         values = {
             "hidden_size": width, "n_embd": width,
             "num_hidden_layers": layers, "n_layer": layers,
@@ -215,7 +226,8 @@ class GgufCheckpoint(DerivedCheckpoint):
             "max_position_embeddings": positions, "n_positions": positions,
             "head_dim": dim,
             "vocab_size": None if table is None else table.shape[0],
-            "layer_norm_eps": eps, "layer_norm_epsilon": eps, "norm_epsilon": eps, "norm_eps": eps,
+            "layer_norm_eps": eps, "layer_norm_epsilon": eps, "norm_epsilon": eps,
+            "norm_eps": rms if eps is None else eps,
             "rms_norm_eps": rms,
             "rope_theta": base, "rotary_emb_base": base,
             "rope_local_base_freq": own("rope.freq_base_swa"),
@@ -224,6 +236,11 @@ class GgufCheckpoint(DerivedCheckpoint):
             "original_max_position_embeddings": own("rope.scaling.original_context_length"),
             "sliding_window": own("attention.sliding_window"),
             **_windows(own("attention.sliding_window_pattern")),
+            **({} if attending is None else {"layer_types": attending}),
+            "conv_L_cache": own("shortconv.l_cache"), "block_auto_adjust_ff_dim": False,
+            "clip_qkv": own("attention.clamp_kqv") or None,
+            "new_decoder_architecture": two_norms or grouped, "num_ln_in_parallel_attn": 1 + two_norms,
+            "multi_query": kv_heads == 1, "num_kv_heads": kv_heads, "ffn_hidden_size": inner,
             "attn_logit_softcapping": cap, "final_logit_softcapping": own("final_logit_softcapping"),
             "attention_multiplier": scale, "residual_multiplier": own("residual_scale"),
             "embedding_multiplier": own("embedding_scale"),
@@ -231,6 +248,8 @@ class GgufCheckpoint(DerivedCheckpoint):
             "num_local_experts": experts or None, "num_experts": experts or None,
             "num_experts_per_tok": chosen or None,
             "moe_intermediate_size": own("expert_feed_forward_length"),
+            "shared_expert_intermediate_size": own("expert_shared_feed_forward_length"),
+            "attention_out_bias": f"{first}attn_output.bias" in tensors,
             "type_vocab_size": None if types is None else types.shape[0],
             "attention_bias": biased, "use_qkv_bias": biased, "use_bias": biased,
             "mlp_bias": f"{first}ffn_up.bias" in tensors,
@@ -241,7 +260,6 @@ class GgufCheckpoint(DerivedCheckpoint):
             "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
             "is_causal": own("attention.causal"),
         }  # fmt: skip
-        kind = ARCHITECTURES[self.metadata.architecture]
         model_family = family(kind)
         more = model_family.gguf(self.metadata) if model_family is not None and model_family.gguf is not None else {}
         stated = {key: value for key, value in values.items() if value is not None} | dict(more)
@@ -387,6 +405,13 @@ INSIDE: Mapping[str, Source] = {
     "mlp.down": "ffn_down",
     "mlp.out": "post_ffw_norm",
     "mlp.sum": "layer_output_norm",
+    "mixer.input": "shortconv.in_proj",
+    "mixer.conv": "shortconv.conv",
+    "mixer.output": "shortconv.out_proj",
+    "shared.gate": "ffn_gate_shexp",
+    "shared.up": "ffn_up_shexp",
+    "shared.down": "ffn_down_shexp",
+    "shared.share": "ffn_gate_inp_shexp",
     "experts.router": "ffn_gate_inp",
     "experts.gate": PerExpert("ffn_gate_exps"),
     "experts.up": PerExpert("ffn_up_exps"),
@@ -416,7 +441,23 @@ def _names(spec: Spec, tensors: Mapping[str, TensorInfo]) -> Names:
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
         for role in ("mlp.gate", "mlp.up"):
             del inside[role]
-    return Names(layer="blk.{layer}.", inside=inside, outside=OUTSIDE, ignored=IGNORED)
+    if "blk.0.attn_norm_2.weight" in tensors:  # the first stands before the feed-forward part
+        inside |= {"attn.in": "attn_norm_2", "mlp.in": "attn_norm"}
+    # LFM2's converter calls its last norm by the name of another
+    outside = OUTSIDE if "output_norm.weight" in tensors else {**OUTSIDE, "final": "token_embd_norm"}
+    return Names(layer="blk.{layer}.", inside=inside, outside=outside, ignored=IGNORED)
+
+
+AXIS_OF_ONE = {"shortconv.conv.weight": 1, "ffn_gate_inp_shexp.weight": 0}
+"""The tensors that are stored without an axis of length 1, by the end of their names, and which it is."""
+
+
+def _with_axis(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A tensor's shape with the axis that the files leave out."""
+    for end, axis in AXIS_OF_ONE.items():
+        if name.endswith(end) and len(shape) == axis + 1:
+            return (*shape[:axis], 1, *shape[axis:])
+    return shape
 
 
 REORDERED = re.compile(r"blk\.(\d+)\.attn_[qk]\.(weight|bias)")

@@ -46,9 +46,25 @@ FILES = {
     "granite": "granite", "olmo2": "olmo2", "starcoder2": "starcoder2", "smollm3": "smollm3", "cohere": "command-r",
     "stablelm": "stablelm", "mixtral": "llama", "qwen3_moe": "qwen3moe", "phi3 long": "phi3", "llama 3.1": "llama",
     "nomic_bert": "nomic-bert", "glm4": "glm4", "exaone4": "exaone4", "exaone4 without windows": "exaone4",
-    "cohere2": "cohere2", "hunyuan_v1_dense": "hunyuan-dense",
+    "cohere2": "cohere2", "hunyuan_v1_dense": "hunyuan-dense", "bloom": "bloom", "ernie4_5": "ernie4_5",
+    "glm": "chatglm", "falcon": "falcon", "falcon new": "falcon", "gpt_oss": "gpt-oss", "granitemoe": "granitemoe",
+    "lfm2": "lfm2",
+    "nemotron": "nemotron", "olmo": "olmo", "olmo3": "olmo2", "qwen2_moe": "qwen2moe", "seed_oss": "seed_oss",
 }  # fmt: skip
 """A case of tests/tiny_checkpoints.py, and the architecture that GGUF files of it name."""
+
+
+MORE = {
+    "lfm2": {"attention.head_count_kv": [0, 2, 0], "attention.layer_norm_rms_epsilon": 1e-3, "feed_forward_length": 32,
+             "attention.layer_norm_epsilon": None},
+    "olmo3": {"attention.sliding_window_pattern": [True, False, True], "rope.scaling.type": "yarn",
+              "rope.scaling.original_context_length": 16},
+    "gpt_oss": {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+                "rope.scaling.original_context_length": 16},
+    "falcon": {"attention.head_count_kv": 1, "feed_forward_length": 144},
+    "falcon new": {"attention.head_count_kv": 3, "feed_forward_length": 144},
+}  # fmt: skip
+"""Metadata that converters write besides."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +75,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     def both(name: str) -> tuple[Path, Path]:
         folder = make(fitting(name), tmp_path_factory.mktemp("checkpoint"))
         round_norms(folder)
-        return folder, gguf_files.write(folder, folder / f"{name}.gguf", FILES[name])
+        return folder, gguf_files.write(folder, folder / f"{name}.gguf", FILES[name], more=MORE.get(name))
 
     return both
 
@@ -79,6 +95,17 @@ def fitting(name: str) -> Case:
         "qwen2": {"use_sliding_window": False},
         "hunyuan_v1_dense": {**rope("default"), "attention_bias": False},
         "qwen3": {"use_sliding_window": False},
+        "falcon new": {"ffn_hidden_size": 144},
+        "falcon": {"bias": False, "num_kv_heads": 1},
+        "gpt_oss": {
+            "swiglu_limit": 7.0,
+            "num_hidden_layers": 2,
+            **rope("yarn", factor=4.0, original_max_position_embeddings=16, truncate=False),
+        },
+        "lfm2": {"conv_bias": False},
+        "qwen2_moe": {"use_sliding_window": False, "mlp_only_layers": [], "norm_topk_prob": False},
+        "olmo": {"clip_qkv": 0.7},
+        "granitemoe": {"num_hidden_layers": 2},
     }
     return replace(case, config={**case.config, **usual.get(name, {})})
 

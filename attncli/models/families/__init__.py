@@ -17,25 +17,36 @@ MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in it
 
 ARCHITECTURES = {
     "bert": "bert",
+    "bloom": "bloom",
+    "chatglm": "glm",
     "cohere2": "cohere2",
     "command-r": "cohere",
+    "ernie4_5": "ernie4_5",
     "exaone4": "exaone4",
+    "falcon": "falcon",
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3": "gemma3_text",
     "glm4": "glm4",
+    "gpt-oss": "gpt_oss",
     "gpt2": "gpt2",
     "gptneox": "gpt_neox",
     "granite": "granite",
+    "granitemoe": "granitemoe",
     "hunyuan-dense": "hunyuan_v1_dense",
+    "lfm2": "lfm2",
     "llama": "llama",
+    "nemotron": "nemotron",
     "nomic-bert": "nomic_bert",
+    "olmo": "olmo",
     "olmo2": "olmo2",
     "phi2": "phi",
     "phi3": "phi3",
     "qwen2": "qwen2",
+    "qwen2moe": "qwen2_moe",
     "qwen3": "qwen3",
     "qwen3moe": "qwen3_moe",
+    "seed_oss": "seed_oss",
     "smollm3": "smollm3",
     "stablelm": "stablelm",
     "starcoder2": "starcoder2",
@@ -45,6 +56,8 @@ FOUR_BIT_EXPERTS = ("gpt_oss",)
 """The families whose experts MXFP4 is read of."""
 WITH_EXPERTS = {"llama": "mixtral"}
 """The family of an architecture whose layers have experts, where that is another."""
+WITH_WINDOWS = {"olmo2": "olmo3"}
+"""Likewise, of one whose layers have windows."""
 
 BY_TRANSFORMERS = {
     "falcon_h1": message("each branch, key and gate has a multiplier of its own"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +13,9 @@ from attncli.mechanism.spec import Bounded, Experts, Rope, Spec, Yarn
 from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
 from attncli.models.family import Family, PerExpert
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 NAMES = llama.NAMES.with_roles(
     {
@@ -82,4 +86,13 @@ def _check_weights(config: Config) -> None:
         raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
 
 
-FAMILY = Family(spec, NAMES)
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: that the bounds of the scaling are no whole numbers."""
+    factor, original = metadata.own("rope.scaling.factor"), metadata.own("rope.scaling.original_context_length")
+    if metadata.own("rope.scaling.type") != "yarn":
+        return {"rope_scaling": {"rope_type": "default"}}
+    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original or ORIGINAL}
+    return {"rope_scaling": {**scaling, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}
+
+
+FAMILY = Family(spec, NAMES, gguf=gguf_keys)

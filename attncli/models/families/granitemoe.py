@@ -30,4 +30,4 @@ def spec(config: Config) -> Spec:
     return granite.with_multipliers(config, "granitemoe", mlp=experts)
 
 
-FAMILY = Family(spec, NAMES)
+FAMILY = Family(spec, NAMES, permuted=True)

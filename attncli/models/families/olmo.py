@@ -19,4 +19,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "olmo", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family(spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES, permuted=True)

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import GLOBAL, LOCAL, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama, olmo2
 from attncli.models.family import Family
+
+if TYPE_CHECKING:
+    from attncli.inputs.gguf_file import Metadata
 
 THETA = 500000.0
 
@@ -33,4 +38,20 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "olmo3", blocks, final=norm)
 
 
-FAMILY = Family(spec, olmo2.NAMES)
+def gguf_keys(metadata: Metadata) -> dict[str, object]:
+    """What GGUF files leave out: that the scaling is that of the global layers alone."""
+    own = metadata.own
+    base = own("rope.freq_base") or THETA
+    scaled = {"rope_type": "default", "rope_theta": base}
+    if own("rope.scaling.type") == "yarn":
+        scaled |= {
+            "rope_type": "yarn",
+            "factor": own("rope.scaling.factor"),
+            "original_max_position_embeddings": own("rope.scaling.original_context_length"),
+            "attention_factor": own("rope.scaling.attn_factor"),
+        }
+    local = {"rope_type": "default", "rope_theta": own("rope.freq_base_swa") or base}
+    return {"rope_scaling": None, "rope_parameters": {GLOBAL: scaled, LOCAL: local}}
+
+
+FAMILY = Family(spec, olmo2.NAMES, gguf=gguf_keys)
