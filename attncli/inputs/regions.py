@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import combinations
@@ -29,6 +30,7 @@ DEEPEST = 64
 MOST_OPENINGS = 1000
 """Brackets of a text that may open JSON and do not: each is read as far as it goes."""
 NO_TOKENS = message("text that has tokens: what it matches has none")
+WORD = re.compile(r"\w+")
 NAME = re.compile(r"[^\s=,]{1,64}")
 
 
@@ -150,6 +152,15 @@ def region_span(regions: Sequence[Region], name: str, note: Callable[[str], None
             "the tokens of region {name} do not stand in a row", expected="a region without gaps", name=repr(name)
         )
     return tokens[0], tokens[-1] + 1
+
+
+def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Region]:
+    """Regions of tokens as regions of the words that these make up, a word with any token in it. starts: the first
+    token of each word."""
+    return [
+        Region(region.name, tuple(sorted({bisect_right(starts, token) - 1 for token in region.tokens})))
+        for region in regions
+    ]
 
 
 def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
@@ -300,7 +311,8 @@ def _after_blanks(text: str, place: int) -> int:
 
 def _nearest(missing: str, text: str, expected: str) -> str:
     """What is expected, with the word of the text that is nearest to what it lacks, where one is near."""
-    close = get_close_matches(missing, dict.fromkeys(text.split()[:MOST_WORDS]), n=1)
+    words = {word.casefold(): word for word in (*text.split()[:MOST_WORDS], *WORD.findall(text)[:MOST_WORDS])}
+    close = [words[word] for word in get_close_matches(missing.casefold(), words, n=1)]
     if not close:
         return expected
     return message(

@@ -15,9 +15,9 @@ from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import UnsupportedError, UsageError
 from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept, RegionKept
-from attncli.features.effects.measures import target_token
+from attncli.features.effects.measures import following_tokens, target_ids, target_token
 from attncli.features.effects.places import reads_on
-from attncli.features.regions.compute import first_choice, following_tokens, interruption_note, sum_logprob, target_ids
+from attncli.features.regions.compute import first_choice, interruption_note, sum_logprob
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from attncli import __version__
 from attncli.arrays.backend import Backend
 from attncli.documents.header import header, notes, tokens_of, warnings_of_sides
-from attncli.errors import InputError, LimitError, UnsupportedError
+from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 from attncli.features.effects.changes import (
     By,
     ByResample,
@@ -49,7 +49,7 @@ from attncli.features.effects.document import (
     reading_of,
     readings_of,
 )
-from attncli.features.effects.measures import MeasureRequest, target_token
+from attncli.features.effects.measures import MeasureRequest, following_tokens, target_token
 from attncli.features.effects.places import HeadAddress, attentions, places
 from attncli.features.effects.sweep import (
     BranchPlan,
@@ -305,7 +305,15 @@ def ablate_document(
     progress: Callable[[float], None] = lambda share: None,
 ) -> AblateDocument:
     """Take heads away, or cut a link, and return the `attn.ablate/1` document. Arguments, errors: as `remove`."""
-    removed_effects = remove(model, tokens, removal, request, memory=memory, progress=progress)
+    answered = [*tokens, *following_tokens(model, tokens, request.answer[:-1])]
+    if request.answer:
+        if isinstance(removal.by, ByResample):
+            raise UsageError(
+                "the other text has no place for an answer of several tokens",
+                expected="--by zero or mean, or --target of one token",
+            )
+        model.check_tokens(answered)
+    removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     predicts = "logprob" in request.measures or "kl" in request.measures
     about = removed_effects.target is not None and "logprob" in request.measures and not request.every
     return AblateDocument(
@@ -316,6 +324,7 @@ def ablate_document(
         every=request.every,
         position=request.position if predicts else None,
         target=target_token(model, removed_effects.target) if about and removed_effects.target is not None else None,
+        answer=[target_token(model, number) for number in request.answer] if about and request.answer else UNSET,
         link=None if removal.link is None else _link_place(removal.link, model),
         effects=[_row(removed_effects.effects[index]) for index in rank_effects(removed_effects.effects)],
         together=Measures(**reading_fields(removed_effects.together)),

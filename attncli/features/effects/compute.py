@@ -68,7 +68,8 @@ def ablate(
         measures: "vector" turns, "logprob" of the target, "kl" of all that may follow.
         query: The token to measure at, such as "it", "the:2" or "#7"; None is the last token of a decoder and the mean
             of all tokens of an encoder.
-        target: A vocabulary entry, or "id:N"; None is the model's own first choice.
+        target: A vocabulary entry, or "id:N", or several tokens at the end of a text, whose log-probabilities are
+            summed; None is the model's own first choice.
         every: Whether "logprob" is the mean over all positions.
         unknown: Whether link and query may be tokens that the model does not know.
         baseline: Which rows are compared with random changes of the same size.

@@ -270,6 +270,10 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
     every: Annotated[bool, describe("Whether logprob is the mean over all positions of the token that follows.")]
     position: Annotated[Count | None, describe("After which token logprob and kl are taken; null where they are not.")]
     target: Annotated[TargetToken | None, describe("What logprob is about; null where it is not.")]
+    answer: (
+        Annotated[list[TargetToken], describe("All tokens of a target of several, the first of which is `target`.")]
+        | UnsetType
+    ) = UNSET
     link: Annotated[LinkPlace | None, describe("The link that was cut; null where heads were taken away.")]
     effects: Annotated[list[EffectRow], describe("By size, the largest first.")]
     together: Annotated[Measures, describe("All of these heads at once.")]

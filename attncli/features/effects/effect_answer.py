@@ -149,6 +149,8 @@ def _last_token(place: TokenPlace) -> int:
 
 def _target_word(document: AblateDocument, view: View) -> str:
     target = document.target
+    if document.answer is not UNSET:
+        return quote_text("".join(token.text for token in document.answer), view)
     return "" if target is None else quoted_word(target.text, view)
 
 

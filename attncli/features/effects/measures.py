@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.effects.document import Measure, TargetToken, readings_of
-from attncli.features.effects.places import measured_at
+from attncli.features.effects.places import measured_at, reads_on
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.measure.row_facts import Floats
@@ -81,6 +82,27 @@ def target_id(model: Model, name: str) -> int:
     )
 
 
+def target_ids(model: Model, target: str) -> list[int]:
+    """The ids of an answer: of one entry as `target_id` finds it, else of the pieces of a text.
+
+    Raises as `target_id`, and InputError for a text with words that the vocabulary does not have.
+    """
+    try:
+        return [target_id(model, target)]
+    except InputError:
+        pieces = [token for token in model.tokenizer.encode(target) if not token.special]
+        if target.startswith("id:") or not pieces or any(token.unknown or token.id is None for token in pieces):
+            raise
+        return [token.id for token in pieces if token.id is not None]
+
+
+def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
+    """Tokens that stand after those of the text."""
+    if not ids:  # a tokenizer need not have any
+        return []
+    return [replace(token, index=len(tokens) + token.index) for token in model.tokenizer.ids_to_tokens(ids)]
+
+
 def target_token(model: Model, number: int) -> TargetToken:
     """An entry as documents tell it."""
     (token,) = model.tokenizer.ids_to_tokens([number])
@@ -136,7 +158,8 @@ class MeasureRequest(Struct, frozen=True):
 
     positions: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
     predicted. target: its id, None for the own run's first choice. every: whether the log-probability is the mean over
-    all positions of that of the token which does follow; following: those tokens' ids, then.
+    all positions of that of the token which does follow. following: those tokens' ids, then; or those of an answer of
+    several tokens, the sum of whose log-probabilities is measured.
     """
 
     measures: tuple[Measure, ...]
@@ -159,15 +182,27 @@ class MeasureRequest(Struct, frozen=True):
         every: bool,
     ) -> MeasureRequest:
         """What is asked of a text by these names. query: the tokens to measure at; None for the last one's prediction
-        and the vectors of `usual`, or where that is None too those of `measured_at`. target: as for `target_id`."""
+        and the vectors of `usual`, or where that is None too those of `measured_at`. target: as for `target_ids`, of
+        several tokens at the end of a text that is read from left to right; else as for `target_id`."""
+        position = len(tokens) - 1 if query is None else query[-1]
+        answer: list[int] = []
+        if target is not None:
+            at_end = position == len(tokens) - 1 and reads_on(model.spec)
+            answer = target_ids(model, target) if at_end else [target_id(model, target)]
+        follows = tuple(token.id or 0 for token in tokens[1:]) if every else tuple(answer if len(answer) > 1 else ())
         return cls(
             tuple(measures),
             tuple(query or usual or measured_at(model.spec, len(tokens))),
-            len(tokens) - 1 if query is None else query[-1],
-            None if target is None else target_id(model, target),
+            position,
+            answer[0] if answer else None,
             every,
-            tuple(token.id or 0 for token in tokens[1:]) if every else (),
+            follows,
         )
+
+    @property
+    def answer(self) -> tuple[int, ...]:
+        """The ids of an answer of several tokens; none otherwise."""
+        return () if self.every else self.following
 
     @property
     def predicts(self) -> bool:
@@ -183,6 +218,8 @@ class MeasureRequest(Struct, frozen=True):
             places.add(self.position)
         if "kl" in self.measures:
             places.add(self.position)
+        if self.answer and "logprob" in self.measures:
+            places.add(self.position + len(self.answer) - 1)
         return slice(min(places), max(places) + 1)
 
     def reader(self, model: Model, backend: Backend, hidden: Array, first: int) -> Reader:
@@ -202,8 +239,8 @@ class Meter:
         self.target = request.target
         self._log_probabilities: Floats | None = None
         self._loss: float | None = None
-        if request.every and "logprob" in request.measures:
-            self._loss = float(self._every(hidden[None])[0])
+        if request.following and "logprob" in request.measures:
+            self._loss = float(self._following(hidden[None])[0])
         if "kl" in request.measures or ("logprob" in request.measures and not request.every):
             self._log_probabilities = self.log_probabilities(hidden[None][:, request.position - first])[0]
             self.target = int(self._log_probabilities.argmax()) if request.target is None else request.target
@@ -215,13 +252,13 @@ class Meter:
             readings |= vector_change(self.vector, self._pooled(self._apply_final_norm(after)))
         if self._log_probabilities is not None:
             parts = list(self._portions(after[:, request.position - self._first]))
-            if "logprob" in request.measures and not request.every:
+            if "logprob" in request.measures and not request.following:
                 gain = [log[:, self.target] - self._log_probabilities[self.target] for log in parts]
                 readings["logprob"] = np.concatenate(gain)
             if "kl" in request.measures:
                 readings["kl"] = np.concatenate([divergence(self._log_probabilities, log) for log in parts])
         if self._loss is not None:
-            readings["logprob"] = self._every(after) - self._loss
+            readings["logprob"] = self._following(after) - self._loss
         return {name: readings[name] for name in readings_of(request.measures)}
 
     @property
@@ -239,11 +276,12 @@ class Meter:
         for part in portions(hidden, self._model.spec.vocabulary):
             yield self.log_probabilities(part)
 
-    def _every(self, after: Array) -> Floats:
-        """The mean log-probability of the tokens that do follow, of each branch."""
+    def _following(self, after: Array) -> Floats:
+        """The log-probability of the tokens that follow, of each branch: their mean, of an answer the sum."""
         following = np.asarray(self._request.following)
         count, width = len(following), after.shape[-1]
-        flat = after[:, :count].reshape((-1, width))
+        start = 0 if self._request.every else self._request.position - self._first
+        flat = after[:, start : start + count].reshape((-1, width))
         next_tokens = np.tile(following, after.shape[0])
         picks = [
             self._next_log_probabilities(
@@ -251,7 +289,8 @@ class Meter:
             )
             for first in range(0, len(next_tokens), VECTORS_AT_ONCE)
         ]
-        return np.concatenate(picks).reshape(after.shape[0], count).mean(1)
+        rows = np.concatenate(picks).reshape(after.shape[0], count)
+        return rows.mean(1) if self._request.every else rows.sum(1)
 
     def _next_log_probabilities(self, hidden: Array, next_tokens: np.ndarray[Any, Any]) -> Floats:
         """log p of one next token of each vector, [row]; the vocabulary is gone through in portions.

@@ -19,7 +19,7 @@ from attncli.features.effects.changes import CutLink
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.find.document import FindDocument, FoundHead, Reverse
 from attncli.features.run.compute import RunRequest, cost
-from attncli.inputs.regions import Region, region_span, region_tokens
+from attncli.inputs.regions import Region, region_span, word_regions
 from attncli.inputs.token import Token, choose_span, ignore
 from attncli.inputs.word_groups import Words, join_words, merged_words
 from attncli.measure.row_stream import share
@@ -128,8 +128,8 @@ def find(
     tokens = model.encode(text) if tokens is None else tokens
     merged_tokens = merged_words(tokens, text) if words else None
     named_tokens = tokens if merged_tokens is None else merged_tokens.words
-    if words and any(region_tokens(regions, name) for name in (query, key)):
-        raise UsageError("regions are named in tokens, and --words merges them", expected="one or the other")
+    if merged_tokens is not None:
+        regions = word_regions(regions, merged_tokens.starts.tolist())
     spans = {
         reference: region_span(regions, reference, note) or choose_span(named_tokens, reference, note, unknown=unknown)
         for reference in dict.fromkeys((query, key))

@@ -41,6 +41,7 @@ Lookback = Annotated[Weight, describe("context / (context + generated).")]
 LookbackPerKey = Annotated[Weight, describe("The same of the means per key (Chuang et al. 2024).")]
 
 RegionShares = Annotated[Numbers, axes("region", meaning="attention on each region of the prompt.")]
+EvenShares = Annotated[Numbers, axes("region", meaning="even attention's: the region's share of the keys it sees.")]
 
 
 class TopKey(Part, frozen=True, kw_only=True):
@@ -78,6 +79,7 @@ class GenerateStep(Part, frozen=True, kw_only=True):
     lookback: Lookback
     lookback_per_key: LookbackPerKey
     regions: RegionShares | UnsetType = UNSET
+    even: EvenShares | UnsetType = UNSET
 
 
 class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True):
@@ -201,7 +203,8 @@ def generated_document(
         token, probability = _choose_token(model, logits, len(tokens) + number, request)
         new.append(token)
         heads: list[StepHead] = []
-        logits = _step(model, [token], past, heads, request, prompt=len(tokens))
+        evens: list[Floats] = []
+        logits = _step(model, [token], past, heads, request, prompt=len(tokens), evens=evens)
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
         steps.append(
@@ -216,6 +219,7 @@ def generated_document(
                 regions=np.mean([head.regions for head in heads if head.regions is not UNSET], 0)
                 if request.regions
                 else UNSET,
+                even=np.mean(evens, 0) if evens else UNSET,
             )
         )
         if progress is not None:
@@ -284,18 +288,24 @@ def _step(
     request: GenerateRequest,
     *,
     prompt: int = 0,
+    evens: list[Floats] | None = None,
 ) -> Floats:
     """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to
-    `heads`."""
+    `heads`, and what even attention gives each region, [region], to `evens`."""
     last = len(model.spec.blocks) - 1
     after: Array | None = None
-    keep = ("weights",) if heads is not None else ()
+    keep = ("weights", *(("masked",) if request.regions else ())) if heads is not None else ()
     for trace in model.trace(list(tokens), past=past, keep=keep, idle=True):
         attends = not model.spec.blocks[trace.layer].instead
         if heads is not None and attends and is_selected(request.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             head_numbers = numbers_of(request.heads, weights.shape[0])
             heads += [_head(trace.layer, head, weights[head], prompt, request) for head in head_numbers]
+            if evens is not None and request.regions:
+                sees = np.ones(weights.shape, bool)
+                if "masked" in trace.stages:
+                    sees = np.isfinite(model.backend.numpy(trace.stages["masked"])[..., -1, :])
+                evens += [_even(row, request.regions) for row in np.broadcast_to(sees, weights.shape)[head_numbers]]
         if trace.layer == last:
             after = trace.after
     assert after is not None
@@ -316,6 +326,11 @@ def _head(layer: int, head: int, row: Floats, prompt: int, request: GenerateRequ
         weights=row if request.rows else UNSET,
         regions=np.array([row[list(region.tokens)].sum() for region in request.regions]) if request.regions else UNSET,
     )
+
+
+def _even(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
+    """Of the keys that a query sees, the share in each region, [region]. sees: [key]."""
+    return np.array([sees[list(region.tokens)].sum() / max(sees.sum(), 1) for region in regions])
 
 
 def _share(context: float, generated_share: float) -> float:

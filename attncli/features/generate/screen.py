@@ -167,7 +167,13 @@ def generate_sentences(document: GenerateDocument, view: View) -> list[str]:
     means = _region_shares(document).mean(0)
     order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
     shares = [message("{share} is in {region}", share=percent(means[place], 1), region=names[place]) for place in order]
-    return [*answer_sentences, say(view, "Of what they look at, {shares}.", shares=listing(shares))]
+    answer_sentences.append(say(view, "Of what they look at, {shares}.", shares=listing(shares)))
+    even = [step.even for step in document.steps if step.even is not UNSET]
+    if even:
+        of_keys = np.mean(even, 0)
+        parts = [message("{share} in {region}", share=percent(of_keys[place], 1), region=names[place]) for place in order]
+        answer_sentences.append(say(view, "Even attention would have {shares}.", shares=listing(parts)))
+    return answer_sentences
 
 
 def _answer(document: GenerateDocument, view: View) -> list[Lines]:

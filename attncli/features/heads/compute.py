@@ -26,7 +26,7 @@ from attncli.features.heads.document import (
     Order,
 )
 from attncli.features.run.compute import RunRequest, cost, region_part
-from attncli.inputs.regions import Region
+from attncli.inputs.regions import Region, word_regions
 from attncli.inputs.token import Token, ignore
 from attncli.inputs.word_groups import Words, identities, merged_words, word_starts
 from attncli.measure.labels import NEEDED, RepeatScores, labels_of, row_entropy, rows
@@ -239,15 +239,13 @@ def heads(
         What `attn heads --json` writes. A head whose rows are all masked has metrics that are null.
 
     Raises:
-        UsageError: For a metric that there is none of, and for regions beside words.
+        UsageError: For a metric that there is none of.
         InputError: For layers or heads that are not there.
     """
     request = HeadsRequest(
         layers, heads, metrics, maps, all_links, exclude, renormalise, words, moved, labels, frozenset(across),
         tuple(directions), sort, rising, tuple(regions),
     )  # fmt: skip
-    if regions and words:
-        raise UsageError("regions are named in tokens, and --words merges them", expected="one or the other")
     tokens = model.encode(text) if tokens is None else tokens
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not request.whole else None
     run_request = RunRequest(layers, heads, matrices=maps and rows is None)
@@ -289,6 +287,8 @@ def heads_document(
         raise UsageError("massive is a layer's, and heads have none to be sorted by", expected="another metric")
     words = merged_words(tokens, text) if request.words else None
     row_tokens: Sequence[Token] = tokens if words is None else words.words
+    if words is not None:
+        request = struct_replace(request, regions=tuple(word_regions(request.regions, words.starts.tolist())))
     pairs = TokenPairs(identities(tokens, words))
     starts = range(len(row_tokens)) if words is not None else word_starts(tokens, text) if needs_words else ()
     pieces = WordPieces(np.array(starts, np.int64), len(row_tokens)) if needs_words else None
@@ -374,7 +374,7 @@ def heads_document(
         links_leave_out=list(_leave_out(model, row_tokens, request)) or UNSET,
         excluded=Excluded(names=excluded_kinds, renormalised=request.renormalise) if request.exclude else UNSET,
         regions=[RegionRow(name=region.name, tokens=list(region.tokens)) for region in request.regions] or UNSET,
-        region_shares=region_part(region_shares, len(tokens) - 1, request.regions, REGION_LINKS)
+        region_shares=region_part(region_shares, len(row_tokens) - 1, request.regions, REGION_LINKS)
         if region_shares
         else UNSET,
         sort=UNSET if request.sort is None else Order(metric=column_metric(request.sort).name, rising=request.rising),

@@ -304,7 +304,7 @@ def train(
 ) -> Lesson:
     """Train one seed. points: about how many moments are looked at on the way."""
     task, steps = request.task, request.steps
-    trainer = Trainer(model, seed, request.rate)
+    trainer = Trainer(model, seed, request.rate, task.thrift)
     test = task.draw(seed, "test", TEST_TEXTS)
     pairs = task.pairs(test)
     moments: list[Moment] = []

@@ -152,9 +152,12 @@ class AdamW:
 
 
 class Trainer:
-    """A model in training. arrays: its weights by role, as they are now; views of one array that steps change."""
+    """A model in training. arrays: its weights by role, as they are now; views of one array that steps change.
 
-    def __init__(self, model: SmallModel, seed: int, rate: float) -> None:
+    thrift: by how many times `rate` the matrix through which a head writes is shortened at each step.
+    """
+
+    def __init__(self, model: SmallModel, seed: int, rate: float, thrift: float = 0.0) -> None:
         self.model = model
         weights = first_weights(model, seed)
         flat = np.concatenate([array.reshape(-1) for array in weights.values()]).astype(np.float32)
@@ -167,7 +170,7 @@ class Trainer:
         self.arrays: dict[str, Floats] = {**trained, **model.fixed}
         self._backend, self._plain = gradient_backend(), numpy_backend("float32")
         self._optimizer = AdamW(flat, rate)
-        self._rate = rate
+        self._rate, self._thrift = rate, thrift
         self._steps = 0
 
     @np.errstate(over="ignore", invalid="ignore")  # a loss that is no number is told
@@ -191,7 +194,19 @@ class Trainer:
             for name, part in zip(variables, parts, strict=True)
         ]
         self._optimizer.step(np.concatenate(flat))
+        if self._thrift:
+            self._shrink_heads()
         return value
+
+    def _shrink_heads(self) -> None:
+        """Shorten what each head writes by the same length, down to nothing: of heads that do the same, that which does
+        most is left. Source: Yuan and Lin, Model selection and estimation in regression with grouped variables, 2006
+        (the group lasso)."""
+        for layer, block in enumerate(self.model.spec.blocks):
+            weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
+            heads = weight.reshape(len(weight), block.attention.heads, -1)
+            lengths = np.sqrt((heads * heads).sum((0, 2), keepdims=True))
+            heads *= np.maximum(1 - self._thrift * self._rate / np.maximum(lengths, 1e-9), 0)
 
     def run(self, batch: Batch, *, keep: bool = False, interventions: Interventions = NOTHING) -> ForwardPass:
         """What the model makes of a batch now, in NumPy arrays."""

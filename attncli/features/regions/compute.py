@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from attncli.documents import RegionRow
 from attncli.documents.header import header, notes
 from attncli.errors import InputError, UnsupportedError
-from attncli.features.effects.measures import log_softmax, target_id, target_token
+from attncli.features.effects.measures import following_tokens, log_softmax, target_ids, target_token
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.features.run.compute import RunRequest, cost
 from attncli.inputs.regions import Region
@@ -165,27 +165,6 @@ def first_choice(model: Model, scores: Floats) -> int:
             number=number,
         ) from error
     return number
-
-
-def target_ids(model: Model, target: str) -> list[int]:
-    """The ids of an answer: of one entry as `target_id` finds it, else of the pieces of a text.
-
-    Raises as `target_id`, and InputError for a text with words that the vocabulary does not have.
-    """
-    try:
-        return [target_id(model, target)]
-    except InputError:
-        pieces = [token for token in model.tokenizer.encode(target) if not token.special]
-        if target.startswith("id:") or not pieces or any(token.unknown or token.id is None for token in pieces):
-            raise
-        return [token.id for token in pieces if token.id is not None]
-
-
-def following_tokens(model: Model, tokens: Sequence[Token], ids: Sequence[int]) -> list[Token]:
-    """Tokens that stand after those of the text."""
-    if not ids:  # a tokenizer need not have any
-        return []
-    return [replace(token, index=len(tokens) + token.index) for token in model.tokenizer.ids_to_tokens(ids)]
 
 
 def _cut(model: Model, region: Region, count: int) -> Interventions:

@@ -24,8 +24,12 @@ class Lookup(Task):
     name = "lookup"
     summary = message("keys with values, then the keys in another order: a 3 c 1 … c → 1")
     lesson = message("queries as search: from a key that is asked for to the value that stood after it")
-    architecture = Architecture(heads=2)
-    steps = 400
+    architecture = Architecture(heads=4)
+    steps = 500
+    thrift = 5.0
+    """With 0 two to four heads come to look up the same, and none of them is missed. With this, seeds 0 to 4 all learn it,
+    and without the first head by its score 12 to 51% of the answers are left, without another of its layer 95% or more.
+    """
     scores = (
         Score("previous", 0.25, message("a previous-token head")),
         Score("value", 0.4, message("a head that looks up the value")),

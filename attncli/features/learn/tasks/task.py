@@ -45,7 +45,7 @@ class Task(ABC):
     """One task. A new one is one file in this folder, with a class of its own; its name is the file's.
 
     summary: what its texts are. lesson: what it shows. architecture, steps, batch, rate: what it is learned with where
-    the options say nothing else. scores: those that show how it is done. forms: the names of those of which some head
+    the options say nothing else. thrift: what heads pay for writing, see `Trainer`. scores: those that show how it is done. forms: the names of those of which some head
     must do each, for it to be done so; none where any way will do. tested_apart: whether the stream "test" has texts
     that are not trained on.
     """
@@ -57,6 +57,7 @@ class Task(ABC):
     steps: ClassVar[int] = 300
     batch: ClassVar[int] = 32
     rate: ClassVar[float] = 5e-3
+    thrift: ClassVar[float] = 0.0
     scores: ClassVar[tuple[Score, ...]] = ()
     forms: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[str] = ""
