@@ -155,12 +155,15 @@ def region_span(regions: Sequence[Region], name: str, note: Callable[[str], None
 
 
 def word_regions(regions: Sequence[Region], starts: Sequence[int]) -> list[Region]:
-    """Regions of tokens as regions of the words that these make up, a word with any token in it. starts: the first
-    token of each word."""
-    return [
-        Region(region.name, tuple(sorted({bisect_right(starts, token) - 1 for token in region.tokens})))
-        for region in regions
-    ]
+    """Regions of tokens as regions of the words that these make up, a word with any token in it; `rest` is what is in
+    no other. starts: the first token of each word."""
+    words = {
+        region.name: {bisect_right(starts, token) - 1 for token in region.tokens}
+        for region in sorted(regions, key=lambda region: region.name == REST)
+    }
+    if REST in words:
+        words[REST] = words[REST].difference(*(members for name, members in words.items() if name != REST))
+    return [Region(region.name, tuple(sorted(words[region.name]))) for region in regions if words[region.name]]
 
 
 def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[int, ...]:

@@ -234,8 +234,17 @@ def test_heads_tell_of_regions_what_their_weights_say(folder: Path) -> None:
     assert list(links) == ranked
     for key, link in links.items():
         assert (link["weight"], link["even"]) == pytest.approx(expected[key], abs=1e-5)
-    words = ask("heads", text, *rules, "--words")
-    assert (words.code, words.out) == (2, "")
+    pieces = (
+        "Straße?",
+        "--tokenizer",
+        "byte",
+        "--region",
+        "e=/ra/",
+        "--words",
+    )  # two bytes within the first of two words
+    of_words = ask("heads", *pieces, "--json").json
+    assert {row["name"]: row["tokens"] for row in of_words["regions"]} == {"e": [0], "rest": [1]}
+    assert of_words["region_shares"]["even"] == pytest.approx([1 / 2, 1 / 2])
     for lang, says in (("en", "looks most at"), ("zh", "与均匀注意力相比")):
         for width in (60, 80, 120):
             shown = ask("heads", text, *model[:2], *rules, "--lang", lang, "--show", "regions,answer", width=width).out
@@ -646,5 +655,5 @@ def test_a_region_with_gaps_is_no_token_to_find(folder: Path) -> None:
     found = ask("find", "the cat sat on the mat", *rules, "--from", "end", "--to", "cat", "--html", str(page))
     assert found.code == 0, found.err
     assert page.exists()
-    words = ask("find", "the cat sat", *rules[:2], "--from", "sat", "--to", "cat", "--words")
-    assert words.code == 2
+    line = ("find", "the cat sat", *rules[:2], "--from", "sat", "--to", "cat", "--json")
+    assert ask(*line, "--words").json["heads"] == ask(*line).json["heads"]

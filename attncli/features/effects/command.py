@@ -95,7 +95,11 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     """The measures named, each once. Raises UsageError."""
     from attncli.features.effects.measures import MEASURES
 
-    names = [name.strip() for name in (options.measure or ("vector" if options.target is None else "logprob")).split(",") if name.strip()]
+    names = [
+        name.strip()
+        for name in (options.measure or ("vector" if options.target is None else "logprob")).split(",")
+        if name.strip()
+    ]
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
         wrong = next((name for name in names if name not in MEASURES), options.measure)

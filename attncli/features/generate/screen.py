@@ -171,7 +171,9 @@ def generate_sentences(document: GenerateDocument, view: View) -> list[str]:
     even = [step.even for step in document.steps if step.even is not UNSET]
     if even:
         of_keys = np.mean(even, 0)
-        parts = [message("{share} in {region}", share=percent(of_keys[place], 1), region=names[place]) for place in order]
+        parts = [
+            message("{share} in {region}", share=percent(of_keys[place], 1), region=names[place]) for place in order
+        ]
         answer_sentences.append(say(view, "Even attention would have {shares}.", shares=listing(parts)))
     return answer_sentences
 

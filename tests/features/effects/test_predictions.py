@@ -50,7 +50,13 @@ def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatc
     model = attncli.load(folder, backend=library, dtype="float64")
     at = removed(model, MeasureRequest(("logprob", "kl"), (AT,), AT, TARGET)).effects
     every = removed(model, MeasureRequest(("logprob",), (AT,), AT, every=True, following=IDS[1:])).effects
+    answer = IDS[AT + 1 :]  # two tokens: the sum of what stands for each where it comes
+    both = removed(model, MeasureRequest(("logprob",), (AT,), AT, answer[0], following=answer)).effects
     own = log_probabilities(model, None, 0)
+    for one in both:
+        other = log_probabilities(model, one.place.layer, one.place.head)
+        gain = sum((other - own)[AT + step, number] for step, number in enumerate(answer))
+        assert one.readings["logprob"] == pytest.approx(gain, abs=1e-10)
     follows = (range(len(IDS) - 1), list(IDS[1:]))
     assert len(at) == len(every) == sum(block.attention.heads for block in model.spec.blocks)
     for one, mean in zip(at, every, strict=True):

@@ -22,6 +22,7 @@ import attncli
 from attncli.draw.encoding import json_bytes
 from attncli.errors import LimitError, UnsupportedError
 from attncli.features.generate.compute import GenerateRequest, continuation_text, generated_document
+from attncli.inputs.regions import Region
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import ByteTokenizer
 
@@ -51,7 +52,8 @@ def test_greedy_tokens_are_those_of_transformers(folder: Path) -> None:
 def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
     prompt = model.tokenizer.ids_to_tokens(IDS)
-    document = generated_document(model, "", prompt, GenerateRequest(4, rows=True))
+    regions = (Region("some", (0, 2)), Region("rest", tuple(place for place in range(len(IDS)) if place not in (0, 2))))
+    document = generated_document(model, "", prompt, GenerateRequest(4, rows=True, regions=regions))
     validate(json.loads(json_bytes(document)), "attn.generate/1")
     ids = [*IDS, *(token["id"] for token in document["generated"])]
     dense = {trace.layer: trace.stages["weights"] for trace in model.trace(model.tokenizer.ids_to_tokens(ids))}
@@ -63,7 +65,9 @@ def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None
             assert head["context"] + head["generated"] == pytest.approx(1)
             means = row[: len(IDS)].mean(), row[len(IDS) :].mean()
             assert head["lookback_per_key"] == pytest.approx(means[0] / sum(means))
+            assert head["regions"][0] == pytest.approx(row[0] + row[2])
         assert step["lookback"] == pytest.approx(np.mean([head["context"] for head in step["heads"]]))
+        assert step["even"] == pytest.approx([len(region.tokens) / (step["token"] + 1) for region in regions])
 
 
 def test_draws_depend_on_the_seed_alone(folder: Path) -> None:

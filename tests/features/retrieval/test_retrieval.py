@@ -163,8 +163,7 @@ def test_what_is_no_search_is_refused(line: tuple[str, ...], code: int, says: st
 
 @pytest.mark.thorough
 def test_the_model_that_learned_to_look_up_needs_its_fetching_head(tmp_path: Path) -> None:
-    """Two heads of a layer easily learn the same. With biases by distance (ALiBi) one alone reaches far enough."""
-    options = ("--num-heads", "4", "--position", "alibi", "--save", str(tmp_path / "lookup"))
+    options = ("--save", str(tmp_path / "lookup"))
     (value,) = (
         row for row in ask("learn", "lookup", *options, "--json").json["runs"][0]["best"] if row["score"] == "value"
     )
@@ -178,12 +177,14 @@ def test_the_model_that_learned_to_look_up_needs_its_fetching_head(tmp_path: Pat
     assert max(document["heads"], key=lambda row: row["writes"]["mean"]) == first
     assert first["literal"]["low"] > 0.9 > 0.1 > first["literal"]["chance"]
     one, two, *_ = document["verify"]
-    assert one["literal"] == one["writes"] < document["recall"] / 2 < 0.9 < min(one["random"])
-    assert two["literal"] < one["literal"]
-    assert np.mean(two["random"]) > 2 * two["literal"]
+    assert one["literal"] == one["writes"] < 0.8
+    assert two["literal"] == two["writes"] < 0.4
+    assert np.mean(one["random"]) > 0.9 < np.mean(two["random"])
     (tmp_path / "saved.json").write_text(json.dumps(document))
     shown = " ".join(ask("view", str(tmp_path / "saved.json")).out.split())
-    assert re.search(r"Without the first of them recall is [34]\d%, without a random other 9\d%", shown)
+    assert re.search(
+        r"Without the first 2 of them recall is [123]?\d%, without as many random others (9\d|100)%", shown
+    )
 
 
 def test_the_sample_needles_are_those_of_the_lookup_task() -> None:

@@ -27,9 +27,7 @@ class Lookup(Task):
     architecture = Architecture(heads=4)
     steps = 500
     thrift = 5.0
-    """With 0 two to four heads come to look up the same, and none of them is missed. With this, seeds 0 to 4 all learn it,
-    and without the first head by its score 12 to 51% of the answers are left, without another of its layer 95% or more.
-    """
+    """With 0 two to four heads come to look up the same, and none of them is missed; with this, that is one head's."""
     scores = (
         Score("previous", 0.25, message("a previous-token head")),
         Score("value", 0.4, message("a head that looks up the value")),
