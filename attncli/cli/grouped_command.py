@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -45,7 +46,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
 
     def _refuse_values(self, ctx: Any, args: list[str]) -> None:
         """Raise UsageError for an option given without a value (`--seed=`): it would mean something else each time;
-        and for one that takes one value and is given two: one of them would be dropped."""
+        for one whose value is an option of the command (`--csv --json`): a file of that name is not what is meant; and
+        for one that takes one value and is given two: one of them would be dropped."""
         parser = self.make_parser(ctx)
         for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
             spelled.action = {"store": "append", "store_const": "append_const"}.get(spelled.action, spelled.action)
@@ -54,10 +56,20 @@ class GroupedCommand(PlainParameters, TyperCommand):
         except TyperException as error:  # an option without its value tells no context of its own
             error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined,unused-ignore]
             raise
+        neighbours = set(pairwise(args))
         for parameter in self.params:
             if parameter.param_type_name != "option":
                 continue
             name, values = parameter.opts[0], list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
+            for value in values:
+                if value in parser._long_opt and {(option, value) for option in parameter.opts} & neighbours:
+                    raise UsageError(
+                        "{name} takes a value, and {value} is an option",
+                        expected=message("{name} {metavar}", name=name, metavar=parameter.metavar or "VALUE"),
+                        hint=f"{name}={value}",
+                        name=name,
+                        value=value,
+                    )
             if "" in values:
                 expected = message("{name} {metavar}, or without it", name=name, metavar=parameter.metavar or "VALUE")
                 raise UsageError("{name} is given no value", expected=expected, name=name)

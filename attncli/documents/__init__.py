@@ -105,6 +105,8 @@ Size = Annotated[int, Meta(ge=1, le=MOST)]
 """Whole numbers that are counted with and drawn; a float must hold them."""
 Weight = Annotated[float, Meta(ge=0, le=1.00001, description="An attention weight, 0 to 1.")]
 """A weight; what rounding adds is borne."""
+Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]
+"""A part of a whole, 0 to 1; what rounding adds or takes is borne."""
 
 SHOWN = 160
 """Characters of a `repr`, about: what fits two lines of a terminal."""

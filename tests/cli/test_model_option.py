@@ -53,6 +53,16 @@ def test_an_empty_name_is_no_seeded_model() -> None:
     assert ask("models", "show", "").code == 3
 
 
+def test_an_option_is_no_value_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in (("--csv", "--json"), ("--query", "--brief"), ("-o", "--plain")):
+        found = ask("run", "the cat", *line)
+        assert (found.code, found.out, list(tmp_path.iterdir())) == (2, "", [])
+        assert f"takes a value, and {line[1]} is an option" in found.err
+    assert ask("run", "the cat", "--csv=--json", "--brief").code == 0
+    assert (tmp_path / "--json").exists()
+
+
 @pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "it", "--to", "too"), ("explain",)])
 def test_the_variable_sets_a_default(command: tuple[str, ...]) -> None:
     document = ask(*command, TEXT, "--json", "--layer", "0", ATTN_MODEL="minilm").json

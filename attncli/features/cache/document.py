@@ -7,11 +7,9 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Count, Header, Part, Regions, Size, axes, describe
+from attncli.documents import Count, Header, Part, Regions, Share, Size, axes, describe
 from attncli.features.effects.document import TargetToken
 from attncli.language import message
-
-Share = Annotated[float | None, describe("Of the weight, 0 to 1; null where there is none.")]
 
 
 class HeadKept(Part, frozen=True, kw_only=True):
@@ -19,18 +17,18 @@ class HeadKept(Part, frozen=True, kw_only=True):
 
     layer: Count
     head: Count
-    kept: Share
+    kept: Annotated[Share | None, describe("Of the weight, 0 to 1; null where there is none.")]
 
 
 class RegionKept(Part, frozen=True, kw_only=True):
     """What is left of one region."""
 
     kept: Annotated[
-        float | None,
+        Share | None,
         describe("Share of what the last token gives the region that is still there, all heads together, 0 to 1."),
     ]
     keys: Annotated[
-        float, describe("Share of the region's keys that are in the cache at the end, the mean over heads.")
+        Share, describe("Share of the region's keys that are in the cache at the end, the mean over heads.")
     ]
 
 
@@ -40,13 +38,13 @@ class CachePolicy(Part, frozen=True, kw_only=True):
     policy: Annotated[str, describe("As --mask takes it.")]
     budget: Annotated[Size, describe("Keys that a head keeps.")]
     kept: Annotated[
-        float | None,
+        Share | None,
         describe(
             "Share of what the last token looks at that is in the cache when the text is read, the mean over heads."
         ),
     ]
     bytes: Annotated[Count, describe("Of keys and values in the cache at the end.")]
-    saved: Annotated[float, describe("Share of the bytes without a budget that are saved.")]
+    saved: Annotated[Share, describe("Share of the bytes without a budget that are saved.")]
     errors: Annotated[
         list[float | None],
         axes(

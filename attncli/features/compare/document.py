@@ -15,6 +15,7 @@ from attncli.documents import (
     ModelPart,
     Numbers,
     Part,
+    Share,
     TokenRow,
     axes,
     describe,
@@ -82,7 +83,7 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     js_rows: Annotated[Count, describe("Rows that it was taken over.")]
     outside: Annotated[BothNumbers, describe("Mean weight on tokens that the other text lacks.")]
     pairs: Annotated[BothCounts | None, describe("Visible pairs.")]
-    kept: Annotated[float | None, describe("Share of A's weight on keys that B sees.")]
+    kept: Annotated[Share | None, describe("Share of A's weight on keys that B sees.")]
     output_error: Annotated[float | None, describe("|O_B - O_A| / |O_A|.")]
     weights_a: Annotated[Numbers, axes("aligned", "aligned", meaning="aligned query, aligned key; null where hidden.")]
     weights_b: Annotated[Numbers, axes("aligned", "aligned")]
@@ -108,8 +109,8 @@ class ComparedRegion(Part, frozen=True, kw_only=True):
     name: str
     tokens_a: Annotated[list[Annotated[Count, index_of("token of A")]], describe("Its positions in A, rising.")]
     tokens_b: Annotated[list[Annotated[Count, index_of("token of B")]], describe("Its positions in B.")]
-    a: Annotated[float | None, describe("The share of it in A, the mean over heads; null where nothing is seen.")]
-    b: Annotated[float | None, describe("In B.")]
+    a: Annotated[Share | None, describe("The share of it in A, the mean over heads; null where nothing is seen.")]
+    b: Annotated[Share | None, describe("In B.")]
     difference: Annotated[float | None, describe("B - A.")]
     most: Annotated[
         RegionChange | None, describe("The pair of heads in which the share differs most; null without any.")

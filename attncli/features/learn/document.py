@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Size, axes, describe
+from attncli.documents import AttentionPart, Count, Document, ModelPart, Numbers, Part, Share, Size, axes, describe
 from attncli.language import Message, contextual, message
 
 SCORE_NAMES = {
@@ -29,7 +29,6 @@ def score_name(name: str) -> str:
 
 
 Loss = Annotated[float | None, Meta(description="In nats; null where it is no number.")]
-Share = Annotated[float, Meta(ge=-0.00001, le=1.00001)]
 
 
 class Example(Part, frozen=True, kw_only=True):

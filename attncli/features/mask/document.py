@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.documents import MOST, Count, Document, ModelPart, Numbers, Part, Size, axes, describe, index_of
+from attncli.documents import MOST, Count, Document, ModelPart, Numbers, Part, Share, Size, axes, describe, index_of
 
 
 class MaskWords(Part, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class MaskPart(Part, frozen=True, kw_only=True):
     words: MaskWords = field(name="says")
     everything: Annotated[bool, describe("Whether nothing is hidden.")]
     pairs: Annotated[Count, describe("Visible pairs.")]
-    share: Annotated[float, describe("Of all pairs, 0 to 1.")]
+    share: Annotated[Share, describe("Of all pairs, 0 to 1.")]
     keys_per_query: KeysPerQuery
     empty_rows: Annotated[list[Annotated[Count, index_of("position")]], describe("Queries that see nothing.")]
     unseen_keys: list[Annotated[Count, index_of("position")]]

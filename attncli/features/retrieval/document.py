@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from attncli.documents import Count, Document, ModelPart, Part, Size, describe
+from attncli.documents import Count, Document, ModelPart, Part, Share, Size, describe
 
 
 class FetchScore(Part, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class RetrievalDocument(Document, tag="attn.retrieval/1", frozen=True, kw_only=T
     depths: Annotated[list[float], describe("Where the needle stands: 0 is the beginning, 1 the end.")]
     runs: Size
     answered: Annotated[Count, describe("Runs in which more than half of the answer was predicted.")]
-    recall: Annotated[float, describe("Share of the answers' tokens that the model predicts.")]
+    recall: Annotated[Share, describe("Share of the answers' tokens that the model predicts.")]
     heads: Annotated[
         list[FetchingHead],
         describe("Every head, the largest literal score first; none where too few runs were answered to tell."),
