@@ -337,7 +337,7 @@ SKELETON = """\
 <button class="link" type="button" id="help-open"></button></header>
 <main>
 <section class="reading">
-<div id="words"{long}>
+<div id="words" lang="und"{long}>
 <p class="words" id="asking" role="listbox" tabindex="0" hidden></p>
 <p class="words" id="sentence" role="listbox" tabindex="0"></p>
 <svg id="arcs" aria-hidden="true"></svg>

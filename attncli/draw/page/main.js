@@ -91,6 +91,7 @@ function writeAnswer() {
 
 /** The view that is chosen, of the head that is chosen. @param {Set<string>} changed */
 async function refresh(changed) {
+  if (changed.has("lang")) await pause(); // all is styled again by then
   const { head: place, run: side, view } = state;
   for (const tab of /** @type {Iterable<HTMLElement>} */ (at("tabs").children)) {
     const chosen = tab.id === `tab-${view}`;

@@ -4,5 +4,15 @@ export const { abs, ceil, floor, max, min, round } = Math;
 export const clamp = (value, high) => max(0, min(value, high));
 
 /** The places of the largest numbers, largest first. @param {ArrayLike<number>} values @param {number} count */
-export const largest = (values, count) =>
-  [...Array(values.length).keys()].sort((a, b) => values[b] - values[a]).slice(0, count);
+export function largest(values, count) {
+  /** @type {number[]} */
+  const found = [];
+  for (let at = 0; at < values.length; at++) {
+    if (found.length >= count && !(values[at] > values[found[count - 1]])) continue;
+    let place = found.length;
+    while (place && values[at] > values[found[place - 1]]) place--;
+    found.splice(place, 0, at);
+    found.length = min(found.length, count);
+  }
+  return found;
+}

@@ -1,4 +1,4 @@
-import { fill, lead, make, note, pause, ranking } from "./dom.js";
+import { fill, lead, make, note, pause, ranking, stepwise } from "./dom.js";
 import { largest } from "./numbers.js";
 import { choose, keys, queries, run, state } from "./state.js";
 import { layerPasses, weightsOf } from "./weights.js";
@@ -36,10 +36,12 @@ async function average(which) {
 
 /** One row of the rollout: layers multiplied from the last to the first, half of each the residual.
  * Source: Abnar and Zuidema, 2020. @param {Float32Array[]} layers @param {number} n @param {number} query */
-function reached(layers, n, query) {
+async function reached(layers, n, query) {
+  const breathe = stepwise();
   let now = new Float32Array(n);
   now[query] = 1;
   for (const layer of layers) {
+    await breathe();
     const next = new Float32Array(n);
     for (let i = 0; i < n; i++) {
       const share = now[i];
@@ -61,9 +63,9 @@ export async function rollout() {
   let found = means.get(which);
   if (!found) means.set(which, (found = average(which)));
   const layers = await found;
+  const row = await reached(layers.map(({ real }) => real), n, query);
+  const chance = await reached(layers.map(({ even }) => even), n, query);
   if (state.view !== "rollout" || query !== state.query || which !== state.run) return null;
-  const row = reached(layers.map(({ real }) => real), n, query);
-  const chance = reached(layers.map(({ even }) => even), n, query);
   const order = largest(row, 14);
   fill("view",
     lead(say("rollout.lead", { query: nameOf(query, queries()) })),

@@ -1,6 +1,6 @@
 import { meta } from "./data.js";
 import { at, direction, fill, make, set } from "./dom.js";
-import { abs, clamp, largest, max, min } from "./numbers.js";
+import { abs, clamp, largest, max, min, round } from "./numbers.js";
 import { most, place } from "./shades.js";
 import { choose, hold, keys, known, leave, peek, pick, queries, run, state } from "./state.js";
 import { nameOf, say, told } from "./words.js";
@@ -47,6 +47,10 @@ export function writeWords() {
 /** Whether a chosen word of a long text is none of those that are written. */
 export const away = () => !at(`w${state.out ? state.key : state.query}`) || (run().k !== null && !at(`u${chosen()}`));
 
+/** The tint of each word: those of a long text stay mostly as they are, and to style a thousand again takes 20 ms.
+ * @type {WeakMap<HTMLElement, string>} */
+const tints = new WeakMap();
+
 /** Shade words by the weights of their places: their shares of the scale. @param {HTMLElement[]} spans @param {Float32Array} weights */
 export function tint(spans, weights) {
   const rest = state.scale === "rest" && state.out;
@@ -54,7 +58,9 @@ export function tint(spans, weights) {
   return spans.map((span) => {
     const here = Number(span.dataset.own);
     const share = rest && here === 0 ? 0 : place(weights[here] ?? 0, state.scale, high);
-    span.style.setProperty("--a", (share * 0.88).toFixed(2));
+    const tint = String(round(share * 44) / 50);
+    if (tints.get(span) !== tint) span.style.setProperty("--a", tint);
+    tints.set(span, tint);
     span.classList.toggle("hidden", weights[here] < 0);
     return share;
   });

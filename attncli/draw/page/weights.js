@@ -59,6 +59,7 @@ function made(found) {
 /** Numbers [rows, wide] that are at hand, `pool` × `pool` of them a cell: the largest by their size, `open` where there is
  * none. @param {Float32Array} all @param {number} wide @param {import("./types.js").Tile} place @param {number} open @param {(value: number) => number} size */
 export function pooled(all, wide, [i0, i1, j0, j1, pool], open, size) {
+  if (pool === 1 && !j0 && j1 === wide) return all.subarray(i0 * wide, i1 * wide);
   const columns = ceil((j1 - j0) / pool);
   const cells = new Float32Array(ceil((i1 - i0) / pool) * columns).fill(open);
   for (let i = i0; i < i1; i++)
