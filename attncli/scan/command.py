@@ -451,6 +451,15 @@ def show(
             about=RUN,
         ),
     ] = False,
+    shade: Annotated[
+        bool,
+        option(
+            "--shade",
+            help="Shade these texts by where the head looks, which runs the model; needs --head.",
+            panel=SUBJECT,
+            about=DRAWING,
+        ),
+    ] = False,
     html: Annotated[Path | None, declarations.HTML] = None,
     site: Annotated[
         Path | None,
@@ -499,6 +508,7 @@ def show(
             "--metric": metric,
             "--deciles": deciles,
             "--alike": alike,
+            "--shade": shade,
             "--show": output.show,
             "--full": output.full,
             "--brief": output.brief,
@@ -511,6 +521,8 @@ def show(
         raise UsageError("--deciles shows the texts of one head", expected="--head", hint="--head L0H0 --deciles")
     if alike and head_place is None:
         raise UsageError("--alike is about one head", expected="--head", hint="--head L0H0 --alike")
+    if shade and head_place is None:
+        raise UsageError("--shade is about one head", expected="--head", hint="--head L0H0 --shade")
     if site is not None:
         from attncli.draw.page.site import check_site
 
@@ -533,7 +545,13 @@ def show(
         if head_place is not None and (output.json or output.plain):
             document = head_document(document, head_place, alike_heads)
         closely = partial(
-            scan_screen, metric=metric, head=head_place, deciles=deciles, alike=alike_heads, comparison=comparison
+            scan_screen,
+            metric=metric,
+            head=head_place,
+            deciles=deciles,
+            alike=alike_heads,
+            comparison=comparison,
+            shades=_shades(environment, *scans[0], head_place, metric) if shade and head_place is not None else None,
         )
         write_documents([document], output, environment, view, screen=closely)
 
@@ -714,6 +732,22 @@ def _scanned_model(environment: Environment, plan: ScanPlan) -> Model:
     if digest_of(loaded_model) != plan.model.digest:
         raise InputError("the model of this name is another one now", where=plan.model.name)
     return loaded_model
+
+
+def _shades(
+    environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int], metric: str | None
+) -> Shading:
+    """Where a head looks in the texts that its screen shows of a metric."""
+    from attncli.scan.example_shading import shading
+
+    model = _scanned_model(environment, plan)
+    head = next(head for head in document.heads if (head.layer, head.head) == place)
+    name = metric or next(iter(head.metrics), "")
+    sampled = [document.texts[example.text] for example in head.sample or () if example.metric == name]
+    examples = [*(example for example in head.top if example.metric == name), *sampled]
+    texts = {(example.file, example.line): example.text for example in examples}
+    with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
+        return shading(plan, model, {place: texts}, progress=on_progress)
 
 
 def _alike(environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int]) -> AlikeHeads:

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from attncli.draw.lines import Lines, heading
+from attncli.draw.lines import Lines, heading, remark, stack, stack_spaced
 from attncli.draw.numbers import format_fixed, percent
+from attncli.draw.page.corpus_page import tails
 from attncli.draw.safe import label, safe, spell
+from attncli.draw.sentence import sentence, words
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text, short
 from attncli.draw.view import View
 from attncli.features.heads.document import label_name
 from attncli.features.why.document import QUARTER, part_name
+from attncli.inputs.token import Token
 from attncli.language import Message, contextual, message, plural, say, say_each
 from attncli.measure.layer_metrics import KIND_METRICS
+from attncli.measure.row_facts import Floats
 from attncli.scan.document import (
     KINDS,
     AlikeHeads,
     FrequentLink,
     ScanCompareDocument,
     ScanDocument,
+    ScanExample,
     ScanHead,
     ScanLabel,
+    ScanText,
     ScanWhy,
     ScanWhyPart,
 )
 
+Shading = tuple[Mapping[tuple[int, int], Sequence[Token]], Mapping[tuple[int, int, int, int], tuple[int, Floats]]]
+"""Tokens of texts by (file, line), and by (file, line, layer, head) the token that looks, and its weights."""
 EXAMPLES = 5
 PAIRS, NAME = 10, 14
 """Pairs of tokens that are shown unless the view is full, and cells of a token in them."""
@@ -34,6 +42,8 @@ ROOMY = 72
 """Columns from which on lifts have their intervals beside them."""
 SPACED = 64
 """Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
+FILE = 20
+"""Characters of a file's name, at most."""
 WHY_PARTS = 5
 """Parts of either side that a screen tells, the largest."""
 
@@ -196,25 +206,23 @@ def metrics_of_head(head: ScanHead, view: View) -> Lines:
     )
 
 
-def strongest_examples(head: ScanHead, name: str, view: View) -> Lines:
-    """The texts in which a metric is largest."""
+def strongest_examples(
+    head: ScanHead, document: ScanDocument, name: str, view: View, shades: Shading | None = None
+) -> Lines:
+    """The texts in which a metric is largest. shades: where the head looks in them; None for unshaded."""
     examples = [example for example in head.top if example.metric == name][
         : None if view.full else EXAMPLES if view.few else view.top
     ]
     write = number if name in head.metrics else turn
-    rows = [
-        [write(example.value, view), f"{example.file}:{example.line + 1}", label(example.text, ascii=view.ascii)]
-        for example in examples
-    ]
-    return table(
-        [say(view, "value"), "", say(view, "text")],
-        rows,
-        view,
-        align=["right", "left", "left"],
-        title=say(view, "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name),
-        note=say(view, "the texts in which it is largest, and the head's strongest link there"),
-        faint=(1,),
-    )
+    title = say(view, "strongest examples of {head}, {metric}", head=f"L{head.layer} H{head.head}", metric=name)
+    note = message("the texts in which it is largest")
+    rows = [((write(example.value, view),), example) for example in examples]
+    return _texts(head, document, title, note, (message("value"),), rows, view, shades)
+
+
+def _place(files: Sequence[str], text: ScanExample | ScanText, view: View) -> str:
+    """Where a text stands: its file, of a long name the end, and its line."""
+    return f"{label(files[text.file], ascii=view.ascii)[-FILE:]}:{text.line + 1}"
 
 
 def frequent_links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
@@ -235,8 +243,10 @@ def frequent_links(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     ]
     columns = say_each(view, message("query and key"), message("links"), message("by chance"), message("lift"))
     note = plural(
-        "strongest links of {count:,} query row; lift: how many times what chance makes; texts: share with one",
-        "strongest links of {count:,} query rows; lift: how many times what chance makes; texts: share with one",
+        "strongest links of {count:,} query row; lift: how many times what chance makes, with tokens as frequent as "
+        "here; texts: share with one",
+        "strongest links of {count:,} query rows; lift: how many times what chance makes, with tokens as frequent as "
+        "here; texts: share with one",
         count=document.link_rows or 0,
     )
     return table(
@@ -259,8 +269,11 @@ def _lift(link: FrequentLink, view: View) -> str:
     return f"{link.lift:,.1f} ({low:,.1f}{spell('–', ascii=view.ascii)}{high:,.1f})"
 
 
-def texts_of_deciles(head: ScanHead, document: ScanDocument, name: str, view: View) -> Lines:
-    """Texts of each tenth of a metric's values, then any texts: drawn by a hash, all as likely."""
+def texts_of_deciles(
+    head: ScanHead, document: ScanDocument, name: str, view: View, shades: Shading | None = None
+) -> Lines:
+    """Texts of each tenth of a metric's values, then any texts: drawn by a hash, all as likely. shades: where the head
+    looks in them; None for unshaded."""
     write = number if name in head.metrics else turn
     texts = document.texts or []
     rows, before = [], 0
@@ -268,27 +281,51 @@ def texts_of_deciles(head: ScanHead, document: ScanDocument, name: str, view: Vi
         decile = 0 if example.decile is None else example.decile
         if decile == before and not view.full and decile:
             continue
-        text = texts[example.text]
-        rows.append(
-            [
-                say(view, "any") if not decile else f"{decile}",
-                write(example.value, view),
-                f"{text.file}:{text.line + 1}",
-                label(text.text, ascii=view.ascii),
-            ]
-        )
+        tenth = f"{decile}" if decile else say(view, "any")
+        rows.append(((tenth, write(example.value, view)), texts[example.text]))
         before = decile
-    return table(
-        [*say_each(view, message("tenth"), message("value")), "", say(view, "text")],
-        rows,
-        view,
-        align=["right", "right", "left", "left"],
-        title=say(
-            view, "texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name
-        ),
-        note=say(view, "drawn by a hash of each text; tenth 10: the largest values; any: of all texts"),
-        faint=(2,),
-    )
+    title = say(view, "texts over the whole range of {metric}, {head}", head=f"L{head.layer} H{head.head}", metric=name)
+    note = message("drawn by a hash of each text; tenth 10: the largest values; any: of all texts")
+    return _texts(head, document, title, note, (message("tenth"), message("value")), rows, view, shades)
+
+
+def _texts(
+    head: ScanHead,
+    document: ScanDocument,
+    title: str,
+    note: Message,
+    columns: Sequence[Message],
+    rows: Sequence[tuple[Sequence[str], ScanExample | ScanText]],
+    view: View,
+    shades: Shading | None,
+) -> Lines:
+    """A table of texts, each beside what `columns` name; shaded, below it."""
+    files = tails(document.plan.corpus)
+    names = say_each(view, *columns)
+    if shades is None:
+        return table(
+            [*names, "", say(view, "text")],
+            [[*cells, _place(files, text, view), label(text.text, ascii=view.ascii)] for cells, text in rows],
+            view,
+            align=[*["right"] * len(names), "left", "left"],
+            title=title,
+            note=say(view, note),
+            faint=(len(names),),
+        )
+    tokens, looks = shades
+    blocks = []
+    for cells, text in rows:
+        query, row = looks.get((text.file, text.line, head.layer, head.head), (-1, ()))
+        known = tokens.get((text.file, text.line))
+        shown = (
+            Lines((((label(text.text, ascii=view.ascii), ""),),))
+            if known is None
+            else sentence(words(text.text, known, list(row) or [None] * len(known), frozenset({query})), view)
+        )
+        facts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
+        blocks.append(stack((shown, remark(" · ".join([*facts, _place(files, text, view)]), view))))
+    tint = say(view, "in brackets: the token that looks; tint: the weight that the word gets")
+    return stack_spaced((stack((heading(title, say(view, note), view), remark(tint, view))), *blocks))
 
 
 def furthest_link(head: ScanHead, document: ScanDocument, view: View) -> list[str]:

@@ -26,6 +26,7 @@ from attncli.scan.document import (
 )
 from attncli.scan.head_screen import (
     SPACED,
+    Shading,
     changes_of_head,
     frequent_links,
     furthest_link,
@@ -61,13 +62,14 @@ def scan_screen(
     deciles: bool = False,
     alike: AlikeHeads | None = None,
     comparison: ScanCompareDocument | None = None,
+    shades: Shading | None = None,
 ) -> Lines:
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely; deciles:
     with texts of its whole distribution; alike: the heads most like it; comparison: with another scan, of which the
-    head's differences are shown."""
+    head's differences are shown; shades: where the head looks in these texts."""
     metric_shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     chosen_head = next((scan_head for scan_head in document.heads if (scan_head.layer, scan_head.head) == head), None)
-    shown = ScanShown(document, metric_shown, chosen_head, head is not None, deciles, alike, comparison)
+    shown = ScanShown(document, metric_shown, chosen_head, head is not None, deciles, alike, comparison, shades)
     return draw_parts(SCAN_PARTS, shown, view)
 
 
@@ -84,6 +86,7 @@ class ScanShown:
     deciles: bool
     alike: AlikeHeads | None = None
     comparison: ScanCompareDocument | None = None
+    shades: Shading | None = None
 
 
 def _wide(shown: ScanShown, view: View) -> bool:
@@ -131,7 +134,11 @@ def _kinds_part(shown: ScanShown, view: View) -> Lines:
 
 
 def _examples_part(shown: ScanShown, view: View) -> Lines:
-    return Lines() if shown.head is None else strongest_examples(shown.head, shown.metric, view)
+    return (
+        Lines()
+        if shown.head is None
+        else strongest_examples(shown.head, shown.document, shown.metric, view, shown.shades)
+    )
 
 
 def _deciles_shown(shown: ScanShown, view: View) -> bool:
@@ -151,7 +158,7 @@ def _links_part(shown: ScanShown, view: View) -> Lines:
 def _deciles_part(shown: ScanShown, view: View) -> Lines:
     if shown.head is None or not shown.head.sample:
         return Lines()
-    return texts_of_deciles(shown.head, shown.document, shown.metric, view)
+    return texts_of_deciles(shown.head, shown.document, shown.metric, view, shown.shades)
 
 
 def _alike_part(shown: ScanShown, view: View) -> Lines:

@@ -355,8 +355,17 @@ def in_firefox(window: Any, file: Path, hash: str, expected: tuple[str, int]) ->
 @pytest.mark.thorough
 def test_firefox_is_used_with_keys_and_a_mouse(folder: Path, page: Path, tmp_path: Path) -> None:
     heads = len(ask("scan", "show", str(folder / "out"), "--json").json["heads"])
+    shutil.copytree(folder / "out", tmp_path / "again")
+    site = tmp_path / "site"
+    scans = ("scan", "show", str(folder / "out"), str(tmp_path / "again"))
+    assert ask(*scans, "--site", str(site), "--lang", "zh").code == 0
     with firefox(tmp_path) as window:
         in_firefox(window, page, "#head=1.1&metric=sink&x=sink&y=entropy", ("layer 1 head 2", heads))
+        several = "#scan=1&head=1.1&metric=sink&x=sink&y=entropy&colour=label&lang=en"
+        in_firefox(window, site / "all.html", several, ("layer 1 head 2", 2 * heads))
+        window.go((site / "index.html").as_uri())
+        window.go(window.value("return document.querySelector('main a').href"))
+        assert "个头" in window.value(f"return {ANSWER}")
 
 
 def test_several_scans_are_on_one_page(folder: Path, tmp_path: Path, chromium: Any) -> None:

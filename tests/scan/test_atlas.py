@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -275,9 +276,21 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
     texts = document.texts or ()
     for example in head.sample or ():
         if example.metric == "sink":
-            assert f"{texts[example.text].file}:{texts[example.text].line + 1} " in shown
-    refused = ask("scan", "show", str(tmp_path / "out"), "--deciles")
-    assert (refused.code, "--deciles shows the texts of one head" in refused.err) == (2, True)
+            assert f" {corpus.name}:{texts[example.text].line + 1} " in shown
+    shaded = ask(*asked, "--metric", "sink", "--shade", "--show", "examples", "--color", "never", width=60).out
+    strongest = next(example for example in head.top if example.metric == "sink")
+    model = attncli.load(str(encoder), backend="numpy")
+    tokens = model.encode(strongest.text)
+    (trace,) = model.trace(tokens, layers=[head.layer], keep=("weights",))
+    query = np.asarray(trace.stages["weights"])[head.head].max(-1).argmax()
+    assert f"value {strongest.value:.3f} · {corpus.name}:{strongest.line + 1}" in shaded
+    assert f"[{tokens[query].text}]" in re.sub("[░▒▓█]", "", shaded).split("\n\n")[1]
+    for option, told in (
+        ("--deciles", "--deciles shows the texts of one head"),
+        ("--shade", "--shade is about one head"),
+    ):
+        refused = ask("scan", "show", str(tmp_path / "out"), option)
+        assert (refused.code, told in refused.err) == (2, True)
 
 
 def test_a_folder_of_another_version_is_refused(encoder: Path, corpus: Path, tmp_path: Path) -> None:

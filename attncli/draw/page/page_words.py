@@ -239,7 +239,9 @@ SCAN_PAGE_WORDS: Mapping[str, Message] = {
     "why.asks": message("what asks"),
     "why.answers": message("what answers"),
     "column.why": message("share of the advantage"),
-    "links.note": message("strongest links of {rows} query rows; lift: how many times what chance makes"),
+    "links.note": message(
+        "strongest links of {rows} query rows; lift: how many times what chance makes, with tokens as frequent as here"
+    ),
     "others": message("the same head in the other scans"),
     "alike": message("the heads most like it"),
     "alike.note": message(
