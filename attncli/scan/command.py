@@ -743,7 +743,8 @@ def _shades(
     model = _scanned_model(environment, plan)
     head = next(head for head in document.heads if (head.layer, head.head) == place)
     name = metric or next(iter(head.metrics), "")
-    sampled = [document.texts[example.text] for example in head.sample or () if example.metric == name]
+    document_texts = document.texts or []
+    sampled = [document_texts[example.text] for example in head.sample or () if example.metric == name]
     examples = [*(example for example in head.top if example.metric == name), *sampled]
     texts = {(example.file, example.line): example.text for example in examples}
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
