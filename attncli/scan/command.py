@@ -738,17 +738,11 @@ def _shades(
     environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int], metric: str | None
 ) -> Shading:
     """Where a head looks in the texts that its screen shows of a metric."""
-    from attncli.scan.example_shading import shading
+    from attncli.scan.example_shading import shading, texts_of
 
-    model = _scanned_model(environment, plan)
-    head = next(head for head in document.heads if (head.layer, head.head) == place)
-    name = metric or next(iter(head.metrics), "")
-    document_texts = document.texts or []
-    sampled = [document_texts[example.text] for example in head.sample or () if example.metric == name]
-    examples = [*(example for example in head.top if example.metric == name), *sampled]
-    texts = {(example.file, example.line): example.text for example in examples}
+    texts = texts_of(document, place, metric)
     with progress(environment, message("{texts} texts", texts=len(texts))) as on_progress:
-        return shading(plan, model, {place: texts}, progress=on_progress)
+        return shading(plan, _scanned_model(environment, plan), {place: texts}, progress=on_progress)
 
 
 def _alike(environment: Environment, plan: ScanPlan, document: ScanDocument, place: tuple[int, int]) -> AlikeHeads:

@@ -11,6 +11,7 @@ from attncli.inputs.token import Token
 from attncli.measure.row_facts import Floats
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
+from attncli.scan.document import ScanDocument
 from attncli.scan.frequent_links import choosing_rows
 from attncli.scan.plan import ScanPlan
 from attncli.scan.worker import truncate
@@ -63,3 +64,16 @@ def shading(
                     looks[*text, layer, head] = (query, weights[head, query])
     progress(1.0)
     return tokens, looks
+
+
+def texts_of(document: ScanDocument, place: Place, metric: str | None) -> dict[Place, str]:
+    """The texts that are told of a head's metric by (file, line). metric: None for the first."""
+    head = next(head for head in document.heads if (head.layer, head.head) == place)
+    name = metric or next(iter(head.metrics), "")
+    shown = {(example.file, example.line): example.text for example in head.top if example.metric == name}
+    texts = document.texts or []
+    for example in head.sample or ():
+        if example.metric == name:
+            text = texts[example.text]
+            shown[text.file, text.line] = text.text
+    return shown
