@@ -297,7 +297,7 @@ def own_options(family: str, config: dict[str, Any], draw: Random) -> dict[str, 
             "mamba_dt_rank": draw.choice((2, 5)),
             "use_mamba_kernels": False,
         }
-    if family in ("qwen3_next", "qwen3_5_text"):
+    if family in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
         kinds = [draw.choice(("full_attention", "linear_attention")) for _ in range(config["num_hidden_layers"] - 1)]
         heads, rotated = draw.choice((1, 2, 4)), draw.choice((0.25, 0.5))
         delta = {"linear_num_key_heads": draw.choice((1, heads)), "linear_num_value_heads": heads}

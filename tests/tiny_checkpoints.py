@@ -327,6 +327,12 @@ CASES: dict[str, Case] = {
         {**LLAMA, **DELTA, **rope("default", partial_rotary_factor=0.6), "num_hidden_layers": 4,
          "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"]},
     ),
+    "qwen3_5_moe_text": Case(
+        "qwen3_5_moe_text",
+        {**LLAMA, **DELTA, **rope("default", partial_rotary_factor=0.6), "num_hidden_layers": 2,
+         "layer_types": ["full_attention", "linear_attention"], "num_experts": 5, "num_experts_per_tok": 2,
+         "moe_intermediate_size": 23, "shared_expert_intermediate_size": 19},
+    ),
     "gpt_oss": Case(
         "gpt_oss",
         {**LLAMA, **rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},

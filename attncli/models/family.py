@@ -100,6 +100,8 @@ class Names(Struct, frozen=True):
     prefixes: what may stand before all names, depending on the class that saved the file.
     ignored: patterns of tensors that play no part (task heads, buffers), with the prefix taken off.
     transposed: whether matrices within layers are stored [in, out].
+    together: roles of a layer, as `inside`, that take the place of those there where a file has their tensors: some
+    files have one tensor where others have several.
     """
 
     layer: str
@@ -108,6 +110,7 @@ class Names(Struct, frozen=True):
     prefixes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     transposed: bool = False
+    together: Mapping[str, Source] = field(default_factory=dict)
 
     def with_roles(
         self,
@@ -510,9 +513,24 @@ class _Binder:
             outer.pop("head.bias", None)
         layers = []
         for index, block in enumerate(self.spec.blocks):
-            bound = self._side(layer_roles(self.spec, block), self.names.inside, self.names.layer.format(layer=index))
+            layer = self.names.layer.format(layer=index)
+            bound = self._side(layer_roles(self.spec, block), self._inside(layer), layer)
             layers.append(tuple(sorted(bound, key=lambda tensor_binding: self._place(tensor_binding.tensors[0]))))
         return Binding(outer, tuple(layers))
+
+    def _inside(self, layer: str) -> Mapping[str, Source]:
+        """The sources of a layer's roles, those that share a tensor where the file has it."""
+        together = {
+            key: source
+            for key, source in self.names.together.items()
+            if any(
+                f"{prefix}{layer}{source if isinstance(source, str) else source.name}{end}" in self.tensors
+                for prefix in {self.prefix, ""}
+                for end in SPELLINGS[".weight"]
+            )
+        }
+        roles = {role for key in together for role in key.split()}
+        return {key: source for key, source in self.names.inside.items() if not roles & {*key.split()}} | together
 
     def _place(self, name: str) -> tuple[str, int]:
         return str(self.tensors[name].file), self.tensors[name].start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from asking import ask
 from msgspec.structs import replace
+from safetensors.numpy import load_file, save_file
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -94,6 +96,27 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
     assert refused.code == 4
     assert "none of these layers has implicit weights" in refused.err
     assert ask(*asking, "--words").code == 2
+
+
+def test_experts_may_lie_in_one_tensor_or_in_many(tmp_path: Path) -> None:
+    """As transformers saves them, and as the models of the hub have them."""
+    made = make(CASES["qwen3_5_moe_text"], tmp_path / "many")
+    together = shutil.copytree(made, tmp_path / "one")
+    arrays = load_file(made / "model.safetensors")
+    for layer in (0, 1):
+        place = next(name for name in arrays if f"layers.{layer}.mlp.experts.0.up" in name).partition("0.up")[0]
+        parts = {
+            half: np.stack([arrays.pop(f"{place}{item}.{half}_proj.weight") for item in range(5)])
+            for half in ("gate", "up", "down")
+        }
+        arrays |= {f"{place}gate_up_proj": np.concatenate([parts["gate"], parts["up"]], 1)}
+        arrays |= {f"{place}down_proj": parts["down"]}
+    save_file(arrays, together / "model.safetensors")
+    many, one = (
+        [trace.after for trace in model.trace(model.tokenizer.ids_to_tokens([7, 3, 50]), idle=True)]
+        for model in (attncli.load(folder, note=None) for folder in (made, together))
+    )
+    assert all(np.array_equal(a, b) for a, b in zip(many, one, strict=True))
 
 
 @pytest.mark.parametrize("strong", [False, True])

@@ -66,7 +66,6 @@ BY_TRANSFORMERS = {
     "kimi_linear": message("its delta rule fades each entry by its own"),
     "minimax": message("lightning attention, residuals from behind the norm"),
     "nemotron_h": message("layers of one part each, attention among them"),
-    "qwen3_5_moe_text": message("experts in one tensor or many, which no config says"),
     "zamba2": message("attention reads the embeddings beside its layer's input"),
 }
 """Families of today without a file here, which transformers runs, and what stands in the way."""

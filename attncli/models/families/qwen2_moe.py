@@ -16,15 +16,14 @@ EXPERTS: Mapping[str, Source] = {
     "experts.down": Stacked("mlp.experts.{item}.down_proj"),
 }
 
-NAMES = llama.NAMES.with_roles(
-    {
-        **EXPERTS,
-        "shared.gate": "mlp.shared_expert.gate_proj",
-        "shared.up": "mlp.shared_expert.up_proj",
-        "shared.down": "mlp.shared_expert.down_proj",
-        "shared.share": "mlp.shared_expert_gate",
-    }
-)
+SHARED: Mapping[str, Source] = {
+    "shared.gate": "mlp.shared_expert.gate_proj",
+    "shared.up": "mlp.shared_expert.up_proj",
+    "shared.down": "mlp.shared_expert.down_proj",
+    "shared.share": "mlp.shared_expert_gate",
+}
+
+NAMES = llama.NAMES.with_roles({**EXPERTS, **SHARED})
 
 
 def spec(config: Config) -> Spec:

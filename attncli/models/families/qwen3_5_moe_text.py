@@ -1,0 +1,39 @@
+"""Qwen3.5 with experts (text): experts in one tensor, or each in its own, as whoever saved the file had them. Source:
+Qwen Team, 2026."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from attncli.mechanism.spec import Experts, Mlp, Spec
+from attncli.models.config import ACTIVATIONS, Config
+from attncli.models.families import qwen2_moe, qwen3_5_text, qwen3_next
+from attncli.models.family import Family, PerExpert
+
+NAMES = replace(
+    qwen3_5_text.NAMES.with_roles({**qwen2_moe.EXPERTS, **qwen2_moe.SHARED}),
+    together={
+        "experts.gate experts.up": PerExpert("mlp.experts.gate_up_proj"),
+        "experts.down": "mlp.experts.down_proj",
+    },
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Qwen3.5 with experts, in every layer."""
+    count = config.whole("num_experts", default=256, most=2**16)
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    experts = Experts(
+        count,
+        config.whole("num_experts_per_tok", default=8, most=count),
+        config.whole("moe_intermediate_size", default=512),
+        activation,
+        renormalise=True,
+        shared=Mlp(config.whole("shared_expert_intermediate_size", default=512), activation, gated=True),
+        shared_share=True,
+    )
+    config.get("intermediate_size")  # of layers without experts, which it has none of
+    return qwen3_next.gated(config, "qwen3_5_moe_text", lambda layer: experts, 2)
+
+
+FAMILY = Family(spec, NAMES)
