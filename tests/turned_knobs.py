@@ -188,6 +188,7 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("granitemoehybrid", "scale", lambda spec: attention(spec, scale=0.3)),
     ("jamba", "norms", lambda spec: mixers(spec, norm=None)),
     ("qwen3_next", "activation", lambda spec: mixers(spec, activation="relu")),
+    ("qwen3_5_moe_text", "gate", lambda spec: attention(spec, gated=False)),
     ("qwen3_5_text", "gate", lambda spec: attention(spec, gated=False)),
     ("qwen3_5_text", "theta", lambda spec: rope(spec, theta=41.0)),
     ("stablelm", "theta", lambda spec: rope(spec, theta=41.0)),
