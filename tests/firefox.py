@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import time
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,8 +85,20 @@ class Firefox:
             for x, y in places
         ]
         actions = [moves[0], {"type": "pointerDown", "button": 0}, *moves[1:], {"type": "pointerUp", "button": 0}]
-        pointer = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
+        self._point("mouse", actions)
+
+    def tap(self, x: float, y: float) -> None:
+        """Touch a place of the window with a finger."""
+        move = {"type": "pointerMove", "x": round(x), "y": round(y), "duration": 20, "origin": "viewport"}
+        self._point("touch", [move, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}])
+
+    def _point(self, kind: str, actions: Sequence[dict[str, Any]]) -> None:
+        pointer = {"type": "pointer", "id": kind, "parameters": {"pointerType": kind}, "actions": actions}
         self.ask("WebDriver:PerformActions", {"actions": [pointer]})
+
+    def printed(self) -> bytes:
+        """The page on paper, as PDF."""
+        return b64decode(self.ask("WebDriver:Print", {"background": True})["value"])
 
 
 @contextmanager

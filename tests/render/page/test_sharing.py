@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from asking import ask
 from browsing import Opened, axe_core, opened
-from firefox import firefox
+from firefox import Firefox, firefox
 from pictures import png
 from small_gpt2 import small_gpt2
 
@@ -167,15 +167,6 @@ def test_keys_go_to_the_ends_and_by_pages(window: Opened) -> None:
     window.clean()
 
 
-@pytest.mark.thorough
-def test_firefox_takes_along(file: Path, tmp_path: Path) -> None:
-    with firefox(tmp_path) as browser:
-        browser.go(file.as_uri() + "#h=5.11&q=10&k=2&v=matrix&embed=1")
-        browser.later("const end = arguments[arguments.length - 1]; setTimeout(end, 500)")
-        assert browser.value("return document.querySelectorAll('#arcs path').length") >= 1
-        assert browser.value("return getComputedStyle(document.querySelector('.detail')).display") == "none"
-
-
 PAGES = {
     "run": ("run", TEXT, "--mask", "causal", *FULL),
     "compare": ("compare", TEXT, OTHER, "--layer", "3-5", *FULL),
@@ -254,6 +245,35 @@ def test_nothing_keeps_anyone_out_of_firefox(pages: dict[str, Path], tmp_path: P
             browser.value(source + "; window.axe = axe")
             _, violations = browser.later(f"({AXE})().then({end})")
             assert violations == [], name
+        browser.go(pages["run"].as_uri() + "#h=5.11&q=10&k=2&v=matrix&embed=1")
+        browser.later(f"setTimeout({end}, 500)")
+        assert browser.value("return getComputedStyle(document.querySelector('.detail')).display") == "none"
+        reads_comparisons(browser, pages["compare"], end)
+
+
+def reads_comparisons(browser: Firefox, page: Path, end: str) -> None:
+    """Both texts of a comparison with keys, a finger and on paper, on a phone and on a wide screen."""
+    browser.go(page.as_uri())
+    browser.later(f"setTimeout({end}, 1500)")
+    chosen = "return [attn.state.run, attn.state.query, attn.state.view]"
+    browser.value("attn.choose({query: 4, out: true}); document.querySelector('#sentence').focus()")
+    browser.press("ArrowRight", "ArrowRight")
+    assert browser.value(chosen)[:2] == [0, 6]
+    browser.press("a", "ArrowLeft")
+    assert browser.value(chosen) == [1, 5, "difference"]
+    x, y = browser.value(
+        "scrollTo(0, 0); const {x, y} = document.querySelector('#v3').getBoundingClientRect(); return [x + 4, y + 4]"
+    )
+    browser.tap(x, y)
+    assert browser.value(chosen)[1] == 3
+    assert browser.value("return document.querySelectorAll('.w.chosen').length") == 2
+    for wide in (500, 1920):  # no window of Firefox is narrower than 450
+        browser.ask("WebDriver:SetWindowRect", {"width": wide, "height": 900})
+        browser.later(f"setTimeout({end}, 300)")
+        assert browser.value("return document.documentElement.scrollWidth - innerWidth") <= 0, wide
+    paper = browser.printed()
+    assert paper.startswith(b"%PDF")
+    assert len(paper) > 20_000
 
 
 MEASURED = """() => {
