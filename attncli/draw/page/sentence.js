@@ -5,7 +5,7 @@ import { most, place } from "./shades.js";
 import { choose, hold, keys, known, leave, peek, pick, queries, run, state } from "./state.js";
 import { nameOf, say, told } from "./words.js";
 
-/** Words written at a time: of a longer text those around the chosen one. */
+/** Words of a text that is written whole; of a longer one, some around the chosen one. */
 export const WRITTEN = 1500;
 
 /** The words that are shaded, and the first of them. @type {{first: number, spans: HTMLElement[]}} */
@@ -28,11 +28,12 @@ const wordChoice = (at, asks) => (asks ? { query: at } : { key: at });
  * @param {string} id @param {import("./types.js").Word[]} words @param {number} middle @param {string} prefix
  */
 function line(id, words, middle, prefix) {
-  const first = max(0, min(middle - WRITTEN / 2, words.length - WRITTEN));
-  const spans = words.slice(first, first + WRITTEN).map(([text, joined, special], step) =>
+  const count = words.length > WRITTEN ? 600 : WRITTEN; // what is shaded at each move takes time by the word
+  const first = max(0, min(middle - count / 2, words.length - count));
+  const spans = words.slice(first, first + count).map(([text, joined, special], step) =>
     make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}`, id: `${prefix}${first + step}`, role: "option", "data-at": first + step, "data-own": first + step }, text));
   const spaced = spans.flatMap((span, step) => (step && !words[first + step][1] ? [" ", span] : [span]));
-  fill(id, first ? "… " : "", ...spaced, first + WRITTEN < words.length ? " …" : "");
+  fill(id, first ? "… " : "", ...spaced, first + count < words.length ? " …" : "");
   set(at(id), { dir: direction(words) });
   return { first, spans };
 }

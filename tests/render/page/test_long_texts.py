@@ -96,7 +96,7 @@ def test_the_share_of_each_region_follows_the_chosen_word(window: Opened) -> Non
 
 @pytest.mark.thorough
 def test_a_chat_of_4096_tokens_is_small_and_follows_the_pointer(chromium: Any, tmp_path: Path) -> None:
-    """Processor time of the page's tasks, the least of many moves: other work on the machine only adds to it."""
+    """Processor time of the page's tasks, the median of many moves: other work on the machine only adds to it."""
     words = ["the", "cat", "sat", "on", "a", "mat", "while", "rain", "fell", "over", "hills"]
     documents = [
         f"[[doc{k}]] {' '.join(words[(at * at + k) % 11] for at in range(330))} [[/doc{k}]]" for k in (1, 2, 3)
@@ -130,7 +130,7 @@ def test_a_chat_of_4096_tokens_is_small_and_follows_the_pointer(chromium: Any, t
         window.page.mouse.move(box["x"] + 150 + 9 * at, box["y"] + 120 + 11 * at)
         window.value("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
         moves.append(worked() - before)
-    assert min(moves[1:]) < 0.05
+    assert sorted(moves[1:])[9] < 0.05
     assert "user" in window.value("document.querySelector('#regions').innerText")
     window.clean()
     window.page.context.close()
