@@ -1,9 +1,9 @@
 """What `attn cache` costs on a model of the size that people run: beside a plain forward pass, in turn.
 
-    python tests/benchmarks/cache.py [FOLDER] [RUNS]
+    python tests/benchmarks/cache.py [FOLDER] [RUNS] [LAYERS]
 
-The model is that of `real.py`: a random Llama of 1.1 billion parameters (22 layers, 32 heads on 4), the text 2,048
-tokens. Printed: the least seconds and the largest resident set of RUNS alternating runs of `attn run --show links`,
+The model is that of `real.py`, a random Llama of 1.1 billion parameters (32 heads on 4 in each layer), with its first
+2 layers of 22: each takes as long as any other. The text has 2,048 tokens. Printed: the least seconds and the largest resident set of RUNS alternating runs of `attn run --show links`,
 which is a forward pass that looks at every weight, of transformers' own forward pass, and of `attn cache` with one
 policy and with all five; and how many passes each is worth. One policy is two passes: with every key, and without.
 
@@ -36,16 +36,18 @@ with torch.no_grad():
 """
 
 
-def main(folder: Path, runs: int) -> None:
+def main(folder: Path, runs: int, layers: int) -> None:
     """Make the model, then time all in turn."""
-    model = str(real.make(folder / "llama-1.1b", real.LLAMA, list(real.llama())))
+    behind = tuple(f"model.layers.{layer}." for layer in range(layers, real.LLAMA["num_hidden_layers"]))
+    tensors = [(name, shape) for name, shape in real.llama() if not name.startswith(behind)]
+    model = str(real.make(folder / f"llama-{layers}-layers", {**real.LLAMA, "num_hidden_layers": layers}, tensors))
     ids = " ".join(map(str, np.random.default_rng(1).integers(0, 32_000, TOKENS).tolist()))
     line = ["--ids", ids, "--model", model, "--quiet"]
     cache = [real.ATTN, "cache", *line, "--budget", str(BUDGET)]
     ways = {
         "attn run --show links": ([real.ATTN, "run", *line, "--show", "links"], 1),
         "transformers, a forward pass": ([sys.executable, "-c", PEER, model, ids], 1),
-        "attn cache --policy h2o": ([*cache, "--policy", "h2o"], 2),
+        **{f"attn cache --policy {name}": ([*cache, "--policy", name], 2) for name in POLICIES},
         "attn cache, all five": (cache, 1 + len(POLICIES)),
     }
     times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
@@ -72,4 +74,4 @@ def processor_seconds() -> float:
 
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.gettempdir()) / "attn-real"
-    main(where, int(sys.argv[2]) if len(sys.argv) > 2 else 2)
+    main(where, *(int(part) for part in (*sys.argv[2:4], *("2", "2")[len(sys.argv[2:4]) :])))

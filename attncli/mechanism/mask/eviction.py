@@ -225,7 +225,7 @@ class ByChance(Eviction, frozen=True):
         def worth(weights: Floats, cache: Ints, query: int) -> Floats:
             return np.where(cache == query, np.inf, np.take_along_axis(draws, cache, -1))
 
-        return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth)
+        return forget_online(self, backend, (q, k), (scale, softcap), self.budget, worth, by_weights=False)
 
 
 @final
@@ -308,25 +308,38 @@ def forget_online(
     score: tuple[float, float | None],
     budget: int,
     worth: Callable[[Floats, Ints, int], Floats],
+    *,
+    by_weights: bool = True,
 ) -> Forgotten:
     """What a cache of `budget` keys forgets, query after query.
 
     vectors: queries and keys. score: scale and soft cap. worth: of each key [kv, cached], given the weights
     [kv, group, cached], the keys in the cache [kv, cached] and the query; the least, and of equals the first, is
-    forgotten once there is a key too many, so that a query sees at most `budget` with its own.
+    forgotten once there is a key too many, so that a query sees at most `budget` with its own. by_weights: whether
+    `worth` is given any.
     """
     queries, keys = grouped(backend, *vectors)
-    kv, group, count, _ = queries.shape
+    kv, group, count, dim = queries.shape
     scale, softcap = score
     last = np.full((kv, count), count - 1)
-    cache = np.empty((kv, 0), np.int64)
-    every = np.arange(kv)[:, None]
+    heads = np.arange(kv)
+    # a new key takes the place of the one that was forgotten: the others are not moved
+    room = min(budget, count)
+    cache, cached = np.empty((kv, room), np.int64), np.empty((kv, room, dim))
+    place = np.zeros(kv, np.int64)
     for query in range(count):
-        cache = np.concatenate([cache, np.full((kv, 1), query)], -1)
-        scores = np.einsum("kgd,kjd->kgj", queries[:, :, query], keys[every, cache]) * scale
-        values = worth(softmax_rows(capped(scores, softcap)), cache, query)
-        if cache.shape[-1] == budget:  # the next key needs the room
-            least = values.argmin(-1)
-            last[every[:, 0], cache[every[:, 0], least]] = query
-            cache = cache[np.arange(budget) != least[:, None]].reshape(kv, budget - 1)
+        size = min(query + 1, budget)
+        if query < budget:
+            place[:] = query
+        cache[heads, place], cached[heads, place] = query, keys[:, query]
+        inside = cache[:, :size]
+        weights = np.empty((kv, group, 0))
+        if by_weights:
+            scores = queries[:, :, query] @ cached[:, :size].swapaxes(1, 2) * scale
+            weights = softmax_rows(capped(scores, softcap))
+        values = worth(weights, inside, query)
+        if size == budget:  # the next key needs the room
+            least = values == values.min(-1, keepdims=True)
+            place = np.where(least, inside, count).argmin(-1)
+            last[heads, inside[heads, place]] = query
     return Forgotten(np.repeat(last, group, 0), source)
