@@ -583,7 +583,7 @@ class Spec(Struct, frozen=True):
     def layer_notes(self) -> tuple[Message, ...]:
         """What to tell of them, and of heads that are gated."""
         gated = any(block.attention.gated for block in self.blocks)
-        note = message("what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O")
+        note = message("what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O; W_OV leaves the gate out")
         idle = tuple(
             plural(
                 "layer {layers} ({kind}): no attention to show",

@@ -72,7 +72,7 @@ def written(stages: Mapping[str, Array]) -> Array:
     return stages.get("gated", stages["mixed"])
 
 
-SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
+SAVED = ("q", "k", "v", *SQUARE, "mixed", "gate", "gated", "out")
 """The stages that `--save` writes."""
 
 

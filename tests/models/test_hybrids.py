@@ -92,6 +92,9 @@ def test_implicit_weights_are_shown(folder: str, tmp_path: Path) -> None:
     assert later == 0
     assert "no softmax" in ask(*asking).out
     assert "不经 softmax" in ask(*asking, "--lang", "zh").out
+    saved = ("run", "--model", made, "--ids", "7 3 50", "--save", str(tmp_path / "run.npz"), "--json")
+    shapes = ask(*saved).json["shapes"]
+    assert ask("view", str(tmp_path / "run.npz"), "--json").json["shapes"] == shapes[:-1], "its gate, too"
     refused = ask("run", "--model", folder, "--ids", "7 3 50", "--show", "implicit")
     assert refused.code == 4
     assert "none of these layers has implicit weights" in refused.err
