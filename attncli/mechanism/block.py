@@ -14,7 +14,7 @@ from attncli.mechanism.feed_forward import activate, feed_forward, linear, linea
 from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Attention, Block, Convolution, Mixer, Place
-from attncli.mechanism.trace import Later, LayerTrace, written
+from attncli.mechanism.trace import Later, LayerTrace, head_outputs
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
@@ -170,7 +170,7 @@ def _attention(
     layer: int,
 ) -> tuple[dict[str, Array], Array]:
     stages, empty = mix_heads(backend, spec, weights, prefix, x, memory, context, layer)
-    side_by_side = join_heads(backend, written(stages))
+    side_by_side = join_heads(backend, head_outputs(stages))
     output = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
     if output is None:
         stages["out"] = side_by_side

@@ -67,7 +67,7 @@ SQUARE = ("raw", "scaled", "capped", "biased", "masked", "weights")
 """The stages that hold a number for every pair of query and key."""
 
 
-def written(stages: Mapping[str, Array]) -> Array:
+def head_outputs(stages: Mapping[str, Array]) -> Array:
     """What an attention hands to its output projection, by head: what it mixed, or what its gate lets through of it."""
     return stages.get("gated", stages["mixed"])
 

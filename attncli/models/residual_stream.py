@@ -22,7 +22,7 @@ from attncli.mechanism.block import mix_heads, run_block
 from attncli.mechanism.context import Context, Kind, Weights
 from attncli.mechanism.feed_forward import deviation, normalise, through_norm
 from attncli.mechanism.spec import Block, Norm, Spec
-from attncli.mechanism.trace import LayerTrace, written
+from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.model import Model
 from attncli.models.run import LONG, HeldOutput, rows_for
 
@@ -397,7 +397,7 @@ class _LayerWriter:
         prefix = "attn" if kind == "self" else "cross"
         attention = block.attention if kind == "self" else block.cross
         assert attention is not None
-        mixed = _known(backend, written(trace.stages))
+        mixed = _known(backend, head_outputs(trace.stages))
         matrix, bias = (numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias"))
         if matrix is None:  # the heads' outputs side by side
             matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)

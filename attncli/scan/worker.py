@@ -45,7 +45,7 @@ from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import HeadSelection, Norm, Place, Spec
-from attncli.mechanism.trace import LayerTrace, written
+from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.load import CachedStore, CheckpointStore
 from attncli.models.model import Model
 from attncli.models.run import Store, rows_for, run_layers
@@ -566,7 +566,7 @@ class Worker:
         def on_trace(trace: LayerTrace) -> None:
             start, stop = self._starts[trace.layer : trace.layer + 2]
             if MOVED in self.columns:
-                moved = moved_norms(self._norms[trace.layer].of(written(trace.stages)).sum(-1))
+                moved = moved_norms(self._norms[trace.layer].of(head_outputs(trace.stages)).sum(-1))
                 column = self.columns.index(MOVED)
                 value[:, column, start:stop], norm[:, column, start:stop] = np.nan_to_num(moved), ~np.isnan(moved)
                 row_counts[column, start:stop] = len(batch[0].tokens)

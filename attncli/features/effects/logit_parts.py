@@ -29,7 +29,7 @@ from attncli.measure.row_facts import Floats
 from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Kind, Weights
 from attncli.mechanism.spec import Block, Norm, Place
-from attncli.mechanism.trace import LayerTrace, written
+from attncli.mechanism.trace import LayerTrace, head_outputs
 from attncli.models.model import Model
 from attncli.models.residual_stream import HeadEvent, Receiver, read_stream
 from attncli.models.run import HeldOutput, logits, run_layers, unembedding
@@ -320,7 +320,7 @@ def _heads(
 ) -> _Stream:
     """What each head writes, z·W_O, and the bias of W_O."""
     head_stream, prefix = _Stream(), "attn" if kind == "self" else "cross"
-    mixed = np.asarray(text.backend.numpy(written(trace.stages)), np.float64)[:, position]
+    mixed = np.asarray(text.backend.numpy(head_outputs(trace.stages)), np.float64)[:, position]
     matrix = _numbers(text, weights(f"{prefix}.o.weight"))
     assert matrix is not None
     width = mixed.shape[-1]

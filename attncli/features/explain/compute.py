@@ -60,7 +60,7 @@ from attncli.mechanism.spec import (
     RelativeSines,
     Rope,
 )
-from attncli.mechanism.trace import SQUARE, LayerTrace, written
+from attncli.mechanism.trace import SQUARE, LayerTrace, head_outputs
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.one_layer import split_embedding
@@ -475,7 +475,7 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
     refuse_lost_rows(model.backend, trace)
     weights, mixed = (
         np.asarray(model.backend.numpy(array), np.float64)[:, query]
-        for array in (trace.stages["weights"], written(trace.stages))
+        for array in (trace.stages["weights"], head_outputs(trace.stages))
     )
     out = np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)[query]
     split = head_shares(model, layer, mixed)
