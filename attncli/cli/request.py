@@ -88,13 +88,13 @@ def texts_and_chats(
     environment: Environment, arguments: Sequence[str | None], options: ChatOptions
 ) -> list[Text | Chat]:
     """The texts of a command that takes two: those of its arguments, then the chats, as they are until a model's
-    template writes them (`written`)."""
+    template writes them (`text_of`)."""
     refuse_without_chat(environment, options)
     sources = [one_text(environment, TextOptions(text=text)) for text in arguments if text is not None]
     return [*sources, *(read_chat(environment, file) for file in options.chat or ())]
 
 
-def written(environment: Environment, options: ChatOptions, source: Text | Chat, model: Model) -> Text:
+def text_of(environment: Environment, options: ChatOptions, source: Text | Chat, model: Model) -> Text:
     """A text as it is, and a chat as the model's template writes it."""
     from attncli.inputs.token import Text
 

@@ -447,7 +447,7 @@ def _sides(
         raise UsageError("--with-adapter changes a checkpoint, and none is named", expected="--model NAME as well")
     for side in sides(side_texts, model, attention, compute, with_adapter):
         loaded_model = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
-        text = request.written(environment, chats, side.text, loaded_model)
+        text = request.text_of(environment, chats, side.text, loaded_model)
         with request.errors_located_in(text):
             document = _run_side(loaded_model, side, text, output, records)
         yield side.name, document, text

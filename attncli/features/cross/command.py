@@ -100,9 +100,11 @@ def cross(
             expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
         )
     loaded_model = request.model(environment, model, attention, compute, tokenizer=tokenizer)
-    written = [request.written(environment, chats, source, loaded_model) for source in sources]
+    side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     name = "" if model.source_states is None else model.source_states.name
-    texts = cross_texts(loaded_model, written[0], written[1] if len(written) > 1 else None, value_text, name=name)
+    texts = cross_texts(
+        loaded_model, side_texts[0], side_texts[1] if len(side_texts) > 1 else None, value_text, name=name
+    )
     decoder = loaded_model.spec.decoder or loaded_model.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))

@@ -563,7 +563,7 @@ def patch(
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
-    texts = [request.written(environment, chats, source, loaded_model) for source in sources]
+    texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     clean_tokens, corrupt_tokens = (request.tokens_of(loaded_model, source_text) for source_text in texts)
     from attncli.features.effects import compute as effects
 
