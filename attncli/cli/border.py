@@ -214,7 +214,7 @@ def too_many(path: str, values: dict[str, Any], extra: list[str]) -> UsageError:
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Stopped(BaseException):
+class ProcessStopped(BaseException):
     """The process was told to end; no Exception, so that nothing takes it for a failure of its own."""
 
 
@@ -237,7 +237,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
 
     def lost(unraisable: sys.UnraisableHookArgs) -> None:
         # raised in a destructor, from which nothing is raised on; what else is said while all ends is for nobody
-        if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | Stopped):
+        if environment.stop_signal is not None and issubclass(unraisable.exc_type, KeyboardInterrupt | ProcessStopped):
             at_once(environment.stop_signal, None)
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -247,7 +247,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         sys.unraisablehook = lost
         if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)
-        raise KeyboardInterrupt if number == signal.SIGINT else Stopped
+        raise KeyboardInterrupt if number == signal.SIGINT else ProcessStopped
 
     with _catching(stop, caught):
         yield

@@ -280,7 +280,7 @@ def _terminal_size() -> tuple[int | None, int | None]:
 # With buffers, a closed pipe or a full disk would be found again when Python ends, and told by Python.
 
 
-class Closed(RawIOBase):
+class ClosedOutput(RawIOBase):
     """A standard output that is not there: what is written to it fails as it should."""
 
     def write(self, data: Any) -> int:
@@ -325,7 +325,7 @@ def unbuffered_stream(stream: TextIO) -> BinaryIO:
 
 def standard_output() -> BinaryIO:
     """What standard output writes to. A stream that the caller closed (`>&-`) is None in `sys`."""
-    return cast(BinaryIO, Closed()) if sys.stdout is None else unbuffered_stream(sys.stdout)
+    return cast(BinaryIO, ClosedOutput()) if sys.stdout is None else unbuffered_stream(sys.stdout)
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:

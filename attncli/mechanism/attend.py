@@ -169,7 +169,7 @@ class Rule(Struct, frozen=True, eq=False):
     extra_keys: int = 0
     sinks: Array | None = None
     softmax_dtype: str | None = None
-    apart: Apart | None = None
+    apart: SeparateQueries | None = None
 
     def score_dtype(self, backend: Backend, q: Array) -> str:
         """The type that scores and weights are computed in."""
@@ -436,7 +436,7 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
 # Queries of an attention that meet keys and values of their own. Source: Beltagy et al., Longformer, 2020.
 
 
-class Apart(Struct, frozen=True, eq=False):
+class SeparateQueries(Struct, frozen=True, eq=False):
     """Queries that have keys and values to themselves.
 
     rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv, key, dim or v_dim].
@@ -448,13 +448,15 @@ class Apart(Struct, frozen=True, eq=False):
     v: Array
 
 
-def apart_in(backend: Backend, apart: Apart | None, dtype: str, where: tuple[int, int, int, int]) -> Apart | None:
+def apart_in(
+    backend: Backend, apart: SeparateQueries | None, dtype: str, where: tuple[int, int, int, int]
+) -> SeparateQueries | None:
     """Those of a block of rows, counted within it, over its range of keys; None where there are none."""
     start, stop, low, high = where
     places = [] if apart is None else [place for place, row in enumerate(apart.rows) if start <= row < stop]
     if apart is None or not places:
         return None
-    return Apart(
+    return SeparateQueries(
         tuple(apart.rows[place] - start for place in places),
         backend.cast(apart.q[..., places, :], dtype),
         backend.cast(apart.k[..., low:high, :], dtype),
@@ -668,7 +670,9 @@ def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
     if apart is not None:
         group_size = heads // apart.k.shape[-3]
         kv = slice(head_range.start // group_size, head_range.stop // group_size)
-        apart = Apart(apart.rows, apart.q[..., head_range, :, :], apart.k[..., kv, :, :], apart.v[..., kv, :, :])
+        apart = SeparateQueries(
+            apart.rows, apart.q[..., head_range, :, :], apart.k[..., kv, :, :], apart.v[..., kv, :, :]
+        )
     return replace(
         rule,
         mask=rule.mask.of_heads(head_range),

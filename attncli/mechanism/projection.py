@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.attend import Apart, PositionBias, Rule
+from attncli.mechanism.attend import PositionBias, Rule, SeparateQueries
 from attncli.mechanism.context import Context, Weights, visible_links
 from attncli.mechanism.feed_forward import Role, linear, normalise
 from attncli.mechanism.spec import (
@@ -319,12 +319,12 @@ def project(
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra,
         sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
-        apart=_apart(backend, spec, weights, prefix, x, source, positions),
+        apart=_separate_queries(backend, spec, weights, prefix, x, source, positions),
     )
     return Projection(q, k, v, rule, scores)
 
 
-def _apart(
+def _separate_queries(
     backend: Backend,
     spec: Attention,
     weights: Weights,
@@ -332,7 +332,7 @@ def _apart(
     x: Array,
     source: Array,
     positions: np.ndarray[Any, Any],
-) -> Apart | None:
+) -> SeparateQueries | None:
     """The global tokens among the queries, with what their own projections make of them and of every token; None where
     there are none. Source: Beltagy et al., Longformer, 2020."""
     rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
@@ -341,7 +341,7 @@ def _apart(
     q = linear(backend, weights, f"{prefix}.global_q", x[..., rows, :])
     k, v = (linear(backend, weights, f"{prefix}.global_{name}", source) for name in ("k", "v"))
     k, v = _split_heads(backend, k, spec.kv_heads), _split_heads(backend, v, spec.kv_heads)
-    return Apart(tuple(rows), _split_heads(backend, q, spec.heads), k, v)
+    return SeparateQueries(tuple(rows), _split_heads(backend, q, spec.heads), k, v)
 
 
 def _sum_scores(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:

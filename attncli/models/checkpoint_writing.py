@@ -17,7 +17,7 @@ from attncli.inputs.files import atomic_writer, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
-from attncli.models.family import Concat, Grouped, Source, Stacked
+from attncli.models.family import Concat, GroupedTensor, Source, StackedTensor
 
 Floats = np.ndarray[Any, Any]
 RoleArrays = Mapping[str, Floats]
@@ -148,11 +148,11 @@ def _stored(
             match source:
                 case Concat(name):
                     whole = np.concatenate(arrays)
-                case Grouped(name):
+                case GroupedTensor(name):
                     # as many groups as heads: each head has a key of its own in what is trained here
                     apart = [array.reshape((heads, -1, *array.shape[1:])) for array in arrays]
                     whole = np.concatenate(apart, 1).reshape((-1, *arrays[0].shape[1:]))
-                case Stacked(name):
+                case StackedTensor(name):
                     items = {f"{before}{name.format(item=item)}{suffix}": part for item, part in enumerate(arrays[0])}
                     tensors |= {stored: np.ascontiguousarray(part, np.float32) for stored, part in items.items()}
                     continue

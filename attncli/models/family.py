@@ -46,7 +46,7 @@ class Concat(Struct, frozen=True):
     name: str
 
 
-class Grouped(Struct, frozen=True):
+class GroupedTensor(Struct, frozen=True):
     """One tensor that holds, for each group of heads that share a key, their query rows, the key's rows and the
     value's."""
 
@@ -75,19 +75,19 @@ class PerExpert(Struct, frozen=True):
     transposed: bool = False
 
 
-class Stacked(Struct, frozen=True):
+class StackedTensor(Struct, frozen=True):
     """One tensor per head or expert, `{item}` in the name; the role is all of them along a new first axis."""
 
     name: str
 
 
-class Shared(Struct, frozen=True):
+class SharedTensor(Struct, frozen=True):
     """A tensor outside the layers that every layer uses."""
 
     name: str
 
 
-Source: TypeAlias = str | ByHead | Concat | Grouped | PerExpert | Stacked | Shared
+Source: TypeAlias = str | ByHead | Concat | GroupedTensor | PerExpert | StackedTensor | SharedTensor
 """Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role
 has it."""
 
@@ -96,7 +96,7 @@ class Names(Struct, frozen=True):
     """Role → tensor name.
 
     layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
-    list several roles, which share one tensor (`Concat`, `Grouped`). outside: the other roles.
+    list several roles, which share one tensor (`Concat`, `GroupedTensor`). outside: the other roles.
     prefixes: what may stand before all names, depending on the class that saved the file.
     ignored: patterns of tensors that play no part (task heads, buffers), with the prefix taken off.
     transposed: whether matrices within layers are stored [in, out].
@@ -558,16 +558,16 @@ class _Binder:
     def _bind_roles(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> TensorBinding | None:
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         match source:
-            case Stacked(name):
+            case StackedTensor(name):
                 tensors = [
                     self._find_tensor(layer + name.format(item=item), suffix, roles[0])
                     for item in range(roles[0].shape[0])
                 ]
                 names = [tensor for tensor in tensors if tensor is not None]
                 return TensorBinding(tuple(names), roles, "stacked", transposed) if len(names) == len(tensors) else None
-            case Shared(name):
+            case SharedTensor(name):
                 tensor = self._find_tensor(name, suffix, roles[0])
-            case ByHead(name) | Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
+            case ByHead(name) | Concat(name) | GroupedTensor(name) | PerExpert(name) | (str() as name):
                 tensor = self._find_tensor("|".join(layer + module for module in name.split("|")), suffix, roles[0])
             case _:
                 assert_never(source)
@@ -576,7 +576,7 @@ class _Binder:
         match source:
             case Concat():
                 return TensorBinding((tensor,), roles, "concat", transposed)
-            case Grouped():
+            case GroupedTensor():
                 return TensorBinding((tensor,), roles, "grouped", transposed, self._groups(roles))
             case ByHead():
                 return TensorBinding(
@@ -585,8 +585,8 @@ class _Binder:
             case PerExpert():
                 stored_transposed = source.transposed and len(roles[0].shape) == 3
                 return TensorBinding((tensor,), roles, "each", stored_transposed, alternating=source.alternating)
-            case Stacked() | Shared() | str():
-                return TensorBinding((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
+            case StackedTensor() | SharedTensor() | str():
+                return TensorBinding((tensor,), roles, "whole", transposed, shared=isinstance(source, SharedTensor))
             case _:
                 assert_never(source)
 

@@ -249,7 +249,7 @@ def with_positions(
             assert_never(embedding.positions)
 
 
-class Leaving(Struct, frozen=True, eq=False):
+class LeavingBranches(Struct, frozen=True, eq=False):
     """Branches that leave at one attention. values: what takes the place of its mixed values, [branch, head, token,
     v_dim], whole."""
 
@@ -288,7 +288,7 @@ class BranchResult(Struct, frozen=True, eq=False):
 def grow(
     trunk: Trunk,
     hidden: Array,
-    leave: Callable[[LayerTrace, Weights], Iterator[Leaving]],
+    leave: Callable[[LayerTrace, Weights], Iterator[LeavingBranches]],
     on_layer: Callable[[int, Array], None] = lambda layer, hidden: None,
 ) -> BranchResult:
     """Run a text from the vectors that enter `trunk.first`, [token, width], and the branches that leave it on the way.
@@ -337,7 +337,7 @@ class _Onward(Struct, frozen=True, eq=False):
     layer: int
     asking: slice | None
 
-    def run(self, hidden: Array, leaving: Leaving | None = None) -> Array:
+    def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
         """What leaves the layer. hidden: what enters it, [branch, token, width], without branches where they leave."""
         trunk, start = self.trunk, self.trunk.start
         changes: Interventions = {}

@@ -24,7 +24,7 @@ from attncli.mechanism.spec import Block, Experts, Mlp, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import ComputeWork, CostEstimate, estimate, seconds_of, work_of
 from attncli.models.model import Model
-from attncli.models.run import Leaving, Trunk, grow
+from attncli.models.run import LeavingBranches, Trunk, grow
 
 # How much memory a sweep takes, how many branches run together within it, and roughly how long it takes.
 
@@ -298,7 +298,7 @@ class _Leaver:
         }
         self.ran: list[bool] = []
 
-    def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[Leaving]:
+    def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[LeavingBranches]:
         if self._on_trace is not None:
             self._on_trace(trace)
         kinds: tuple[Kind, ...] = ("self", "cross")
@@ -322,10 +322,10 @@ class _Leaver:
                         whole[place.head] = values
                         waiting.append(whole)
                     if len(waiting) == self._at_once:
-                        yield Leaving(kind, self._backend.array(np.stack(waiting)))
+                        yield LeavingBranches(kind, self._backend.array(np.stack(waiting)))
                         waiting = []
             if waiting:
-                yield Leaving(kind, self._backend.array(np.stack(waiting)))
+                yield LeavingBranches(kind, self._backend.array(np.stack(waiting)))
 
 
 def _idle(projection: Array | None, heads: int, width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from attncli.mechanism.spec import Spec
 from attncli.models.config import Config, FixedValue
 from attncli.models.families import bert
-from attncli.models.family import Family, Names, Shared
+from attncli.models.family import Family, Names, SharedTensor
 
 LAYER = "encoder.albert_layer_groups.0.albert_layers.0."
 
 NAMES = Names(
     layer="",
     inside={
-        role: Shared(LAYER + name)
+        role: SharedTensor(LAYER + name)
         for role, name in {
             "attn.q": "attention.query",
             "attn.k": "attention.key",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Grouped, Names, TrainedSizes
+from attncli.models.family import Family, GroupedTensor, Names, TrainedSizes
 
 NAMES = Names(
     layer="h.{layer}.",
     inside={
         "attn.in": "input_layernorm",
-        "attn.q attn.k attn.v": Grouped("self_attention.query_key_value"),
+        "attn.q attn.k attn.v": GroupedTensor("self_attention.query_key_value"),
         "attn.o": "self_attention.dense",
         "mlp.in": "post_attention_layernorm",
         "mlp.up": "mlp.dense_h_to_4h",

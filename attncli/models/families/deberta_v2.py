@@ -9,7 +9,7 @@ from attncli.language import listing, message
 from attncli.mechanism.spec import Convolution, Disentangled, Norm, Position, Spec
 from attncli.models.config import ACTIVATIONS, Config, FixedValue
 from attncli.models.families import bert
-from attncli.models.family import Family, Shared
+from attncli.models.family import Family, SharedTensor
 
 NAMES = replace(
     bert.NAMES.with_roles(
@@ -19,10 +19,10 @@ NAMES = replace(
             "attn.v": "attention.self.value_proj",
             "attn.relative_k": "attention.self.pos_key_proj",
             "attn.relative_q": "attention.self.pos_query_proj",
-            "attn.relative": Shared("encoder.rel_embeddings"),
-            "attn.relative_norm": Shared("encoder.LayerNorm"),
-            "conv": Shared("encoder.conv.conv"),
-            "conv.norm": Shared("encoder.conv.LayerNorm"),
+            "attn.relative": SharedTensor("encoder.rel_embeddings"),
+            "attn.relative_norm": SharedTensor("encoder.LayerNorm"),
+            "conv": SharedTensor("encoder.conv.conv"),
+            "conv.norm": SharedTensor("encoder.conv.LayerNorm"),
         }
     ),
     prefixes=("deberta.",),

@@ -6,13 +6,13 @@ from __future__ import annotations
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue, rope
-from attncli.models.family import Family, Grouped, Names, TrainedSizes
+from attncli.models.family import Family, GroupedTensor, Names, TrainedSizes
 
 NAMES = Names(
     layer="layers.{layer}.",
     inside={
         "attn.in": "input_layernorm",
-        "attn.q attn.k attn.v": Grouped("attention.query_key_value"),
+        "attn.q attn.k attn.v": GroupedTensor("attention.query_key_value"),
         "attn.o": "attention.dense",
         "mlp.in": "post_attention_layernorm",
         "mlp.up": "mlp.dense_h_to_4h",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.mechanism.spec import Experts, Norm, SelectiveScan, Spec
 from attncli.models.config import ACTIVATIONS, Config
 from attncli.models.families import bamba, llama
-from attncli.models.family import Family, Stacked
+from attncli.models.family import Family, StackedTensor
 
 NAMES = bamba.NAMES.with_roles(
     {
@@ -15,9 +15,9 @@ NAMES = bamba.NAMES.with_roles(
         "mixer.q_norm": "mamba.c_layernorm",
         "mixer.time": "mamba.dt_proj",
         "experts.router": "feed_forward.router",
-        "experts.gate": Stacked("feed_forward.experts.{item}.gate_proj"),
-        "experts.up": Stacked("feed_forward.experts.{item}.up_proj"),
-        "experts.down": Stacked("feed_forward.experts.{item}.down_proj"),
+        "experts.gate": StackedTensor("feed_forward.experts.{item}.gate_proj"),
+        "experts.up": StackedTensor("feed_forward.experts.{item}.up_proj"),
+        "experts.down": StackedTensor("feed_forward.experts.{item}.down_proj"),
     },
     without=("mixer.step", "mixer.norm"),
 )

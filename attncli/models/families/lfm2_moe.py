@@ -5,15 +5,15 @@ from __future__ import annotations
 from attncli.mechanism.spec import Experts, Mlp, Routing, Spec
 from attncli.models.config import Config
 from attncli.models.families import lfm2, llama
-from attncli.models.family import Family, Stacked
+from attncli.models.family import Family, StackedTensor
 
 NAMES = lfm2.NAMES.with_roles(
     {
         "experts.router": "feed_forward.gate",
         "experts.correction": "feed_forward.expert_bias",
-        "experts.gate": Stacked("feed_forward.experts.{item}.w1"),
-        "experts.up": Stacked("feed_forward.experts.{item}.w3"),
-        "experts.down": Stacked("feed_forward.experts.{item}.w2"),
+        "experts.gate": StackedTensor("feed_forward.experts.{item}.w1"),
+        "experts.up": StackedTensor("feed_forward.experts.{item}.w3"),
+        "experts.down": StackedTensor("feed_forward.experts.{item}.w2"),
     }
 )
 

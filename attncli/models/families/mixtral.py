@@ -5,14 +5,14 @@ from __future__ import annotations
 from attncli.mechanism.spec import Experts, Spec
 from attncli.models.config import ACTIVATIONS, Config, causal, rope
 from attncli.models.families import llama
-from attncli.models.family import Family, Stacked
+from attncli.models.family import Family, StackedTensor
 
 NAMES = llama.NAMES.with_roles(
     {
         "experts.router": "block_sparse_moe.gate",
-        "experts.gate": Stacked("block_sparse_moe.experts.{item}.w1"),
-        "experts.up": Stacked("block_sparse_moe.experts.{item}.w3"),
-        "experts.down": Stacked("block_sparse_moe.experts.{item}.w2"),
+        "experts.gate": StackedTensor("block_sparse_moe.experts.{item}.w1"),
+        "experts.up": StackedTensor("block_sparse_moe.experts.{item}.w3"),
+        "experts.down": StackedTensor("block_sparse_moe.experts.{item}.w2"),
     }
 )
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from attncli.mechanism.spec import RelativeBuckets, Spec
 from attncli.models.config import Config, FixedValue
 from attncli.models.families import bert
-from attncli.models.family import Family, Shared
+from attncli.models.family import Family, SharedTensor
 
 PADDING = 1
 """The row of the position table at which padding is, whatever the config says; positions start after it."""
@@ -20,7 +20,7 @@ NAMES = replace(
             "attn.v": "attention.attn.v",
             "attn.o": "attention.attn.o",
             "attn.sum": "attention.LayerNorm",
-            "attn.buckets": Shared("encoder.relative_attention_bias"),
+            "attn.buckets": SharedTensor("encoder.relative_attention_bias"),
         }
     ),
     prefixes=("mpnet.",),

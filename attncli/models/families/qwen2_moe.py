@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from attncli.mechanism.spec import Experts, Mlp, Spec
 from attncli.models.config import ACTIVATIONS, Config, layer_mask, layer_types, rope
 from attncli.models.families import llama
-from attncli.models.family import Family, Source, Stacked
+from attncli.models.family import Family, Source, StackedTensor
 
 EXPERTS: Mapping[str, Source] = {
     "experts.router": "mlp.gate",
-    "experts.gate": Stacked("mlp.experts.{item}.gate_proj"),
-    "experts.up": Stacked("mlp.experts.{item}.up_proj"),
-    "experts.down": Stacked("mlp.experts.{item}.down_proj"),
+    "experts.gate": StackedTensor("mlp.experts.{item}.gate_proj"),
+    "experts.up": StackedTensor("mlp.experts.{item}.up_proj"),
+    "experts.down": StackedTensor("mlp.experts.{item}.down_proj"),
 }
 
 SHARED: Mapping[str, Source] = {

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from attncli.mechanism.spec import Block, DeltaRule, Experts, Mlp, Norm, QkNorm, Spec
 from attncli.models.config import ACTIVATIONS, GLOBAL, Config, rope
 from attncli.models.families import llama, qwen2_moe, qwen3
-from attncli.models.family import Family, Grouped, Source
+from attncli.models.family import Family, GroupedTensor, Source
 
 LINEAR = "linear_attention"
 
@@ -20,15 +20,15 @@ MIXER: Mapping[str, Source] = {
     "mixer.step": "linear_attn.dt_bias",
     "mixer.norm": "linear_attn.norm",
     "mixer.output": "linear_attn.out_proj",
-    "attn.q attn.gate": Grouped("self_attn.q_proj"),
+    "attn.q attn.gate": GroupedTensor("self_attn.q_proj"),
 }
 
 NAMES = replace(
     qwen3.NAMES.with_roles(
         {
             **MIXER,
-            "mixer.q mixer.k mixer.v mixer.gate": Grouped("linear_attn.in_proj_qkvz"),
-            "mixer.strength mixer.time": Grouped("linear_attn.in_proj_ba"),
+            "mixer.q mixer.k mixer.v mixer.gate": GroupedTensor("linear_attn.in_proj_qkvz"),
+            "mixer.strength mixer.time": GroupedTensor("linear_attn.in_proj_ba"),
             **qwen2_moe.EXPERTS,
             **qwen2_moe.SHARED,
         },

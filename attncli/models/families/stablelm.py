@@ -5,12 +5,12 @@ from __future__ import annotations
 from attncli.mechanism.spec import Norm, Place, QkNorm, Spec
 from attncli.models.config import Config, rope
 from attncli.models.families import llama
-from attncli.models.family import Family, Stacked
+from attncli.models.family import Family, StackedTensor
 
 NAMES = llama.NAMES.with_roles(
     {
-        "attn.q_norm": Stacked("self_attn.q_layernorm.norms.{item}"),
-        "attn.k_norm": Stacked("self_attn.k_layernorm.norms.{item}"),
+        "attn.q_norm": StackedTensor("self_attn.q_layernorm.norms.{item}"),
+        "attn.k_norm": StackedTensor("self_attn.k_layernorm.norms.{item}"),
     }
 )
 

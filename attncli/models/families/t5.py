@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Names, Shared
+from attncli.models.family import Family, Names, SharedTensor
 
 BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
@@ -20,7 +20,7 @@ ENCODER = Names(
         "attn.k": "layer.0.SelfAttention.k",
         "attn.v": "layer.0.SelfAttention.v",
         "attn.o": "layer.0.SelfAttention.o",
-        "attn.buckets": Shared(f"encoder.{BUCKETS}"),
+        "attn.buckets": SharedTensor(f"encoder.{BUCKETS}"),
         "mlp.in": "layer.1.layer_norm",
         "mlp.gate": "layer.1.DenseReluDense.wi_0",
         "mlp.up": "layer.1.DenseReluDense.wi_1|layer.1.DenseReluDense.wi",
@@ -37,7 +37,7 @@ ENCODER = Names(
 DECODER = replace(
     ENCODER.with_roles(
         {
-            "attn.buckets": Shared(f"decoder.{BUCKETS}"),
+            "attn.buckets": SharedTensor(f"decoder.{BUCKETS}"),
             "cross.in": "layer.1.layer_norm",
             "cross.q": "layer.1.EncDecAttention.q",
             "cross.k": "layer.1.EncDecAttention.k",
