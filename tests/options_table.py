@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from commands import commands
 
-from attncli.cli.help_page import TAIL, typed
+from attncli.cli.help_page import TAIL, spelling_of
 from attncli.cli.option import OLD_SPELLINGS
 
 GOLDEN = Path(__file__).parent / "golden" / "options.tsv"
@@ -34,7 +34,7 @@ def meanings() -> dict[Meaning, list[str]]:
             if one.param_type_name == "option":
                 kind = "flag" if one.is_flag else one.metavar or (one.name or "").upper()
                 name = next((spelled for spelled in one.opts if spelled.startswith("--")), one.opts[0])
-                meaning = Meaning(name, kind, typed(one), TAIL.sub("", one.help or ""))
+                meaning = Meaning(name, kind, spelling_of(one), TAIL.sub("", one.help or ""))
                 table.setdefault(meaning, []).append(path.replace(" start", ""))
     return dict(sorted(table.items()))
 

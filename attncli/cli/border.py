@@ -225,7 +225,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
     What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
     does one that comes while a module is imported or in a destructor, and also then no half-written file is left.
     """
-    caught: dict[int, Any] = {}
+    handlers_before: dict[int, Any] = {}
 
     def at_once(number: int, frame: FrameType | None) -> None:
         from attncli.inputs.files import discard_all
@@ -242,33 +242,33 @@ def handle_signals(environment: Environment) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         environment.stop_signal = number
-        for signal_number in caught:
+        for signal_number in handlers_before:
             signal.signal(signal_number, at_once)
         sys.unraisablehook = lost
         if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else ProcessStopped
 
-    with _catching(stop, caught):
+    with _catching(stop, handlers_before):
         yield
 
 
 @contextmanager
-def leaving(leave: Callable[[int], None]) -> Iterator[None]:
+def on_stop_signal(leave: Callable[[int], None]) -> Iterator[None]:
     """In the block a signal calls `leave` with its number, so that a full screen is put away first."""
     with _catching(lambda number, frame: leave(number), {}):
         yield
 
 
 @contextmanager
-def _catching(heard: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
+def _catching(handler: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
     """In the block these signals are told to `heard`, but for those that the caller has ignored. before: gets what
     heard each of them until then."""
     with suppress(ValueError):  # only the main thread hears signals
         for name in SIGNALS:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, heard)
+                before[number] = signal.signal(number, handler)
     try:
         yield
     finally:

@@ -82,7 +82,7 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
     for parameter in sorted(_parameters(command, ctx), key=lambda parameter: bool(getattr(parameter, "hidden", False))):
         groups.setdefault(group_title(parameter), []).append(parameter)
     for title in sorted(groups, key=place):
-        page.section(title, [(typed(parameter), _explained(parameter, ctx)) for parameter in groups[title]])
+        page.section(title, [(spelling_of(parameter), _explained(parameter, ctx)) for parameter in groups[title]])
     return page.text
 
 
@@ -101,7 +101,8 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
         if parameter.param_type_name == "option" and parameter.name != "help"
     ]
     rows = [
-        (typed(parameter), _brief(_explained(parameter, ctx), page.lang)) for parameter in _essential(command, options)
+        (spelling_of(parameter), _brief(_explained(parameter, ctx), page.lang))
+        for parameter in _essential(command, options)
     ]
     path = ctx.command_path.rstrip()
     closing = page.say(message("{command} --help has all {options} options.", command=path, options=len(options)))
@@ -196,7 +197,7 @@ def place(title: str) -> int:
     return -2 if title == ARGUMENTS else PANELS.index(title) if title in PANELS else -1
 
 
-def typed(parameter: Any) -> str:
+def spelling_of(parameter: Any) -> str:
     """What is typed for a parameter: `-m, --model NAME|DIR`, `--bias / --no-bias`, `TEXT`. Spellings that are only kept
     for who knows them are left out."""
     metavar = parameter.metavar or (parameter.name or "").upper().replace("_", "-")

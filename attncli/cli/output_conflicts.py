@@ -85,12 +85,12 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
             )
 
 
-def check_files(options: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:
+def check_files(options: OutputOptions, environment: Environment, output_files: Mapping[str, Path | None]) -> None:
     """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
     written. written: files of the command's own options."""
     from attncli.inputs.files import check_writable, place_of
 
-    files = {"--output": options.file, "--figure": options.svg, "--csv": options.table, **written}
+    files = {"--output": options.file, "--figure": options.svg, "--csv": options.table, **output_files}
     name_of_file: dict[str, str] = {}
     for name, path in files.items():
         if path is None:

@@ -442,19 +442,19 @@ class Grid:
         return max([len(text) for text in bounds], default=1)
 
     @cached_property
-    def index(self) -> int:
+    def index_width(self) -> int:
         """Cells of the largest row number."""
         return len(str(max(self.row_numbers)))
 
     @cached_property
-    def name(self) -> int:
+    def name_width(self) -> int:
         """Cells of a row's name."""
         return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))
 
     @property
     def left(self) -> int:
         """Cells before the first column."""
-        return self.index + 1 + self.name + 1
+        return self.index_width + 1 + self.name_width + 1
 
     @property
     def peak_slot(self) -> int:
@@ -495,8 +495,8 @@ class Grid:
         return tuple(pieces)
 
     def _row(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
-        name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name + 1)
-        pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index, "right") + " ", FAINT), (name, "")]
+        name = pad(cut(self.rows[row], self.name_width, ascii=self.view.ascii), self.name_width + 1)
+        pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index_width, "right") + " ", FAINT), (name, "")]
         pieces += [self._cell(row, column, slots[column]) for column in columns]
         top = self.peaks[row]
         if peak and top is not None:

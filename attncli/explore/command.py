@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import declarations, request
-from attncli.cli.border import leaving
+from attncli.cli.border import on_stop_signal
 from attncli.cli.declarations import AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
@@ -63,7 +63,7 @@ def explore(
         return request.model(quiet, ModelOptions(model=name), AttentionOptions(), compute)
 
     app = Explorer(source, view, about=about, models=lambda: _models(quiet), load=load, driver=Terminal)
-    with leaving(app.leave_by):
+    with on_stop_signal(app.leave_by):
         app.run()
     if app.signal_number is not None:
         environment.stop_signal = app.signal_number

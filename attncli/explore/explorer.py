@@ -541,7 +541,7 @@ class Explorer(App[None]):
         super()._handle_exception(error)
 
     def _print_error_renderables(self) -> None:
-        """What went wrong is told by who started the application, once."""
+        """Print no errors here: who started the application says them, once."""
         self._exit_renderables.clear()
 
 

@@ -69,7 +69,7 @@ def sentence(state: State, loaded_run: LoadedRun, view: View, width: int, height
     places: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
     spans: list[tuple[int, int, int]] = []
-    column, mine = 0, 0
+    column, own_index = 0, 0
     for index, word in enumerate(sentence_words, near.start):
         pieces = _word_pieces(word, view, width, end=index == end)
         size = sum(cells(piece) for piece, _ in pieces)
@@ -79,13 +79,13 @@ def sentence(state: State, loaded_run: LoadedRun, view: View, width: int, height
             places.append(spans)
             row, spans, column, gap = [], [], 0, 0
         if word.is_chosen:
-            mine = len(rows)
+            own_index = len(rows)
         row += [*([(" ", "")] if gap else []), *pieces]
         spans.append((column + gap, column + gap + size, index))
         column += gap + size
     rows.append(tuple(row))
     places.append(spans)
-    start = min(max(mine - height // 2, 0), max(len(rows) - height, 0))
+    start = min(max(own_index - height // 2, 0), max(len(rows) - height, 0))
 
     def spots(x: int, y: int) -> Spot | None:
         line = places[y + start] if y + start < len(places) else []
@@ -231,11 +231,13 @@ def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
     Of more words than lines, those with the largest shares and the chosen one.
     """
     weights = np.array([0.0 if share is None else share for share in shares(state, loaded_run)])
-    mine = state.word
+    own_index = state.word
     order = np.argsort(-weights, kind="stable")
-    indices = sorted({mine, *order[: max(height - 1, 1)].tolist()} if len(weights) > height else range(len(weights)))
+    indices = sorted(
+        {own_index, *order[: max(height - 1, 1)].tolist()} if len(weights) > height else range(len(weights))
+    )
     indices = [index for index in indices if index < len(weights)][:height]
-    origin = indices.index(mine) if mine in indices else 0
+    origin = indices.index(own_index) if own_index in indices else 0
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
     words = [loaded_run.names(side, ascii=view.ascii) for side in ("queries", "keys")]
     name = min(
@@ -258,9 +260,9 @@ def links(state: State, loaded_run: LoadedRun, view: View, width: int, height: i
         strip = bar_pieces(bar(share, room, ascii=view.ascii)) if room > 3 else []
         value: list[Piece] = [(f" {share:.2f} ", strong or FAINT), *strip]
         if state.is_turned:
-            a, b = (query_text, text_style), (key_text, chosen_style if index == mine else FAINT)
+            a, b = (query_text, text_style), (key_text, chosen_style if index == own_index else FAINT)
         else:
-            a, b = (query_text, chosen_style if index == mine else FAINT), (key_text, text_style)
+            a, b = (query_text, chosen_style if index == own_index else FAINT), (key_text, text_style)
         rows.append((a, (line, "" if row in linked_rows or row == origin else FAINT), b, *value))
 
     def spots(x: int, y: int) -> Spot | None:

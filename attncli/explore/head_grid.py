@@ -252,7 +252,7 @@ NAME, SIDEWAYS = 12, 6
 """Cells of a word beside a map, and lines of one above it."""
 LETTERS = 3
 """Lines from which on words are written downwards."""
-ROOMY_AREA, WRITTEN = 4, 0.095
+ROOMY_AREA, TEXT_HEIGHT = 4, 0.095
 """Cells of a weight that is written as a number, and the least weight that is."""
 
 
@@ -309,11 +309,11 @@ def fractions(weights: NDArray, state: State, *, signed: bool) -> NDArray:
 def weights_of(state: State, loaded_run: LoadedRun, rows: slice) -> NDArray | None:
     """The weights in sight, [query, key]; with another head, this one's less the other's."""
     place: Pair = (state.layer, state.head)
-    mine = loaded_run.weights(place, rows)
-    if state.sight != "difference" or state.subtracted_head is None or mine is None:
-        return mine
+    own_entry = loaded_run.weights(place, rows)
+    if state.sight != "difference" or state.subtracted_head is None or own_entry is None:
+        return own_entry
     subtracted_weights = loaded_run.weights(state.subtracted_head, rows)
-    return None if subtracted_weights is None else mine - subtracted_weights
+    return None if subtracted_weights is None else own_entry - subtracted_weights
 
 
 def matrix(state: State, loaded_run: LoadedRun, view: View, width: int, height: int) -> Pane:
@@ -382,18 +382,20 @@ def _write_weights(
         line = row * area.down + (area.down - 1) // 2
         is_chosen = area.rows.start + row == state.query
         for column, weight in enumerate(weights):
-            mine = is_chosen and area.columns.start + column == state.key
-            if weight == weight and (weight >= WRITTEN or mine):
+            own_entry = is_chosen and area.columns.start + column == state.key
+            if weight == weight and (weight >= TEXT_HEIGHT or own_entry):
                 text = (
                     ("1.0" if weight >= 0.995 else f"{weight:.2f}"[1:]).rjust(area.across // 2 + 2).ljust(area.across)
                 )
                 text_style = (
-                    cursor_style(view) if mine else style(palette_of(view, signed=False), int(level_map[row, column]))
+                    cursor_style(view)
+                    if own_entry
+                    else style(palette_of(view, signed=False), int(level_map[row, column]))
                 )
-                if mine and not view.color:
+                if own_entry and not view.color:
                     text = f"[{text.strip()}]".center(area.across)[: area.across]
                 lines[line] = over(
-                    list(lines[line]), column * area.across, text, text_style if view.color or mine else ""
+                    list(lines[line]), column * area.across, text, text_style if view.color or own_entry else ""
                 )
     return lines
 
@@ -469,18 +471,18 @@ def _places(state: State, keys: Sequence[Token], area: MatrixArea, width: int, v
     name = cut(label(word_name(keys[state.key]) or "_", ascii=view.ascii), 14, ascii=view.ascii)
     arrow = "v" if view.ascii else "▾"
     start = max(min(offset, width - cells(name) - 2), 0)
-    mine = (f"{arrow} {name}", accent(view) or "bold")
+    own_entry = (f"{arrow} {name}", accent(view) or "bold")
     line = ""
     for cell in range(0, -(-len(area.columns) // area.block), 10 if area.across == 1 else 5):
         line = line.ljust(cell * area.across) + str(area.columns.start + cell * area.block) + " "
     line = line.ljust(width)[:width]
-    size = cells(mine[0])
+    size = cells(own_entry[0])
     before, after = line[:start], line[start + size :]
     if before and before[-1] != " ":  # a number that the word covers in part
         before = before[: before.rstrip().rfind(" ") + 1].ljust(start)
     if after and after[0] != " ":
         after = " " * (after + " ").find(" ") + after[(after + " ").find(" ") :]
-    return [(before, FAINT), mine, (after, FAINT)]
+    return [(before, FAINT), own_entry, (after, FAINT)]
 
 
 def _waiting_pane(state: State, loaded_run: LoadedRun, view: View, width: int) -> Pane:

@@ -307,7 +307,7 @@ class Walk:
         return self.explanations.get((self.state.layer, self.state.head, self.state.query, self.state.key))
 
     def _explain(self) -> None:
-        """Have the chosen link's score taken apart, unless it is."""
+        """Compute the parts of the chosen link's score, unless they are known."""
         source = self.source
         place = (self.state.layer, self.state.head, self.state.query, self.state.key)
         if place in self.explanations:

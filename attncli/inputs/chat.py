@@ -291,8 +291,10 @@ def _places(text: str, pattern: str, contents: Sequence[str]) -> list[list[tuple
             groups.append("(.*?)")
     if len(changed) > MOST_CHANGED:
         return _places_in_order(text, contents)
-    written = "".join(re.escape(literal) + group for literal, group in zip(literals[::2], [*groups, ""], strict=True))
-    match = re.fullmatch(written, text, re.DOTALL)
+    pieces_written = "".join(
+        re.escape(literal) + group for literal, group in zip(literals[::2], [*groups, ""], strict=True)
+    )
+    match = re.fullmatch(pieces_written, text, re.DOTALL)
     if match is None:
         return _places_in_order(text, contents)
     spans: list[list[tuple[int, int]] | None] = [[] for _ in contents]
@@ -360,7 +362,7 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
 def _write(template: ChatTemplate, messages: list[dict[str, Any]], tools: list[Any] | None, prompt: bool) -> str:
     """What the template writes. Raises what Jinja raises, and LimitError."""
     values = {**template.special, "messages": messages, "tools": tools, "add_generation_prompt": prompt}
-    written: list[str] = []
+    pieces_written: list[str] = []
     size = 0
     with _clock(template):
         for piece in _environment().from_string(template.source).generate(**values, documents=None):
@@ -369,8 +371,8 @@ def _write(template: ChatTemplate, messages: list[dict[str, Any]], tools: list[A
                 raise LimitError(
                     "this template writes more than {limit:,} characters", where=template.where, limit=OUTPUT_LIMIT
                 )
-            written.append(piece)
-    return "".join(written)
+            pieces_written.append(piece)
+    return "".join(pieces_written)
 
 
 @contextmanager

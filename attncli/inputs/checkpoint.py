@@ -131,7 +131,7 @@ def find_tensors(
         return _tensors(single, guarded_path(folder, SINGLE), packed=packed)
     if is_there(guarded_path(folder, INDEX)):
         return _tensors_of_shards(folder, header, packed=packed)
-    raise _nothing(folder)
+    raise _no_weights(folder)
 
 
 def shard_names(index: Path) -> list[str]:
@@ -234,7 +234,7 @@ def _tensors(header: SafetensorsHeader, path: Path, *, packed: bool) -> dict[str
     }
 
 
-def _nothing(folder: Path) -> InputError | UnsupportedError:
+def _no_weights(folder: Path) -> InputError | UnsupportedError:
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
         return UnsupportedError(

@@ -186,7 +186,7 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
             members = _tokens_in([(low, high)], tokens)
         if not members:
             last = len(tokens) - 1 if kind == "tokens" else text.count("\n") + 1 if kind == "lines" else len(text) - 1
-            raise _nothing(rule, message("{kind} up to {last}", kind=kind, last=last))
+            raise _empty_region(rule, message("{kind} up to {last}", kind=kind, last=last))
         return members
     if colon and kind == "json":
         return _tokens_of_json(rule, numbers, text, tokens)
@@ -202,8 +202,8 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
             ) from error
         if not (members := _tokens_in(places, tokens)):
             if places:
-                raise _nothing(rule, NO_TOKENS)
-            raise _nothing(
+                raise _empty_region(rule, NO_TOKENS)
+            raise _empty_region(
                 rule, _nearest(rule.spec[1:-1], text, message("a pattern that something in the text matches"))
             )
         return members
@@ -218,9 +218,9 @@ def _tokens_of(rule: RegionRule, text: str, tokens: Sequence[Token]) -> tuple[in
     places = [match.span(1) for match in re.finditer(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)]
     if not (members := _tokens_in(places, tokens)):
         if places:
-            raise _nothing(rule, NO_TOKENS)
+            raise _empty_region(rule, NO_TOKENS)
         missing = start if start not in text else end
-        raise _nothing(rule, _nearest(missing, text, message("markers that the text has")))
+        raise _empty_region(rule, _nearest(missing, text, message("markers that the text has")))
     return members
 
 
@@ -255,9 +255,9 @@ def _tokens_of_json(rule: RegionRule, path: str, text: str, tokens: Sequence[Tok
                 places.append((start + is_text, stop - is_text))
     if not (members := _tokens_in(places, tokens)):
         if not known or places:
-            raise _nothing(rule, message("a value with text in it" if places else "a text with JSON in it"))
+            raise _empty_region(rule, message("a value with text in it" if places else "a text with JSON in it"))
         close = get_close_matches(path, known, n=1, cutoff=0)
-        raise _nothing(rule, message("a path of the JSON in the text, such as {path}", path=close[0]))
+        raise _empty_region(rule, message("a path of the JSON in the text, such as {path}", path=close[0]))
     return members
 
 
@@ -339,7 +339,7 @@ def _range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
     return first, last
 
 
-def _nothing(rule: RegionRule, expected: str) -> InputError:
+def _empty_region(rule: RegionRule, expected: str) -> InputError:
     return InputError(
         "nothing in the text is in region {name}: {spec}", expected=expected, name=repr(rule.name), spec=rule.spec
     )

@@ -334,7 +334,7 @@ def _archive_errors(where: str) -> Iterator[None]:
 
 
 FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
-WRITTEN = (".safetensors", ".npz")
+WRITABLE_FORMATS = (".safetensors", ".npz")
 WHAT = message("a tensor file: .safetensors, .npz, .npy, .pt or .pth")
 
 
@@ -428,11 +428,11 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metad
 
 def check_writable_format(path: Path) -> None:
     """Raises UsageError where `write_tensors` does not know the file's ending: asked before work starts."""
-    if path.suffix.lower() not in WRITTEN:
+    if path.suffix.lower() not in WRITABLE_FORMATS:
         raise UsageError(
             "tensors cannot be saved as {suffix}",
             where=str(path),
-            expected=listing(WRITTEN, " or "),
+            expected=listing(WRITABLE_FORMATS, " or "),
             suffix=path.suffix or term("a file without an ending"),
         )
 
@@ -502,7 +502,7 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
     where = str(path)
     match path.suffix.lower():
         case ".npy" | ".npz" | ".safetensors":
-            matrix = _only(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
+            matrix = _single_tensor(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
         case ".json":
             matrix = _from_rows(
                 _json_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), what, where),
@@ -536,7 +536,7 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
     return matrix
 
 
-def _only(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np.ndarray[Any, Any]:
+def _single_tensor(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np.ndarray[Any, Any]:
     if len(tensors) == 1:
         return next(iter(tensors.values()))
     if what in tensors:

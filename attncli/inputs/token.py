@@ -409,7 +409,7 @@ def _runs(tokens: Sequence[Token], target: bytes, spellings: Sequence[bytes], *,
             continue
         spelling, stop = spellings[first], first + 1
         while spelling and target.startswith(spelling) and spelling != target and stop < len(tokens):
-            if tokens[stop].special or (not blank and _apart(tokens[stop - 1], tokens[stop])):
+            if tokens[stop].special or (not blank and _is_separate(tokens[stop - 1], tokens[stop])):
                 break
             spelling, stop = spelling + spellings[stop], stop + 1
         if spelling == target and target and not tokens[first].special:
@@ -534,13 +534,13 @@ def _pieces(tokens: Sequence[Token], text: str) -> Sequence[Token]:
             if spelling == target:
                 return tokens[first : last + 1]
             last += 1
-            if last == len(tokens) or not spellings[last] or _apart(tokens[last - 1], tokens[last]):
+            if last == len(tokens) or not spellings[last] or _is_separate(tokens[last - 1], tokens[last]):
                 break
             spelling += spellings[last]
     return ()
 
 
-def _apart(before: Token, token: Token) -> bool:
+def _is_separate(before: Token, token: Token) -> bool:
     return (
         before.special
         or token.special

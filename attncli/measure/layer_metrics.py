@@ -66,7 +66,7 @@ def _same_word(rows: AttentionRows) -> Floats:
     return rows.at_pairs(*rows.about.words.of(rows.i))
 
 
-def _apart(least: int, most: int) -> Callable[[AttentionRows], Floats]:
+def _at_steps(least: int, most: int) -> Callable[[AttentionRows], Floats]:
     """The weight on keys so many tokens away, to either side."""
     offsets = {side * steps for steps in range(least, most + 1) for side in (-1, 1)}
     return lambda rows: sum(map(rows.at_offset, sorted(offsets)), np.zeros(()))
@@ -93,10 +93,10 @@ KIND_METRICS = {
                 ALL_ROWS, CLARK, row_mean(value),
             )
             for name, span, steps, value in (
-                ("distance_1", "|i−j|=1", "1", _apart(1, 1)),
-                ("distance_2_4", "2≤|i−j|≤4", "2–4", _apart(2, 4)),
-                ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _apart(5, MIDDLE)),
-                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.total - _apart(0, MIDDLE)(rows)),
+                ("distance_1", "|i−j|=1", "1", _at_steps(1, 1)),
+                ("distance_2_4", "2≤|i−j|≤4", "2–4", _at_steps(2, 4)),
+                ("distance_5_16", f"5≤|i−j|≤{MIDDLE}", f"5–{MIDDLE}", _at_steps(5, MIDDLE)),
+                ("distance_17", f"|i−j|>{MIDDLE}", f"> {MIDDLE}", lambda rows: rows.total - _at_steps(0, MIDDLE)(rows)),
             )
         ),
     )

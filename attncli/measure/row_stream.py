@@ -59,15 +59,15 @@ class TopLinks:
         step = max(AT_ONCE // max(keys, 1), 1)
         for place in range(heads):
             head, peak = first_head + place, np.where(counts_row, rows.peak[place], 0.0)
-            beating = np.flatnonzero(peak > self._least(head))
+            beating = np.flatnonzero(peak > self._threshold(head))
             for begin in dict.fromkeys((beating // step * step).tolist()):
                 # what is found makes it harder for the rows after
-                beat = np.flatnonzero(peak[begin : begin + step] > self._least(head))
+                beat = np.flatnonzero(peak[begin : begin + step] > self._threshold(head))
                 if beat.size:
                     part = rows.numpy(rows.weights[place, begin : begin + step])
                     self._take_rows(head, rows, part[beat], begin + beat)
 
-    def _least(self, head: int) -> float:
+    def _threshold(self, head: int) -> float:
         """What a weight must exceed to be kept."""
         links = self._links[head]
         return -links[-1][0] if len(links) == self.top else 0.0
@@ -93,7 +93,7 @@ class TopLinks:
 
     def _take(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
         """Keep what is strong enough of these rows, [row, low…], each with its largest weight."""
-        least, least_kept = self._bound(peak), self._least(head)
+        least, least_kept = self._bound(peak), self._threshold(head)
         # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
         which = np.flatnonzero((peak >= least) & (peak > least_kept))
         weights, queries = weights[which], queries[which]

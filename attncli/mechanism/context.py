@@ -58,7 +58,7 @@ class PutProjection(Struct, frozen=True, eq=False):
 Intervention: TypeAlias = Zero | Replace | KnockOut | PutProjection
 Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
 """What is changed in which layer's attention; in the order in which it is done."""
-NOTHING: Interventions = {}
+NO_INTERVENTIONS: Interventions = {}
 
 
 def visible_links(

@@ -60,10 +60,12 @@ def recur(
     for token in range(v.shape[-3]):
         where = k[..., token, :, :]
         state = state * backend.exp(rate * step[..., token, :, None, None])
-        written = v[..., token, :, :]
+        added_values = v[..., token, :, :]
         if strength is not None:
-            written = (written - backend.matmul(state, where[..., None])[..., 0]) * strength[..., token, :, None]
-        state = state + written[..., None] * where[..., None, :]
+            added_values = (added_values - backend.matmul(state, where[..., None])[..., 0]) * strength[
+                ..., token, :, None
+            ]
+        state = state + added_values[..., None] * where[..., None, :]
         outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
     return backend.concat(outputs, -3)
 
@@ -85,8 +87,8 @@ class _Recurrence(NamedTuple):
         """What leaves it, [..., token, head, v_dim]."""
         if self.straight is None:
             return recur(backend, self.rate, self.step, self.k, self.v, self.q, self.strength)
-        written = self.v * self.step[..., None]
-        return recur(backend, self.rate, self.step, self.k, written, self.q) + self.v * self.straight
+        added_values = self.v * self.step[..., None]
+        return recur(backend, self.rate, self.step, self.k, added_values, self.q) + self.v * self.straight
 
 
 def has_implicit_weights(mixer: Mixer | None) -> bool:

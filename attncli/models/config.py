@@ -172,7 +172,7 @@ class Config:
             )
         return among[value]
 
-    def many(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
+    def list_of(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
         """A list of values of one kind, of the given length; None if there is none."""
         value = self.get(key)
         if value is None:
@@ -314,7 +314,7 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
 
     Raises UnsupportedError for a type other than full and sliding attention.
     """
-    kinds = config.many("layer_types", kind=str, count=count)
+    kinds = config.list_of("layer_types", kind=str, count=count)
     if kinds is None:
         return [LOCAL if local(layer) else GLOBAL for layer in range(count)]
     for kind in kinds:
@@ -552,7 +552,7 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
         magnitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     lists = []
     for key in ("short_factor", "long_factor"):
-        factors = inside.many(key, kind=(int, float), count=dims // 2)
+        factors = inside.list_of(key, kind=(int, float), count=dims // 2)
         if factors is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in factors):
             raise InputError(
                 "rope scaling 'longrope' has no usable {key}",

@@ -182,11 +182,11 @@ class GgufCheckpoint(DerivedCheckpoint):
                 offsets |= {"attn.q_norm.weight", "attn.k_norm.weight"}
             layers.append(parts(bounds, offsets))
         outer = parts(binding.outer.values(), ("final.weight",) if final else ())
-        written = CheckpointParts(
+        checkpoint_parts = CheckpointParts(
             self.config["model_type"], {}, "", spec.blocks[0].attention.kv_heads, outer, layers, (), False, {}
         )
         config = {key: value for key, value in self.config.items() if key in self._read_keys}
-        return {"model_type": self.config["model_type"], **config}, stored_tensors(written)
+        return {"model_type": self.config["model_type"], **config}, stored_tensors(checkpoint_parts)
 
     def _config(self, kind: str) -> dict[str, Any]:
         """What the file says, under every name that a family may read it by; what it does not say is left out."""

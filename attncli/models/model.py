@@ -16,7 +16,7 @@ from attncli.inputs.token import Token, Tokenizer
 from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
-from attncli.mechanism.context import NOTHING, Context, Interventions, Past
+from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Past
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace
 from attncli.models import run
@@ -151,7 +151,7 @@ class Model(Struct, frozen=True, eq=False):
         rows: int | None = None,
         on_block: Callable[[int, str, RowBlock], None] | None = None,
         past: Past | None = None,
-        interventions: Interventions = NOTHING,
+        interventions: Interventions = NO_INTERVENTIONS,
         idle: bool = False,
     ) -> TextTrace:
         """One text in this model: iterate over what comes back for the layers asked for, in order, or take `weights`.
@@ -250,7 +250,7 @@ class Model(Struct, frozen=True, eq=False):
         layers: Selection = EVERY,
         heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
-        interventions: Interventions = NOTHING,
+        interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
         """Run several texts at once, padded to the longest, and yield the layers asked for with a leading batch axis.
 
@@ -272,7 +272,7 @@ class Model(Struct, frozen=True, eq=False):
         layers: Selection,
         heads: Selection,
         keep: Collection[str],
-        interventions: Interventions = NOTHING,
+        interventions: Interventions = NO_INTERVENTIONS,
     ) -> Iterator[LayerTrace]:
         yield from map(
             partial(self._finish_trace, backend, heads, ()),
@@ -485,7 +485,7 @@ def run_batch(
     texts: Sequence[Sequence[Token]],
     layers: Collection[int],
     keep: frozenset[str],
-    interventions: Interventions = NOTHING,
+    interventions: Interventions = NO_INTERVENTIONS,
 ) -> Iterator[LayerTrace]:
     """Yield the traces of these layers, every array with a leading batch axis, one entry per text.
 

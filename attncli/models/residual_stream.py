@@ -161,14 +161,14 @@ class _Tap:
         self._values = np.empty((size, rows, receiver.matrix.shape[0]), dtype)
 
     @property
-    def passed(self) -> int:
+    def norm_count(self) -> int:
         """How many norms of the stream have come."""
         return len(self._passed)
 
     @property
     def map(self) -> Floats:
         """What the receiver makes of the stream as it is now, [dim, width], but for the divisions to come."""
-        return self._maps[self.passed]
+        return self._maps[self.norm_count]
 
     def forget(self) -> None:
         """Nothing of the stream goes on: the layer has no residual connection."""
@@ -341,14 +341,15 @@ def _enter(backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: 
     if norm is None:
         return tap.close(x)
     weight, bias = weights(f"{place}.weight"), weights(f"{place}.bias")
-    tap.divide(deviation(norm, _known(backend, x)))
+    tap.divide(deviation(norm, known_numbers(backend, x)))
     shift = numbers(backend, bias) if norm.affine else None
     if shift is not None:
         tap.add(StreamPart("norm", None if place == "final" else tap.receiver.layer, place=place), shift, tap.map)
     return tap.close(normalise(backend, norm, x, weight, bias))
 
 
-def _known(backend: Backend, array: Array) -> Floats:
+def known_numbers(backend: Backend, array: Array) -> Floats:
+    """An array that is there as NumPy numbers."""
     values = numbers(backend, array)
     assert values is not None
     return values
@@ -376,11 +377,11 @@ class _LayerWriter:
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Keep what is needed of it: of a norm only what it divides by."""
         if what in ("mlp", "conv", "mixer"):
-            self._written[what] = _known(self._backend, array)
+            self._written[what] = known_numbers(self._backend, array)
         elif not what.endswith(".in"):  # the others are on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
-            self._deviations[what] = deviation(norm, _known(self._backend, array))
+            self._deviations[what] = deviation(norm, known_numbers(self._backend, array))
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
         """What the heads write, and the bias that they share; what a mixer writes beside them or in their place."""
@@ -397,7 +398,7 @@ class _LayerWriter:
         prefix = "attn" if kind == "self" else "cross"
         attention = block.attention if kind == "self" else block.cross
         assert attention is not None
-        mixed = _known(backend, head_outputs(trace.stages))
+        mixed = known_numbers(backend, head_outputs(trace.stages))
         matrix, bias = (numbers(backend, weights(f"{prefix}.o.{name}")) for name in ("weight", "bias"))
         if matrix is None:  # the heads' outputs side by side
             matrix = np.eye(attention.heads * attention.v_dim, dtype=mixed.dtype)
@@ -408,7 +409,7 @@ class _LayerWriter:
             by_head = (branch @ matrix).reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
             rows = tap.receiver.rows
             if self._on_heads is not None:
-                event = HeadEvent(kind, trace, by_head, tap.passed, factors[rows], attention.own_global or ())
+                event = HeadEvent(kind, trace, by_head, tap.norm_count, factors[rows], attention.own_global or ())
                 self._on_heads(tap.number, event)
             if self._split == "layer":
                 joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)

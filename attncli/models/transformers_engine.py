@@ -26,7 +26,7 @@ from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.language import message
 from attncli.mechanism.attend import RowBlock, Rule, attend, compute_attention, ignore_block
 from attncli.mechanism.block import join_heads
-from attncli.mechanism.context import NOTHING, Interventions, Past, Weights, apply_interventions, visible_links
+from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Past, Weights, apply_interventions, visible_links
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import (
     Alibi,
@@ -186,7 +186,7 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
             family=repr(family),
             odd=odd[0],
         )
-    before_sinks = agreed(hf_model, (modules, tuple(ran.attending)), family, backend, where, memory)
+    before_sinks = matches_attention(hf_model, (modules, tuple(ran.attending)), family, backend, where, memory)
     entering = layer_calls[0][0].entering
     positions = None if entering is None else added_positions(hf_model, backend.numpy(entering))
     attending = next(own_calls for _, own_calls in layer_calls if own_calls)
@@ -206,8 +206,8 @@ def probe_model(hf_model: Any, family: str, backend: Backend, where: str, memory
     )
 
 
-def agreed(
-    theirs: Any,
+def matches_attention(
+    hf_weights: Any,
     looked_at: tuple[Sequence[Any], Sequence[Any]],
     family: str,
     backend: Backend,
@@ -219,7 +219,7 @@ def agreed(
     The text is longer than the model's windows, if they are short. Returns whether the library tells weights before
     sinks take their share of them. Raises UnsupportedError for another mask, other values or other weights.
     """
-    tokens = _different_tokens(theirs)
+    tokens = _different_tokens(hf_weights)
     visible: list[Array | None] = []
     before_sinks = False
 
@@ -237,10 +237,10 @@ def agreed(
                 layer=call.layer,
                 family=repr(family),
             )
-        ours = _attended(backend, call)
-        apart = _apart(backend, ours.mixed, mixed)
+        own_weights = _attended(backend, call)
+        apart = _apart(backend, own_weights.mixed, mixed)
         if weights is not None:
-            own = ours.stages["weights"]
+            own = own_weights.stages["weights"]
             if call.sinks is not None and _apart(backend, own, weights) > limit:
                 own, before_sinks = own / backend.sum(own, -1), True
             apart = max(apart, _apart(backend, own, weights))
@@ -256,8 +256,8 @@ def agreed(
             )
 
     calls, limit = count(), APART[backend.dtype]
-    forward(theirs, looked_at, family, tokens, note, backend.device, memory)
-    own_attention(theirs, looked_at, family, tokens, beside, backend.device, memory)
+    forward(hf_weights, looked_at, family, tokens, note, backend.device, memory)
+    own_attention(hf_weights, looked_at, family, tokens, beside, backend.device, memory)
     return before_sinks
 
 
@@ -266,16 +266,16 @@ def _attended(backend: Backend, call: Call) -> RowBlock:
     return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
 
 
-def _codes(theirs: Any) -> list[int]:
+def _codes(hf_weights: Any) -> list[int]:
     """Some ids of tokens, the last first, without the one that fills up texts."""
-    vocabulary = int(theirs.get_input_embeddings().weight.shape[0])
-    padding = getattr(theirs.config.get_text_config(), "pad_token_id", None)
+    vocabulary = int(hf_weights.get_input_embeddings().weight.shape[0])
+    padding = getattr(hf_weights.config.get_text_config(), "pad_token_id", None)
     return [code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding] or [0]
 
 
-def _different_tokens(theirs: Any) -> list[Token]:
+def _different_tokens(hf_weights: Any) -> list[Token]:
     """A text of various tokens, longer than the model's windows where these are short."""
-    config, codes = theirs.config.get_text_config(), _codes(theirs)
+    config, codes = hf_weights.config.get_text_config(), _codes(hf_weights)
     sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
     longest = getattr(config, "max_position_embeddings", None)
     reach = max((size for size in sizes if size < COMPARED[1]), default=0)
@@ -290,10 +290,10 @@ def _same_mask(first: Array | None, second: Array | None) -> bool:
     return first.shape == second.shape and bool((first == second).all())
 
 
-def _apart(backend: Backend, ours: Array, theirs: Array) -> float:
+def _apart(backend: Backend, own_weights: Array, hf_weights: Array) -> float:
     """The largest difference, relative to the largest of the library's numbers."""
-    mine, reference = backend.numpy(ours), backend.numpy(theirs)
-    return float(np.abs(mine - reference).max() / max(np.abs(reference).max(), 1e-30))
+    own_numbers, reference = backend.numpy(own_weights), backend.numpy(hf_weights)
+    return float(np.abs(own_numbers - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
@@ -443,7 +443,9 @@ class ForeignModel(Model, frozen=True, eq=False):
         if self.spec.decoder is None:
             return super().decoder(source)
         tokens = self.encode(source) if isinstance(source, str) else list(source)
-        _, memory = self._forward(tokens, lambda call: self._layer(call, (), None, None, NOTHING).stages["mixed"])
+        _, memory = self._forward(
+            tokens, lambda call: self._layer(call, (), None, None, NO_INTERVENTIONS).stages["mixed"]
+        )
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
 

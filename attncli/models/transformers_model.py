@@ -454,7 +454,7 @@ def forward(
 
 
 def own_attention(
-    theirs: Any,
+    hf_model: Any,
     looked_at: tuple[Sequence[Any], Sequence[Any]],
     family: str,
     tokens: Sequence[Token],
@@ -464,15 +464,15 @@ def own_attention(
 ) -> None:
     """Run one side of a model eagerly with the library's own attention, `watch` looking on. Arguments, errors: as
     `forward`."""
-    theirs.set_attn_implementation("eager")
+    hf_model.set_attn_implementation("eager")
     try:
-        _run(theirs, looked_at, family, tokens, partial(_beside_attention, watch), device, memory)
+        _run(hf_model, looked_at, family, tokens, partial(_beside_attention, watch), device, memory)
     finally:
-        theirs.set_attn_implementation(ENGINE)
+        hf_model.set_attn_implementation(ENGINE)
 
 
 def _run(
-    theirs: Any,
+    hf_model: Any,
     looked_at: tuple[Sequence[Any], Sequence[Any]],
     family: str,
     tokens: Sequence[Token],
@@ -482,28 +482,28 @@ def _run(
 ) -> tuple[Passages, Array]:
     torch: Any = import_module("torch")
     ids = [token.id for token in tokens]
-    if any(code is None or not 0 <= code < theirs.get_input_embeddings().weight.shape[0] for code in ids):
+    if any(code is None or not 0 <= code < hf_model.get_input_embeddings().weight.shape[0] for code in ids):
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
     id_tensor = torch.tensor([ids], device=device)
-    _as_before_any_text(theirs)
+    _as_before_any_text(hf_model)
     with torch.no_grad(), library_errors(family, ""), passing(*looked_at) as passages, attending(passages):
         if memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
             encoder_output = outputs.MoEModelOutput(
                 last_hidden_state=memory[None]
             )  # what a router said is asked for of some
-            out = theirs(encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False)
-        elif theirs.config.is_encoder_decoder:
-            out = theirs.get_encoder()(input_ids=id_tensor)
+            out = hf_model(encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False)
+        elif hf_model.config.is_encoder_decoder:
+            out = hf_model.get_encoder()(input_ids=id_tensor)
         else:
-            out = theirs(input_ids=id_tensor, use_cache=False)
+            out = hf_model(input_ids=id_tensor, use_cache=False)
         return passages, out.last_hidden_state[0]
 
 
-def _as_before_any_text(theirs: Any) -> None:
+def _as_before_any_text(hf_model: Any) -> None:
     """Give dynamic rotary embeddings their first frequencies back, which the library stretches to the longest text so
     far: what a text gives must not depend on those before."""
-    for module in theirs.modules():
+    for module in hf_model.modules():
         trained = getattr(module, "original_max_seq_len", None)
         if trained is not None:
             for name, first in list(module.named_buffers(recurse=False)):

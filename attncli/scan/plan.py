@@ -166,7 +166,7 @@ class ScanPlan:
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
     corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
-    values = _written(plan)
+    values = _plan_fields(plan)
     # a plan that was read without one of these has none
     values.pop("isa", None)
     values.setdefault("torch", "")
@@ -180,7 +180,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     return values
 
 
-def _written(plan: ScanPlan) -> dict[str, Any]:
+def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
     """What stands in the plan's file: choices that came later are there only where they were made."""
     values: dict[str, Any] = msgspec.to_builtins(plan)
     if not plan.choice.skip_unknown:
@@ -232,7 +232,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
 
 def _write_beside(plan: ScanPlan, path: Path) -> None:
     """Write a plan to the disk under a name that nobody reads."""
-    raw = msgspec.json.format(msgspec.json.encode(_written(plan)), indent=1)
+    raw = msgspec.json.format(msgspec.json.encode(_plan_fields(plan)), indent=1)
     if len(raw) > LARGEST:
         raise LimitError(
             "the plan of this scan would have {raw:,} bytes",
@@ -341,6 +341,7 @@ def _beside(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Pa
 
 
 def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
+    """The first place where two plans differ, with both values in short."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if old[key] != new.get(key):

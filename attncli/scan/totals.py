@@ -380,7 +380,7 @@ VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_
 
 
 def total(plan: ScanPlan, folder: Path, shards: Selection = EVERY) -> Totals:
-    """What is done of a scan. shards: which. A shard whose file cannot be read is in `broken`."""
+    """Add up the finished shards of a scan. shards: which. A shard whose file cannot be read is in `broken`."""
     totals = Totals(plan)
     for shard in numbers_of(shards, len(plan.shards)):
         if not is_done(folder, shard):

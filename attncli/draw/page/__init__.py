@@ -197,7 +197,7 @@ class PageHeads:
         strongest = record.links[0][2] if record.links else 0.0
         heapq.heappush(self._weakest, (strongest, len(self._weakest), entry, tuple(keys)))
         while self.size > self.budget and self._weakest:
-            self._drop()
+            self._drop_weakest_head()
         return entry
 
     def _add_block(self, key: str, data: bytes) -> str:
@@ -205,8 +205,8 @@ class PageHeads:
         self.size += len(self.blocks[key]) * 4 // 3
         return key
 
-    def _drop(self) -> None:
-        """Let the weights of the weakest head go."""
+    def _drop_weakest_head(self) -> None:
+        """Leave the weights of the weakest head out of the page."""
         _, _, entry, keys = heapq.heappop(self._weakest)
         entry["r"] = "none"
         entry.pop("p", None)

@@ -67,12 +67,12 @@ def write_site(
     folder.mkdir(parents=True, exist_ok=True)
     names = scan_names(scans)
     files = _file_names(names)
-    written = []
+    files_written = []
 
     def write(name: str, data: bytes) -> None:
         with atomic_writer(folder / name) as stream:
             stream.write(data)
-        written.append(folder / name)
+        files_written.append(folder / name)
 
     density = density_of(scans)
     page_scans = [shade(document, density) for document in scans]
@@ -82,7 +82,7 @@ def write_site(
     if len(scans) > 1:
         write(TOGETHER, scan_page(page_scans, lang=lang, density=density))
     write(INDEX, _index(scans, names, files, lang))
-    return written
+    return files_written
 
 
 def published(document: ScanDocument) -> ScanDocument:

@@ -56,7 +56,7 @@ from attncli.features.effects.sweep import (
     Numbers,
     SweepPlan,
     SweepText,
-    least,
+    least_bytes,
     plan_branches,
     sweep,
     sweep_work,
@@ -205,13 +205,13 @@ def choose_backend(model: Model, tokens: Sequence[Token], branches: Sequence[Hea
 def refuse_least(text: SweepText, memory: int | None, *, predicts: bool) -> None:
     """Raise LimitError if one branch at a time takes more than `memory` bytes. predicts: whether next tokens are
     measured."""
-    least_bytes = least(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
-    if memory is not None and least_bytes > memory:
+    needed_bytes = least_bytes(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
+    if memory is not None and needed_bytes > memory:
         raise LimitError(
             "this would take about {least_bytes:,} bytes of memory, there may be {memory:,}",
             expected="less work, or a higher --max-memory",
             hint="a shorter text",
-            least_bytes=least_bytes,
+            least_bytes=needed_bytes,
             memory=memory,
         )
 

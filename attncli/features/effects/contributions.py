@@ -37,8 +37,8 @@ from attncli.models.residual_stream import (
     Reading,
     Receiver,
     StreamPart,
+    known_numbers,
     mix_again,
-    numbers,
     read_stream,
 )
 from attncli.models.run import cache_weights
@@ -285,7 +285,7 @@ def contributions(
         follower=follower, progress=progress,
     )  # fmt: skip
     if link.kind == "self":
-        rows = _rows_seen(attention, link.query, text.count)
+        rows = _visible_keys(attention, link.query, text.count)
         key_receiver = Receiver(link.layer, "self", projections[1].matrix, rows)
         reading, key_reading = read([query_receiver, key_receiver])
         source, passed = reading.entering, passing.passed
@@ -311,8 +311,8 @@ def contributions(
 _SIDES: tuple[Literal["q", "k"], ...] = ("q", "k")
 
 
-def _rows_seen(attention: Attention, query: int, count: int) -> slice:
-    """The keys outside which a query sees nothing."""
+def _visible_keys(attention: Attention, query: int, count: int) -> slice:
+    """The range of keys that a query may see; all keys where it may see none."""
     low, high = span(attention.mask, query, query, count)
     return slice(low, high) if low < high else slice(0, count)
 
@@ -322,7 +322,7 @@ def _source_reading(
 ) -> Reading:
     """What the other text's stream makes of keys; captured states are one part."""
     if model.encoder is None:
-        values = _known(backend, source) @ receiver.matrix.T
+        values = known_numbers(backend, source) @ receiver.matrix.T
         return Reading((StreamPart("states"),), values[None], source, np.ones((1, len(values))))
     on_heads = None if passing is None else passing.on_heads
     return read_stream(model.encoder, model.source, backend, [receiver], split=split, on_heads=on_heads)[0]
@@ -356,7 +356,7 @@ def _row(
         shape = (attention.heads, 1, parts.k.shape[-2])
         visible = np.asarray(backend.numpy(backend.broadcast(block.visibility, shape)))[link.head, 0]
     group = link.head // (attention.heads // attention.kv_heads)
-    learned = _known(backend, parts.k)[group, real:]
+    learned = known_numbers(backend, parts.k)[group, real:]
     sinks, apart = parts.rule.sinks, parts.rule.apart
     values = parts.v if apart is None or link.query not in apart.rows else apart.v
     row = RowScores(
@@ -367,7 +367,7 @@ def _row(
         visible[columns],
         attention.softcap,
         None if sinks is None else float(sinks[link.head]),
-        np.asarray(_known(backend, values)[group][columns], np.float64),
+        np.asarray(known_numbers(backend, values)[group][columns], np.float64),
         _gate(backend, attention, weights, prefix, x[link.query], link.head),
     )
     if not (row.visible & (row.keys == link.key)).any():
@@ -383,7 +383,7 @@ def _gate(backend: Backend, attention: Attention, weights: Weights, prefix: str,
     """How much of each entry a head's gate lets through to one query, [v_dim]; None without a gate. x: [width]."""
     if not attention.gated:
         return None
-    logits = _known(backend, linear(backend, weights, f"{prefix}.gate", x[None]))[0]
+    logits = known_numbers(backend, linear(backend, weights, f"{prefix}.gate", x[None]))[0]
     own: Floats = logits[head * attention.v_dim : (head + 1) * attention.v_dim].astype(np.float64)
     return (np.tanh(own * 0.5) + 1.0) * 0.5
 
@@ -441,12 +441,12 @@ def _contributions(
     if relative is not None:
         place = len(parts) - 1
         if relative.keys is not None:
-            met = scale * (queries @ relative.keys.T)
+            relative_scores = scale * (queries @ relative.keys.T)
             more = 0.0 if relative.more is None else scale * (relative.keys @ relative.more)
-            query_sums += met
+            query_sums += relative_scores
             if relative.more is not None:
                 query_sums[bias] += more
-            key_sums[place] = met.sum(0) + more
+            key_sums[place] = relative_scores.sum(0) + more
         if relative.queries is not None:
             meeting = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
             key_sums[:place] += meeting[:place]
@@ -570,9 +570,9 @@ class _SourceSplit:
         """Split what the heads of an attention bring. heads: as each side heard them."""
         layer, kind, entering = heads[0].layer, heads[0].kind, heads[0].entering
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
-        weights, values = _known(self._backend, stages["weights"]), _known(self._backend, stages["v"])
-        apart = _known(self._backend, stages["global_v"]) if "global_v" in stages else None
-        gates = _known(self._backend, stages["gate"]) if "gate" in stages else None
+        weights, values = known_numbers(self._backend, stages["weights"]), known_numbers(self._backend, stages["v"])
+        apart = known_numbers(self._backend, stages["global_v"]) if "global_v" in stages else None
+        gates = known_numbers(self._backend, stages["gate"]) if "gate" in stages else None
         for head in range(len(weights)):
             group = head // (len(weights) // len(values))
             own = None if apart is None else apart[group]
@@ -682,9 +682,3 @@ class _SourceSplit:
                 float(sides[1].centred[source]) if 1 in sides else None,
                 {name: float(values[place]) for name, values in without.items()},
             )
-
-
-def _known(backend: Backend, array: Array) -> Floats:
-    values = numbers(backend, array)
-    assert values is not None
-    return values

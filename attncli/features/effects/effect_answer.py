@@ -44,7 +44,7 @@ ALIKE = 0.8
 """A head looks at a key as much as another one does from this share of its weight on."""
 HARDLY = 0.25
 """An effect of at most this share of the largest hardly matters beside it."""
-NOTHING = 1e-12
+NEGLIGIBLE = 1e-12
 """Effects below this are none."""
 ABOVE = 2.0
 """An effect of at most so many times that of a random change of its size is said to be little more than it."""
@@ -110,7 +110,7 @@ def cut_link_sentences(document: FindDocument, view: View) -> list[str]:
     query_text = quoted_token(document.tokens, document.query, view)
     effect, first = max(effects, key=lambda pair: pair[0])
     answer_sentences = []
-    if effect >= NOTHING:
+    if effect >= NEGLIGIBLE:
         head = say(view, "layer {layer} head {head}", layer=first.layer, head=first.head)
         answer_sentences.append(
             say(
@@ -164,7 +164,7 @@ def effect_sentences(document: AblateDocument, view: View) -> list[str]:
     if effects:
         first = effects[0]
         largest = abs(size_or_zero(first, document))
-        if largest < NOTHING:
+        if largest < NEGLIGIBLE:
             answer_sentences.append(
                 say(
                     view,

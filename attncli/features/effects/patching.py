@@ -386,7 +386,7 @@ def run_paths(
         here = [receiver for receiver in receivers if receiver.layer == index]
         for number, part in enumerate(parts):
             puts = [
-                _put(text, block.attention, receiver, own[index], [changes[place] for place in part])
+                _put_projection(text, block.attention, receiver, own[index], [changes[place] for place in part])
                 for receiver in here
             ]
             interventions: Interventions = {(index, "self"): tuple(puts)} if puts else {}
@@ -396,7 +396,7 @@ def run_paths(
     return results
 
 
-def _put(
+def _put_projection(
     text: SweepText,
     attention: Attention,
     receiver: PathReceiver,

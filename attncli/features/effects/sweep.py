@@ -74,7 +74,7 @@ def plan_branches(
     return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
 
 
-def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
+def least_bytes(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
     """Bytes that a sweep takes that runs one branch at a time. predicts: as of `plan_branches`."""
     return plan_branches(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
@@ -82,7 +82,7 @@ def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
 def branch_cost(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> CostEstimate:
     """What a text of `count` tokens takes of which one run at a time is measured. predicts: as of `plan_branches`."""
     return replace(
-        estimate(spec, count, dtype=dtype), memory={"branches": least(spec, count, dtype, predicts=predicts)}
+        estimate(spec, count, dtype=dtype), memory={"branches": least_bytes(spec, count, dtype, predicts=predicts)}
     )
 
 

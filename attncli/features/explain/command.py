@@ -220,7 +220,7 @@ def position(
             return
         ways = POSITIONS if attention.position is None else tuple(dict.fromkeys(("none", attention.position)))
         for option_set in with_positions(ways, attention, first_place.model):
-            yield again(environment, first_place.model, model, option_set, compute, text.tokenizer)
+            yield model_under(environment, first_place.model, model, option_set, compute, text.tokenizer)
 
     place = {"layer": first_place.layer, "head": first_place.head, "query": first_place.query}
     give_topic(ctx, position_document(models(), first_place.text.text, first_place.tokens, **place), output)
@@ -368,7 +368,7 @@ def with_positions(ways: Sequence[str], attention: AttentionOptions, first: Mode
     return [replace(attention, position=way) for way in ways if even or not way.startswith("rope")]
 
 
-def again(
+def model_under(
     environment: Environment,
     first: Model,
     model_options: ModelOptions,
@@ -507,7 +507,7 @@ def order(
             yield first
             return
         for option_set in (*with_positions(POSITIONS, attention, first), replace(attention, mask=["causal"])):
-            yield again(environment, first, model, option_set, compute, text.tokenizer)
+            yield model_under(environment, first, model, option_set, compute, text.tokenizer)
 
     give_topic(ctx, order_document(models(), source_text.text, tokens, to, layer=layer), output)
 
@@ -619,13 +619,13 @@ def _document(
     from attncli.features.explain.compute import derivation_shapes
     from attncli.features.explain.compute import explain as compute_explain
 
-    meant = _topic_like(source_text.text)
-    if meant is not None:
+    topic = _topic_like(source_text.text)
+    if topic is not None:
         environment.note(
             message(
                 "{source_text} is explained as a text; the topic is attn explain {meant}",
                 source_text=repr(source_text.text),
-                meant=meant,
+                meant=topic,
             )
         )
     tokens = request.tokens_of(loaded_model, source_text)
@@ -677,12 +677,12 @@ class TextOrTopic(PlainParameters, TyperGroup):
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)  # a shell asks for the topics
         is_topic = bool(args) and args[0] in TOPICS
-        meant = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
-        if meant is not None:
+        topic = None if is_topic or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
+        if topic is not None:
             raise UsageError(
                 "attn explain has no topic {arg}",
                 expected="{topics}, or one text in quotes",
-                hint=message("did you mean attn explain {meant}?", meant=meant),
+                hint=message("did you mean attn explain {meant}?", meant=topic),
                 arg=repr(args[0]),
                 topics=listing(TOPICS),
             )

@@ -96,6 +96,7 @@ class Derivation:
 
     @cached_property
     def rest(self) -> list[int]:
+        """The keys that have no line of their own."""
         return sorted(set(range(len(self.names))) - set(self.keys_shown))
 
     def key(self, index: int) -> str:

@@ -204,7 +204,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     largest_difference = max(padded_text.agreement for padded_text in document.batch)
     if padding_weight > 0 or largest_difference > CLOSE:
         return ""
-    if _even(document.batch):
+    if _have_equal_lengths(document.batch):
         return say(
             view,
             "The {texts} texts have as many tokens, so nothing is padded: each keeps the weights that it has alone.",
@@ -228,7 +228,7 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     )
 
 
-def _even(batch: Sequence[PaddedText]) -> bool:
+def _have_equal_lengths(batch: Sequence[PaddedText]) -> bool:
     """Whether all texts have as many tokens: nothing is padded then."""
     return len({len(text.tokens) for text in batch}) == 1
 
@@ -236,7 +236,7 @@ def _even(batch: Sequence[PaddedText]) -> bool:
 def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
     longest = max(len(padded_text.tokens) for padded_text in batch)
-    even = _even(batch)
+    even = _have_equal_lengths(batch)
     pad = spell("·", ascii=view.ascii)
     room = max((view.width - 4) // (CELL + 2), 1)
     token_count = longest if view.full else min(longest, room)
@@ -607,7 +607,7 @@ def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
 
 
 def _norm(document: ResidualTopic, view: View) -> Lines:
-    """The norm, step by step; that there is none, where there is none."""
+    """The part of the layer norm: its steps, or a sentence that the model has none."""
     norm = document.norm
     if norm is None:
         return remark(say(view, "There is no norm here; --layer-norm adds one."), view)

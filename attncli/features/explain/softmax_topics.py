@@ -72,8 +72,8 @@ def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) 
     """
     visible = [score for score in scores if score is not None]
     if not visible:
-        nothing = (0.0,) * len(scores)
-        return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), nothing, None, 0.0, nothing)
+        zeros = (0.0,) * len(scores)
+        return SoftmaxSteps(tuple(scores), None, (None,) * len(scores), zeros, None, 0.0, zeros)
     highest = max(visible) if sink is None else max(*visible, sink)
     shifted_scores = tuple(None if score is None else score - highest for score in scores)
     exponentials = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted_scores)

@@ -385,13 +385,13 @@ def max_flow(layers: Sequence[Floats], queries: Sequence[int]) -> Floats:
     flows = np.zeros((len(queries), count))
     for row, query in enumerate(queries):
         for key in range(count):
-            flows[row, key] = _most(steps, query, key)
+            flows[row, key] = _maximum_flow(steps, query, key)
     sums = flows.sum(-1, keepdims=True)
     scaled: Floats = flows / np.where(sums > 0, sums, 1)
     return scaled
 
 
-def _most(steps: Sequence[Floats], source: int, sink: int) -> float:
+def _maximum_flow(steps: Sequence[Floats], source: int, sink: int) -> float:
     """The maximum flow from position `source` above the last layer down to `sink` at the input (Dinic, 1970)."""
     count, depth = len(steps[0]), len(steps)
     capacity = np.zeros((depth + 1, count, count))  # what is left from [depth, i] down to [depth + 1, j]

@@ -73,7 +73,7 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
         )
     table = model.backend.numpy(embeddings)
     head_weights = outer("head.weight")
-    written = table if head_weights is None else model.backend.numpy(head_weights)
+    unembedding = table if head_weights is None else model.backend.numpy(head_weights)
     directions = []
     for layer, number in places:
         if layer >= len(model.spec.blocks) or number >= model.spec.blocks[layer].attention.heads:
@@ -86,19 +86,19 @@ def head_directions(model: Model, places: Sequence[tuple[int, int]]) -> list[Hea
                 heads=model.spec.blocks[0].attention.heads,
             )
         (head,) = heads_of(model, layer, [number])
-        if head.w_v.shape[0] != table.shape[1] or head.w_o.shape[1] != written.shape[1]:
+        if head.w_v.shape[0] != table.shape[1] or head.w_o.shape[1] != unembedding.shape[1]:
             raise UnsupportedError(
                 "the vectors of this model's vocabulary are of another width than those of its heads",
                 expected="a model whose embeddings are as wide as its layers",
             )
-        directions.append(_directions(model, head, table, written))
+        directions.append(_directions(model, head, table, unembedding))
     return directions
 
 
-def _directions(model: Model, head: HeadMatrices, table: Floats, written: Floats) -> HeadDirections:
+def _directions(model: Model, head: HeadMatrices, table: Floats, unembedding: Floats) -> HeadDirections:
     rows = []
     for circuit, (into, out_of), tables in (
-        ("ov", (head.w_v, head.w_o), (table, written)),
+        ("ov", (head.w_v, head.w_o), (table, unembedding)),
         ("qk", (head.w_q, head.w_k.T), (table, table)),
     ):
         left, sizes, right = product_svd(into, out_of)

@@ -211,10 +211,10 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     names = [token.text for token in document.tokens]
     most = max(Counter(head.layer for head, _ in heads_shown).values()) if several else None
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
-    return stack((title, picture, remark(more, view), remark(_lost(document) if len(maps) > 1 else "", view)))
+    return stack((title, picture, remark(more, view), remark(_average_note(document) if len(maps) > 1 else "", view)))
 
 
-def _lost(document: HeadsDocument) -> str:
+def _average_note(document: HeadsDocument) -> str:
     """What the average hides: heads that look at different things average to one that looks at everything."""
     average = document.average
     if not average or average.entropy is UNSET or average.heads_entropy is UNSET:

@@ -14,7 +14,7 @@ from attncli.errors import AttnError
 from attncli.features.learn.architecture import SmallModel, first_weights
 from attncli.inputs.token import Token
 from attncli.language import message
-from attncli.mechanism.context import NOTHING, Context, Interventions, Weights
+from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Weights
 from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.spec import Spec
 from attncli.models.run import EmbeddingVectors, logits, parts_through_norm, run_layers, with_positions
@@ -97,7 +97,7 @@ def forward(
     ids: Integers,
     *,
     keep: bool = False,
-    interventions: Interventions = NOTHING,
+    interventions: Interventions = NO_INTERVENTIONS,
 ) -> ForwardPass:
     """Run texts of one length, ids [text, token]. keep: whether to keep the weights."""
     store, count = RoleStore(spec, arrays), ids.shape[-1]
@@ -208,11 +208,11 @@ class Trainer:
             lengths = np.sqrt((heads * heads).sum((0, 2), keepdims=True))
             heads *= np.maximum(1 - self._thrift * self._rate / np.maximum(lengths, 1e-9), 0)
 
-    def run(self, batch: Batch, *, keep: bool = False, interventions: Interventions = NOTHING) -> ForwardPass:
+    def run(self, batch: Batch, *, keep: bool = False, interventions: Interventions = NO_INTERVENTIONS) -> ForwardPass:
         """What the model makes of a batch now, in NumPy arrays."""
         return forward(self._plain, self.model.spec, self.arrays, batch.ids, keep=keep, interventions=interventions)
 
-    def loss(self, batch: Batch, *, interventions: Interventions = NOTHING) -> float:
+    def loss(self, batch: Batch, *, interventions: Interventions = NO_INTERVENTIONS) -> float:
         """The loss on a batch now."""
         output = self.run(batch, interventions=interventions)
         return self.loss_of(output, batch)

@@ -503,7 +503,7 @@ def models_document(cache: Path) -> ModelsDocument:
             )
         )
     aliases = [
-        AliasRow(name=name, hub=alias.hub, family=alias.family, here=_here(alias, cache))
+        AliasRow(name=name, hub=alias.hub, family=alias.family, here=_cached_in(alias, cache))
         for name, alias in ALIASES.items()
     ]
     return ModelsDocument(
@@ -531,7 +531,7 @@ def _formats() -> list[FormatRow]:
     return [FormatRow(name=name, families=families, proof=proof) for name, families, proof in proofs]
 
 
-def _here(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:
+def _cached_in(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:
     """Where an alias would be taken from without the network: "package" or "cache"; None where it would be fetched."""
     if alias.package and package_folder(alias.package):
         return "package"

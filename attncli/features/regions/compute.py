@@ -20,7 +20,7 @@ from attncli.inputs.regions import Region
 from attncli.inputs.token import Token, ignore
 from attncli.language import message
 from attncli.measure.kept_results import KeptResults, fingerprint
-from attncli.mechanism.context import NOTHING, Interventions, KnockOut
+from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, KnockOut
 from attncli.models.estimate import CostEstimate
 from attncli.models.model import Model
 from attncli.models.run import LONG, ProgressStore, rows_for
@@ -121,7 +121,7 @@ def ablate_regions(
     try:
         following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
         if results.logprob is None:
-            scores = _last_logits(model, following, max(len(answer), 1), rows, NOTHING, part_of(0))
+            scores = _last_logits(model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, part_of(0))
             answer = answer or [first_choice(model, scores)]
             results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))
             file.keep(results)

@@ -24,7 +24,7 @@ from attncli.features.retrieval.document import FetchCheck, FetchingHead, FetchS
 from attncli.inputs.files import read_regular
 from attncli.inputs.token import TEXT_LIMIT, Token, ignore
 from attncli.language import message
-from attncli.mechanism.context import NOTHING, Interventions, Zero
+from attncli.mechanism.context import NO_INTERVENTIONS, Interventions, Zero
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -258,7 +258,7 @@ def _tokens(model: Model, text: str) -> list[Token]:
     return tokens
 
 
-def _predicted(model: Model, probe: Probe, interventions: Interventions = NOTHING) -> list[bool]:
+def _predicted(model: Model, probe: Probe, interventions: Interventions = NO_INTERVENTIONS) -> list[bool]:
     """Of each step, whether its token is the likeliest."""
     last = len(model.spec.blocks) - 1
     (trace,) = model.trace(probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True)

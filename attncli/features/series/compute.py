@@ -188,7 +188,7 @@ def series_document(
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
         key = memory / f"{_request_digest(request, digest)}.json"
-        measured = _remembered(key) if remember and not request.maps else None
+        measured = _read_measured(key) if remember and not request.maps else None
         maps: Floats | None = None
         if measured is None:
             measured, maps = _measure(request, name, variables, note)
@@ -287,7 +287,7 @@ def _request_digest(request: SeriesRequest, digest: str) -> str:
     return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _remembered(path: Path) -> MeasuredCheckpoint | None:
+def _read_measured(path: Path) -> MeasuredCheckpoint | None:
     """What was measured before; None where nothing was, or it cannot be read."""
     try:
         return msgspec_json.decode(path.read_bytes(), type=MeasuredCheckpoint)

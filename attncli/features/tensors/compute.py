@@ -100,7 +100,10 @@ def capture_attention(
     used where the file has them and the options do not say otherwise. Raises InputError.
     """
     prefix = _prefix(tensors, where, layer)
-    roles = [backend.array(array) for array in _alike([_with_heads(tensors[prefix + name]) for name in ROLES])]
+    roles = [
+        backend.array(array)
+        for array in _broadcast_leading_axes([_with_heads(tensors[prefix + name]) for name in ROLES])
+    ]
     extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
     lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
     _, q, k, v, rule = check_arguments(
@@ -126,7 +129,7 @@ def _with_heads(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array[None] if array.ndim == 2 else array
 
 
-def _alike(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+def _broadcast_leading_axes(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """The arrays with the leading axes that they have together; as they are where those do not broadcast."""
     if any(array.ndim < 3 for array in arrays):
         return arrays

@@ -28,7 +28,7 @@ File = Annotated[
         help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE", readable=False
     ),
 ]
-Written = Annotated[
+NewFile = Annotated[
     Path,
     typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False),
 ]
@@ -62,7 +62,7 @@ Orientation = Annotated[
 def init(
     ctx: typer.Context,
     output: TableOutput,
-    file: Written,
+    file: NewFile,
     seed: Annotated[str, redeclare(declarations.SEED, help="Seed of the weights, or 'random'.")] = "0",
     d_model: Annotated[int, redeclare(declarations.D_MODEL, help="Width of the token vectors.")] = 64,
     num_heads: Annotated[int, redeclare(declarations.NUM_HEADS, help="Number of heads.")] = 1,
@@ -133,7 +133,7 @@ def convert(
     ctx: typer.Context,
     output: TableOutput,
     file: File,
-    to: Written,
+    to: NewFile,
     layout: LayoutName = "canonical",
     num_heads: Heads = None,
     prefix: Prefix = "",

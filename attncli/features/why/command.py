@@ -79,7 +79,7 @@ def why(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "why", files={"--html": page.html})
     validate_page(page, lines=text.lines)
-    start, end, split = _checked(link)
+    start, end, split = _link_ends(link)
     loaded_model = request.model(
         environment, model, attention, compute, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )
@@ -116,7 +116,7 @@ def why(
     write_with_figure(documents(), output, environment, view, several=text.lines)
 
 
-def _checked(link: LinkOptions) -> tuple[str, str, Split]:
+def _link_ends(link: LinkOptions) -> tuple[str, str, Split]:
     """Both ends of the link, and how it is split. Raises UsageError for options that contradict each other."""
     if link.start is None or link.end is None:
         raise UsageError(

@@ -190,8 +190,10 @@ def why_document(
     whole = contributions(
         running, link, by_layer=by_layer or by_token, by_token=by_token, follower=attributor, progress=progress
     )
-    written = written_parts(running, whole, attributor, entry) if writes else UNSET
-    return _document(model, text, source_text, running, request, whole, rival, by_layer=by_layer, written=written)
+    writes_part = written_parts(running, whole, attributor, entry) if writes else UNSET
+    return _document(
+        model, text, source_text, running, request, whole, rival, by_layer=by_layer, writes_part=writes_part
+    )
 
 
 def _pieces(tokens: Sequence[Token], reference: str, note: Callable[[str], None], *, unknown: bool) -> tuple[int, ...]:
@@ -409,7 +411,7 @@ def why_links(
         by_layer = _fit(running, link, memory)
         whole = contributions(running, link, by_layer=by_layer)
         request = WhyRequest((query,), (key,), HeadSelection(pairs=((layer, head),)), "self")
-        document = _document(model, text, None, running, request, whole, None, by_layer=by_layer, written=UNSET)
+        document = _document(model, text, None, running, request, whole, None, by_layer=by_layer, writes_part=UNSET)
         documents.append(document)
         progress((number + 1) / len(links.by_query))
     return documents
@@ -466,7 +468,7 @@ def _document(
     than: int | None,
     *,
     by_layer: bool,
-    written: Writes | UnsetType,
+    writes_part: Writes | UnsetType,
 ) -> WhyDocument:
     link, row, tokens = whole.link, whole.row, running.tokens
     advantages = row.scaled + row.added
@@ -501,7 +503,7 @@ def _document(
         ],
         pair_count=int(pairs.size),
         dimensions=_dimensions(running, whole, request.by, than),
-        writes=written,
+        writes=writes_part,
         warnings=notes(model, text, tokens),
     )
 

@@ -32,7 +32,7 @@ NAMES = llama.NAMES.with_roles(
 def spec(config: Config) -> Spec:
     """The Spec of a Bamba."""
     norm, mixer = llama.rms(config, default=1e-5), state_space(config)
-    attending = config.many("attn_layer_indices", kind=int) or []
+    attending = config.list_of("attn_layer_indices", kind=int) or []
     block = llama.block(
         config,
         position=rope(config, llama.head_dim(config), default_partial=0.5),
@@ -67,7 +67,7 @@ def state_space(config: Config, default_eps: float = 1e-5) -> StateSpace:
 
 def limits(config: Config) -> tuple[float, float | None]:
     """The least and the largest step; transformers writes no largest as an object that names infinity."""
-    values = config.many("time_step_limit", kind=(int, float, dict), count=2)
+    values = config.list_of("time_step_limit", kind=(int, float, dict), count=2)
     if values is None:
         return 0.0, None
     low, high = values

@@ -60,8 +60,8 @@ def spec(config: Config) -> Spec:
 
 def _kinds(config: Config, count: int) -> list[str]:
     """The type of each layer, from the list `attention_layers` or from pairs of a pattern and how often it repeats."""
-    kinds = config.many("attention_layers", kind=str, count=count)
-    pairs = config.many("attention_types", kind=list) or [[["global", "local"], -(-count // 2)]]
+    kinds = config.list_of("attention_layers", kind=str, count=count)
+    pairs = config.list_of("attention_types", kind=list) or [[["global", "local"], -(-count // 2)]]
     if kinds is None:
         kinds = []
         for pair in pairs:

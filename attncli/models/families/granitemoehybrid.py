@@ -27,7 +27,9 @@ KINDS = {"mamba": False, "linear_attention": False, "attention": True, GLOBAL: T
 def spec(config: Config) -> Spec:
     """The Spec of a Granite 4."""
     count, mixer = llama.depth(config), bamba.state_space(config, 1e-6)
-    kinds = config.many("layer_types", kind=str, count=count) or config.many("layers_block_type", kind=str, count=count)
+    kinds = config.list_of("layer_types", kind=str, count=count) or config.list_of(
+        "layers_block_type", kind=str, count=count
+    )
     kinds = kinds or ["mamba"] * count
     if not set(kinds) <= set(KINDS):
         raise config.refuse("layer_types", ", ".join(KINDS))

@@ -41,7 +41,7 @@ def _by_layer(config: Config, layers: int, *keys: str) -> list[int]:
     if not isinstance(values, list):
         return [config.whole(*keys, default=1, most=2**16)] * layers
     key = next(key for key in keys if config.values.get(key) is not None)
-    config.many(key, kind=int, count=layers)
+    config.list_of(key, kind=int, count=layers)
     return [Config({key: value}, config.where).whole(key, most=2**16) for value in values]
 
 

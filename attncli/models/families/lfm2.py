@@ -69,8 +69,8 @@ def biases(config: Config) -> tuple[str, ...]:
 def layers(config: Config, parts: Sequence[Mlp | Experts]) -> list[Block]:
     """The layers, by type, each with its feed-forward part."""
     count = len(parts)
-    attending = config.many("full_attn_idxs", kind=int)
-    kinds = config.many("layer_types", kind=str, count=count)
+    attending = config.list_of("full_attn_idxs", kind=int)
+    kinds = config.list_of("layer_types", kind=str, count=count)
     if kinds is None:
         chosen = range(count) if attending is None else attending
         kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]

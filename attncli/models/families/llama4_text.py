@@ -38,13 +38,13 @@ def spec(config: Config) -> Spec:
     """The Spec of a Llama 4."""
     count = llama.depth(config)
     every = config.whole("no_rope_layer_interval", default=4)
-    rotary_layers = config.many("no_rope_layers", kind=int, count=count) or [
+    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
         int((layer + 1) % every != 0) for layer in range(count)
     ]
     step = config.whole("interleave_moe_layer_step", default=1)
-    moe_layers = config.many("moe_layers", kind=int)
+    moe_layers = config.list_of("moe_layers", kind=int)
     expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
-    kinds = config.many("layer_types", kind=str, count=count) or [
+    kinds = config.list_of("layer_types", kind=str, count=count) or [
         CHUNKED if rotary else WHOLE for rotary in rotary_layers
     ]
     size = config.optional("attention_chunk_size", default=8192)

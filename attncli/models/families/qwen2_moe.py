@@ -63,7 +63,7 @@ def mixtures(config: Config) -> list[bool]:
     """Which layers have experts: every so many, but for those that the config lists."""
     config.optional("intermediate_size")  # of layers without experts
     every = config.whole("decoder_sparse_step", default=1)
-    dense = config.many("mlp_only_layers", kind=int) or []
+    dense = config.list_of("mlp_only_layers", kind=int) or []
     return [layer not in dense and (layer + 1) % every == 0 for layer in range(llama.depth(config))]
 
 

@@ -61,7 +61,7 @@ def spec(config: Config) -> Spec:
 def gated(config: Config, family: str, part: Callable[[int], Mlp | Experts], kv_heads: int) -> Spec:
     """The model with these feed-forward parts. kv_heads: how many the config means by silence."""
     layers, every = llama.depth(config), config.whole("full_attention_interval", default=4)
-    kinds = config.many("layer_types", kind=str, count=layers) or [
+    kinds = config.list_of("layer_types", kind=str, count=layers) or [
         LINEAR if (layer + 1) % every else GLOBAL for layer in range(layers)
     ]
     if not set(kinds) <= {LINEAR, GLOBAL}:

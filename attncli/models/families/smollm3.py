@@ -12,7 +12,7 @@ def spec(config: Config) -> Spec:
     """The Spec of a SmolLM3."""
     count = llama.depth(config)
     every = config.whole("no_rope_layer_interval", default=4)
-    rotary_layers = config.many("no_rope_layers", kind=int, count=count) or [
+    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
         int(bool((layer + 1) % every)) for layer in range(count)
     ]
     window = config.optional("sliding_window")
