@@ -372,12 +372,12 @@ class _LayerWriter:
         self._count = count
         self._split, self._on_heads = split, on_heads
         self._deviations: dict[str, Floats] = {}
-        self._written: dict[str, Floats] = {}
+        self._branch_outputs: dict[str, Floats] = {}
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Keep what is needed of it: of a norm only what it divides by."""
         if what in ("mlp", "conv", "mixer"):
-            self._written[what] = known_numbers(self._backend, array)
+            self._branch_outputs[what] = known_numbers(self._backend, array)
         elif not what.endswith(".in"):  # the others are on the way of the stream or of a branch
             norm = self._norm(what)
             assert norm is not None
@@ -391,7 +391,7 @@ class _LayerWriter:
         if kind == "self" and block.mixer is not None:
             for tap in self._taps:
                 part = StreamPart("mixer", self._layer)
-                tap.add(part, self._written["mixer"], tap.map * block.branch_scale)
+                tap.add(part, self._branch_outputs["mixer"], tap.map * block.branch_scale)
         if block.instead:
             self._pass_norm("attn.sum", weights)
             return
@@ -430,12 +430,12 @@ class _LayerWriter:
         if self._block.mlp is not None:
             for tap in self._taps:
                 branch, factors = self._branch(tap, "mlp.out", weights)
-                tap.add(StreamPart("feed_forward", self._layer), self._written["mlp"], branch, factors)
+                tap.add(StreamPart("feed_forward", self._layer), self._branch_outputs["mlp"], branch, factors)
             if not self._is_parallel:
                 self._pass_norm("mlp.sum", weights)
         if self._block.convolution is not None:
             for tap in self._taps:
-                tap.add(StreamPart("convolution", self._layer), self._written["conv"], tap.map)
+                tap.add(StreamPart("convolution", self._layer), self._branch_outputs["conv"], tap.map)
             self._pass_norm("conv.norm", weights)
 
     @property

@@ -69,7 +69,7 @@ def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatc
 
 def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
     model = attncli.load(folder, dtype="float64")
-    without, along = (least(model.spec, len(IDS), "float64", predicts=predicts) for predicts in (False, True))
+    without, along = (least_bytes(model.spec, len(IDS), "float64", predicts=predicts) for predicts in (False, True))
     assert along - without > model.spec.vocabulary * model.spec.d_model * 8
     removed(model, MeasureRequest(("vector",), (AT,), AT), without)
     with pytest.raises(LimitError, match="memory"):
