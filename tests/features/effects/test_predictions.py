@@ -15,7 +15,7 @@ from attncli.errors import LimitError
 from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
 from attncli.features.effects.measures import MeasureRequest, Meter
-from attncli.features.effects.sweep import least
+from attncli.features.effects.sweep import least_bytes
 from attncli.mechanism.context import Zero
 from attncli.mechanism.spec import HeadSelection
 from attncli.models.model import Model
