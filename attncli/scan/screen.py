@@ -109,7 +109,13 @@ def _grid_part(shown: ScanShown, view: View) -> Lines:
 
 
 def _labels_part(shown: ScanShown, view: View) -> Lines:
-    return _labels(shown.document, view) if shown.document.heads and shown.document.plan.labels else Lines()
+    heads = shown.document.heads if not shown.is_close else [shown.head] if shown.head else []
+    labelled = [
+        (head, scan_label) for head in heads for scan_label in head.labels if scan_label.earned or _between(scan_label)
+    ]
+    if not heads or not shown.document.plan.labels or (shown.is_close and not labelled):
+        return Lines()
+    return _labels(labelled, view)
 
 
 def _effects_part(shown: ScanShown, view: View) -> Lines:
@@ -182,7 +188,7 @@ def _layers_part(shown: ScanShown, view: View) -> Lines:
 SCAN_PARTS: Parts[ScanShown] = (
     ScreenPart("header", _header_part),
     ScreenPart("grid", _grid_part, _wide),
-    ScreenPart("labels", _labels_part, _wide),
+    ScreenPart("labels", _labels_part),
     ScreenPart("layers", _layers_part, _wide),
     ScreenPart("effects", _effects_part),
     ScreenPart("why", _why_part),
@@ -275,13 +281,8 @@ def _grid(document: ScanDocument, name: str, view: View) -> Lines:
     )
 
 
-def _labels(document: ScanDocument, view: View) -> Lines:
-    labels = [
-        (head, scan_label)
-        for head in document.heads
-        for scan_label in head.labels
-        if scan_label.earned or _between(scan_label)
-    ]
+def _labels(labels: Sequence[tuple[ScanHead, ScanLabel]], view: View) -> Lines:
+    """Labels that heads earn or may earn, with intervals and the share of texts that earn them."""
     if not labels:
         return heading(say(view, "labels"), say(view, "no head earns a label over this corpus"), view)
     labels_shown = labels if view.full else sorted(labels, key=lambda pair: -_strength(pair[1]))[: view.top]

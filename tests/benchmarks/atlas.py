@@ -1,13 +1,14 @@
 """A scan with samples and pairs of tokens against one without: `python atlas.py CORPUS TEXTS`, of MiniLM.
 
 Two processes with a worker's settings scan the same shards in turn, so that a machine that slows down slows down both;
-what is timed is the CPU seconds of one thread, and at the end those of bringing the shards together in a document. Told
+what is timed is the CPU seconds of one thread. Then `attn scan` itself is run on each folder, which finds all shards done
+and brings them together in its document: its CPU seconds, the program's start among them, and its memory come last. Told
 after each shard is what both took so far, how many times as much the one with samples and pairs, and the most memory
 that each process had.
 
-Measured over 40,000 sentences of documentation, on a machine that others used as well: 672 s of CPU with both and 612 s
-without, 1.10 times; workers of 621 and 513 MiB (600 and 504 after the first of ten shards), and 737 and 618 MiB with all
-shards brought together in the same process.
+Measured over 40,000 sentences of documentation, on a machine that others used as well: 623.7 s of CPU with both and
+566.8 s without, 1.100 times (1.03 to 1.10 after each shard); workers of 633 and 533 MiB (575 and 499 after the first of
+ten shards), and 490 and 461 MiB of `attn scan` itself as it brings all shards together.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,13 +31,11 @@ SIDES: dict[str, dict[str, object]] = {"without": {"examples": 0, "links": False
 
 
 def serve(corpus: str, folder: Path, side: str) -> None:
-    """Scan the shards that standard input names, and tell their CPU seconds and the most memory in MiB; after the last
-    of them bring them together."""
+    """Scan the shards that standard input names, and tell their CPU seconds and the most memory in MiB."""
     use_one_thread()
     import attncli
-    from attncli.scan import plan, report
+    from attncli.scan import plan
     from attncli.scan.corpus_scan import USUAL
-    from attncli.scan.totals import total
     from attncli.scan.worker import Worker
 
     on_one_thread()
@@ -46,12 +46,20 @@ def serve(corpus: str, folder: Path, side: str) -> None:
     print(len(made.shards), flush=True)
     for line in sys.stdin:
         begun = time.process_time()
-        if (shard := int(line)) < len(made.shards):
-            worker.shard(shard)
-        else:
-            report.write(report.scan_document(total(made, out)), out)
+        worker.shard(int(line))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(time.process_time() - begun, memory, flush=True)
+
+
+def bring_together(corpus: Path, out: Path, side: str) -> tuple[float, float]:
+    """What `attn scan` takes where all shards are done: CPU seconds, and the most memory in MiB."""
+    options = ["--examples", "0", "--no-links"] if side == "without" else []
+    command = [sys.executable, "-m", "attncli", "scan", "minilm", str(corpus), "-o", str(out), "--brief", *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def main() -> None:
@@ -75,7 +83,7 @@ def main() -> None:
             assert process.stdout is not None
             shards = int(process.stdout.readline())
         seconds = dict.fromkeys(sides, 0.0)
-        for shard in range(shards + 1):
+        for shard in range(shards):
             memory = {}
             for side in list(sides) if shard % 2 == 0 else reversed(sides):
                 process = sides[side]
@@ -84,12 +92,20 @@ def main() -> None:
                 print(shard, file=process.stdin, flush=True)
                 took, memory[side] = map(float, process.stdout.readline().split())
                 seconds[side] += took
-            what = f"shard {shard}" if shard < shards else "together"
-            told = ", ".join(f"{side} {seconds[side]:.1f} s CPU, {memory[side]:.0f} MiB" for side in sides)
-            print(f"{what:8} {told}: {seconds['with'] / seconds['without']:.3f} times", flush=True)
-        for process in sides.values():
+            tell(f"shard {shard}", seconds, memory)
+        for side, process in sides.items():
             assert process.stdin is not None
             process.stdin.close()
+            process.wait()
+            took, memory[side] = bring_together(corpus, Path(folder) / side, side)
+            seconds[side] += took
+        tell("together", seconds, memory)
+
+
+def tell(after: str, seconds: Mapping[str, float], memory: Mapping[str, float]) -> None:
+    """A line of what both sides took so far."""
+    told = ", ".join(f"{side} {seconds[side]:.1f} s CPU, {memory[side]:.0f} MiB" for side in seconds)
+    print(f"{after:8} {told}: {seconds['with'] / seconds['without']:.3f} times", flush=True)
 
 
 if __name__ == "__main__":

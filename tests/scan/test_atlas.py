@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from asking import ask
 from msgspec import UNSET, to_builtins
+from msgspec.structs import replace
 from scanning import Inside, loaded, planned
 
 import attncli
 from attncli.draw.safe import cells
 from attncli.features.heads.compute import HeadsRequest, heads_document
 from attncli.scan import frequent_links, report
-from attncli.scan.document import ScanDocument
+from attncli.scan.document import ScanDocument, ScanLabel
 from attncli.scan.engines import ScanPart, run
 from attncli.scan.frequent_links import LinkCounts, TotalLinks
 from attncli.scan.intake import text_hash
@@ -285,6 +286,14 @@ def test_the_passport_of_a_head_fits_and_tells_its_links_and_deciles(
     query = np.asarray(trace.stages["weights"])[head.head].max(-1).argmax()
     assert f"value {strongest.value:.3f} · {corpus.name}:{strongest.line + 1}" in shaded
     assert f"[{tokens[query].text}]" in re.sub("[░▒▓█]", "", shaded).split("\n\n")[1]
+    label = ScanLabel(
+        name="self", detail=None, score=0.5, threshold=0.3, texts=0.25, texts_ci95=[0.1, 0.45], ci95=[0.44, 0.56],
+        earned=True, borderline=False,
+    )  # fmt: skip
+    labelled = replace(document, plan=replace(document.plan, labels=True), heads=[replace(head, labels=[label])])
+    report.write(labelled, tmp_path / "out")
+    (row,) = [row for row in ask(*asked, width=80).out.splitlines() if " self   0.5" in row]
+    assert row.split()[2:] == ["self", "0.500", "0.440", "–", "0.560", "25%", "(10–45)"]
     for option, told in (
         ("--deciles", "--deciles shows the texts of one head"),
         ("--shade", "--shade is about one head"),
