@@ -511,6 +511,8 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     return InputError(
         what,
         expected=message("one of: {names}{rest}; or #0 to #{last}", names=names, rest=rest, last=len(tokens) - 1)
+        if len(tokens) > 1
+        else message("{names}, or #0", names=names)
         if tokens
         else "the text has no tokens",
         hint=message("did you mean {text_by_key}?", text_by_key=repr(text_by_key[close[0]]))

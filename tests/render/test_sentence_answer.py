@@ -314,6 +314,7 @@ def test_a_query_that_sees_one_key_alone_is_not_the_strongest_link(more: tuple[s
     assert f"with {strongest:.0%}" in told
     assert 'The strongest link: "the" looks at "the"' not in told
     assert "with 100%" in ask("run", "the", "--brief").out
+    assert "is 0 and has no direction" in ask("ablate", "the cat", "--num-heads", "1", "--brief").out
     for ending in ("safetensors", "npz"):  # in the second more heads than links see one key alone
         captured = ask("tensors", f"sample_inputs/captured.{ending}", "--mask", "causal", "--brief").out
         assert "The strongest link: query 2 looks at key 1 with 92%" in captured

@@ -214,6 +214,8 @@ def effect_sentences(document: AblateDocument, view: View) -> list[str]:
         answer_sentences.append(
             say(view, "Without any of these heads {subject} is 0 and has no direction.", subject=subject_)
         )
+    elif not effects and not link:
+        answer_sentences.append(say(view, "Without this head {subject} is 0 and has no direction.", subject=subject_))
     if len(effects) > 1:
         answer_sentences.append(
             say(

@@ -333,7 +333,7 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
         )
     elif other_ways:
         answer_sentences.insert(
-            0, say(view, "None of them moves a weight of {query} by 0.005 or more.", query=query_text)
+            0, say(view, "No position encoding moves a weight of {query} by 0.005 or more.", query=query_text)
         )
     return stack((tinted_sentence, sentences(answer_sentences, view)))
 
