@@ -29,7 +29,7 @@ from attncli.measure.metric import DEFAULT, measure
 from attncli.measure.row_facts import Floats
 from attncli.measure.row_stream import LinkCollector, kinds_left_out
 from attncli.measure.run_record import check_heads, metric_values
-from attncli.mechanism.trace import STAGES, Shape, shapes_of, written
+from attncli.mechanism.trace import STAGES, Shape, head_outputs, shapes_of
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 Tensors = Mapping[str, np.ndarray[Any, Any]]
@@ -180,7 +180,7 @@ def _steps(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
         if name in stages and before in stages and np.array_equal(stages[name], stages[before]):
             del steps[name]
     if "mixed" in stages and "out" in stages:
-        heads = written(stages).swapaxes(0, 1)
+        heads = head_outputs(stages).swapaxes(0, 1)
         concat = heads.reshape((len(heads), -1))
         if not np.array_equal(concat, stages["out"]):  # W_O stood between them
             steps["concat"] = concat
