@@ -34,24 +34,30 @@ def attention(
 ) -> AttentionTrace[Library]:
     """Scaled dot-product attention with every stage kept.
 
-    q: [..., heads, query, dim]. k: [..., kv_heads, key, dim]. v: [..., kv_heads, key, v_dim].
-    NumPy arrays or torch tensors, all of one kind; the result is of the same kind. Query head
-    h uses kv head h·kv_heads // heads.
+    Args:
+        q: Queries [..., heads, query, dim], NumPy or torch; all arrays are of one kind.
+        k: Keys [..., kv_heads, key, dim]. Query head h uses kv head h·kv_heads // heads.
+        v: Values [..., kv_heads, key, v_dim].
+        scale: Multiplies q·k; None is 1/√dim.
+        softcap: A positive bound of the scores, or None.
+        mask: Booleans, True = visible; broadcast right-aligned to [..., heads, query, key].
+        bias: Floats added to the scores, broadcast as the mask is; −inf hides.
+        causal: Whether keys after the query are hidden.
+        window: Keys besides the query's own, (left, right), None unbounded. It counts absolute positions, as `causal`.
+        offset: The position of query 0: an int, or one per batch entry (the leading axes).
+        key_lengths: One per batch entry; keys from there on are hidden.
+        sinks: Logits [heads] that take part in the softmax and are then dropped.
+        softmax_dtype: Type of scores and weights; None is the inputs' own, or float32 for float16 and bfloat16.
 
-    scale: multiplies q·k; None is 1/√dim. softcap: None or a positive bound.
-    mask: booleans, True = visible; bias: floats added to the scores, −inf hides. Both
-    broadcast right-aligned to [..., heads, query, key].
-    causal: hides keys after the query. window: (left, right) keys besides the query's own,
-    None unbounded. Both count absolute positions: query 0 sits at `offset`, an int or one per
-    batch entry (the leading axes).
-    key_lengths: one per batch entry; keys from there on are hidden.
-    sinks: [heads], logits that take part in the softmax and are then dropped.
-    softmax_dtype: type of scores and weights; None is the inputs' own, or float32 for float16
-    and bfloat16. `mixed` has the type of v.
+    Returns:
+        Every stage, of the same kind as q; `mixed` has the type of v. A query that sees nothing has weights 0 and mixed
+        0 and is True in `empty_rows`. NaN or Inf in a hidden key or value does not reach the result.
 
-    A query that sees nothing has weights 0 and mixed 0 and is True in `empty_rows`. NaN or Inf
-    in a hidden key or value does not reach the result. Raises InputError for shapes that do
-    not fit, UsageError for mixed kinds of array. Source: Vaswani et al., 2017.
+    Raises:
+        InputError: For shapes that do not fit.
+        UsageError: For mixed kinds of array.
+
+    Source: Vaswani et al., 2017.
     """
 
     backend, queries, keys, values, rule = check_arguments(

@@ -542,9 +542,16 @@ class Spec(Struct, frozen=True):
     biases: tuple[str, ...] = ()
 
     def attending(self, layers: Selection = EVERY) -> list[int]:
-        """The numbers of the layers that attend, ascending: of these, or of all.
+        """The numbers of the layers that attend, ascending.
 
-        Raises InputError for a layer that does not exist or does not attend.
+        Args:
+            layers: Which layers; all that attend where nothing is chosen.
+
+        Returns:
+            Numbers from 0.
+
+        Raises:
+            InputError: For a layer that does not exist or does not attend.
         """
         every = [layer for layer, block in enumerate(self.blocks) if not block.instead]
         if layers is EVERY:
@@ -581,7 +588,7 @@ class Spec(Struct, frozen=True):
         return layers_by_kind
 
     def layer_notes(self) -> tuple[Message, ...]:
-        """What to tell of them, and of heads that are gated."""
+        """Sentences on the layers that attend to nothing, and on heads that are gated."""
         gated = any(block.attention.gated for block in self.blocks)
         note = message("what a head mixes passes a gate, O ⊙ σ(X·W_G), before W_O; W_OV leaves the gate out")
         idle = tuple(

@@ -317,21 +317,37 @@ def load(
     watch: Watch | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Model:
-    """A model ready to run.
+    """A model ready to run. Nothing is read of a checkpoint's weights until it runs.
 
-    name_or_dir: a folder in Hugging Face layout, a hub id, or an alias such as "minilm"; weights: a weight file;
-    with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
-    backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
-    adapters: folders of PEFT's adapters, each perhaps with a weight ("DIR:0.5"), merged in this order as layers are
-    read.
-    hold: whether a checkpoint's weights stay in memory once they are read, for many texts one after the other
-    (`Model.traces`), which "auto" takes torch for where it is installed; else each is let go when it has been used.
-    ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
-    too. watch: told each file that is fetched and the share of it that is there, in place of progress bars.
-    variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up; None for the process's.
+    Args:
+        name_or_dir: A folder in Hugging Face layout, a hub id, or an alias such as "minilm". Without it and without
+            `weights` the weights are seeded.
+        weights: A weight file.
+        seed: Of seeded weights, and of embeddings that a weight file does not hold; None for 0, or for the file's own.
+        d_model: The width of seeded weights, and of a weight file's vectors.
+        heads: How many heads seeded weights, or a weight file's matrices, have.
+        tokenizer: Of seeded weights and weight files: "word", "whitespace", "char", "byte", or a tokenizer.json.
+        backend: "auto", "numpy" or "torch".
+        device: A device of torch's, such as "cuda"; None for the CPU.
+        dtype: "float32", "float64", "bfloat16" or "float16".
+        ignore: Keys of config.json to run without.
+        adapters: Folders of PEFT's adapters, each perhaps with a weight ("DIR:0.5"), merged in this order as layers
+            are read.
+        hold: Whether a checkpoint's weights stay in memory once they are read, for many texts one after the other
+            (`Model.traces`), which "auto" takes torch for where it is installed; else each is let go when it has been
+            used.
+        note: Is told what is being fetched; None for silence, of progress bars too.
+        watch: Is told each file that is fetched and the share of it that is there, in place of progress bars.
+        variables: Where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up; None for the
+            process's.
 
-    Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
-    damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
+    Returns:
+        The model, whose `trace(text)` yields its layers.
+
+    Raises:
+        InputError: For files that are damaged or do not fit together.
+        UnsupportedError: For what is not implemented.
+        UsageError: For a contradictory call.
     """
     if name_or_dir is None and adapters:
         raise UsageError("an adapter changes a checkpoint, and none is loaded", expected="a checkpoint's name as well")
