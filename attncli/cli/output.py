@@ -23,7 +23,7 @@ from attncli.language import choice, languages, listing, message
 if TYPE_CHECKING:
     from attncli.documents import Document
     from attncli.draw.lines import Lines
-    from attncli.draw.page import Page
+    from attncli.draw.page import Bands, Page
     from attncli.draw.view import View
     from attncli.features.why.document import WhyDocument
     from attncli.inputs.token import Text
@@ -531,6 +531,31 @@ def write_document_page(
         document, record=record, lang=lang, budget=page_options.budget, option=PAGE_BUDGET, reasons=reasons
     )
     write_page_pieces(page_options, pieces)
+
+
+def write_run_page(
+    page_options: PageOptions,
+    document: Document,
+    record: RunRecord,
+    lang: str,
+    *,
+    title: str = "",
+    start: Mapping[str, str] | None = None,
+    reasons: Sequence[WhyDocument] = (),
+    bands: Bands | None = None,
+) -> None:
+    """Write the page of one run, with what its document answers, to the file that `--html` names.
+
+    title: "" for the text. start: what is shown first, as of `Page`. reasons: why heads look where they do. bands:
+    runs of tokens with a name; None for the document's regions.
+    """
+    from attncli.draw.page import Page, answer_of, bands_of
+
+    content = Page(
+        title or record.text, [record], start=start or {}, lang=lang, budget=page_options.budget, option=PAGE_BUDGET,
+        why=reasons, answer=answer_of(document), bands=bands_of(document) if bands is None else bands,
+    )  # fmt: skip
+    write_page(page_options, content)
 
 
 def write_page(page_options: PageOptions, page: Page) -> None:

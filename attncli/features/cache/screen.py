@@ -15,7 +15,7 @@ from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.cache.document import CacheDocument, CachePolicy, HeadKept
 from attncli.language import Message, choice, listing, message, plural, say
 
@@ -23,11 +23,6 @@ SHORT = 24
 """Tokens up to which they are listed."""
 LITTLE = 0.01
 """A change in nats below which nothing is said to change."""
-
-
-def cache_screen(document: CacheDocument, view: View) -> Lines:
-    """The whole screen of an `attn.cache/1` document."""
-    return draw_parts(CACHE_PARTS, document, view)
 
 
 def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:

@@ -12,12 +12,11 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import RUN, SCREEN, TEXT, About, meaning, option, without
 from attncli.cli.output import (
-    PAGE_BUDGET,
     PageOptions,
     refuse_over,
     validate_options,
     validate_page,
-    write_page,
+    write_run_page,
     write_with_figure,
 )
 from attncli.errors import UsageError
@@ -125,13 +124,10 @@ def cross(
         texts=texts,
     )
     if page.html is not None:
-        from attncli.draw.page import Page, answer_of
         from attncli.measure.run_record import cross_record
 
         record = cross_record(loaded_model, texts, layers=layers, heads=heads)
-        answer = answer_of(document)
-        content = Page(texts.query, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
-        write_page(page, content)
+        write_run_page(page, document, record, view.lang, title=texts.query)
     write_with_figure([document], output, environment, view)
 
 

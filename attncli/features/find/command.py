@@ -22,7 +22,6 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import OUTPUT, RUN, About, meaning, option, without
 from attncli.cli.output import (
-    PAGE_BUDGET,
     PageOptions,
     page_reasons,
     page_record,
@@ -31,7 +30,7 @@ from attncli.cli.output import (
     validate_page,
     write_documents,
     write_figure,
-    write_page,
+    write_run_page,
 )
 from attncli.cli.progress import foretell_text, progress
 from attncli.cli.request import layers_and_heads
@@ -159,7 +158,7 @@ def _write_page(
     document: FindDocument,
     reasons: Sequence[WhyDocument],
 ) -> None:
-    from attncli.draw.page import Page, answer_of, bands_of_regions
+    from attncli.draw.page import bands_of_regions
     from attncli.inputs.regions import region_span
 
     quiet = replace(environment, quiet=True)
@@ -168,19 +167,8 @@ def _write_page(
         for reference in ends
     )
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
-    answer = answer_of(document)
-    content = Page(
-        record.text,
-        [record],
-        start=begin,
-        lang=lang,
-        budget=page.budget,
-        option=PAGE_BUDGET,
-        why=reasons,
-        answer=answer,
-        bands=bands_of_regions(regions),
-    )
-    write_page(page, content)
+    bands = bands_of_regions(regions)
+    write_run_page(page, document, record, lang, start=begin, reasons=reasons, bands=bands)
 
 
 find_app = command_app(

@@ -19,13 +19,12 @@ from attncli.cli.declarations import (
 from attncli.cli.environment import Environment
 from attncli.cli.option import LARGEST_SEED, MODEL, RUN, number, subjects_of, without
 from attncli.cli.output import (
-    PAGE_BUDGET,
     PageOptions,
     refuse_over,
     validate_options,
     validate_page,
     write_documents,
-    write_page,
+    write_run_page,
 )
 from attncli.cli.request import layers_and_heads
 from attncli.errors import UsageError
@@ -180,7 +179,7 @@ def _write_page(
 ) -> None:
     """The page of the text with its continuation; it begins at the first new token. which: layers and heads."""
     from attncli.documents.header import tokens_of
-    from attncli.draw.page import Page, answer_of, bands_of
+    from attncli.draw.page import bands_of
     from attncli.draw.page.page_words import in_languages
     from attncli.measure.run_record import run_record
 
@@ -189,9 +188,5 @@ def _write_page(
     layers, heads = which
     record = run_record(model, text, tokens, layers=layers, heads=heads)
     new_band = [(in_languages(message("new tokens")), prompt, len(tokens))] if document.regions else []
-    content = Page(
-        text, [record], start={"query": str(min(prompt, len(tokens) - 1))}, lang=lang, budget=page.budget,
-        option=PAGE_BUDGET, answer=answer_of(document),
-        bands=[*bands_of(document), *new_band],
-    )  # fmt: skip
-    write_page(page, content)
+    start, bands = {"query": str(min(prompt, len(tokens) - 1))}, [*bands_of(document), *new_band]
+    write_run_page(page, document, record, lang, start=start, bands=bands)

@@ -32,8 +32,8 @@ from attncli.cli.output import (
     validate_page,
     write_documents,
     write_figure,
-    write_page,
     write_page_pieces,
+    write_run_page,
     write_with_figure,
 )
 from attncli.cli.output_conflicts import refuse_beside
@@ -336,26 +336,13 @@ def _write_page(
     document: HeadsDocument,
     reasons: Sequence[WhyDocument],
 ) -> None:
-    from attncli.draw.page import Page, answer_of, bands_of
     from attncli.measure.head_record import METRICS
 
     record = page_record(
         model, text, comparison.layers, comparison.heads, words=comparison.words, recording_of_run=recording
     )
     start = {"sort": comparison.sort} if comparison.sort in METRICS else {}
-    answer = answer_of(document)
-    content = Page(
-        text.text,
-        [record],
-        start=start,
-        lang=lang,
-        budget=page.budget,
-        option=PAGE_BUDGET,
-        why=reasons,
-        answer=answer,
-        bands=bands_of(document),
-    )
-    write_page(page, content)
+    write_run_page(page, document, record, lang, start=start, reasons=reasons)
 
 
 def _request(

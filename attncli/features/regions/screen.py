@@ -12,7 +12,7 @@ from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import not_learned_note
 from attncli.draw.tables import GAP, table
 from attncli.draw.token_names import quote_text, region_name
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts, never
+from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.regions.document import RegionEffect, RegionsDocument
 from attncli.language import message, plural, say
 
@@ -21,11 +21,6 @@ SHORTEST, LONGEST = 4, 24
 """Cells of the bar of the largest loss."""
 LITTLE = 0.01
 """A change in nats below which nothing is said to be lost."""
-
-
-def regions_screen(document: RegionsDocument, view: View) -> Lines:
-    """The whole screen of an `attn.regions/1` document."""
-    return draw_parts(REGIONS_PARTS, document, view)
 
 
 def regions_rows(document: RegionsDocument) -> Iterator[Sequence[object]]:

@@ -12,14 +12,9 @@ from attncli.draw.numbers import format_fixed, format_signed, percent
 from attncli.draw.safe import label, spell
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
-from attncli.draw.view import Parts, ScreenPart, View, draw_parts
+from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.retrieval.document import FetchingHead, FetchScore, RetrievalDocument
 from attncli.language import listing, message, plural, say
-
-
-def retrieval_screen(document: RetrievalDocument, view: View) -> Lines:
-    """The whole screen of an `attn.retrieval/1` document: `view.top` heads."""
-    return draw_parts(RETRIEVAL_PARTS, document, view)
 
 
 def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:

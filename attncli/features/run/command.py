@@ -22,7 +22,6 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import DELIVERY, DOCUMENT, OUTPUT, RUN, TEXT, meaning, option
 from attncli.cli.output import (
-    PAGE_BUDGET,
     PageOptions,
     page_reasons,
     page_record,
@@ -33,7 +32,7 @@ from attncli.cli.output import (
     wants_all_stages,
     write_documents,
     write_figure,
-    write_page,
+    write_run_page,
 )
 from attncli.cli.progress import foretell_text, foretell_work, progress
 from attncli.cli.request import layers_and_heads
@@ -171,8 +170,6 @@ def _write_page(
     document: RunDocument,
     reasons: Sequence[WhyDocument],
 ) -> None:
-    from attncli.draw.page import Page, answer_of, bands_of
-
     record = page_record(
         model, text, *layers_and_heads(model, which), words=run_options.words, recording_of_run=recording
     )
@@ -181,19 +178,7 @@ def _write_page(
         start["query"] = str(
             request.query_index(replace(environment, quiet=True), record.sides.queries, run_options.query)
         )
-    answer = answer_of(document)
-    content = Page(
-        text.text,
-        [record],
-        start=start,
-        lang=lang,
-        budget=page.budget,
-        option=PAGE_BUDGET,
-        why=reasons,
-        answer=answer,
-        bands=bands_of(document),
-    )
-    write_page(page, content)
+    write_run_page(page, document, record, lang, start=start, reasons=reasons)
 
 
 def _together(

@@ -156,10 +156,6 @@ def _has_one_layer(document: RunDocument, view: View) -> bool:
     return not several_layers(document)
 
 
-def _has_several_layers(document: RunDocument, view: View) -> bool:
-    return several_layers(document)
-
-
 def _is_short(document: RunDocument, view: View) -> bool:
     return view.full or not several_layers(document)
 
@@ -444,7 +440,7 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("header", header),
     ScreenPart("tokens", shown_tokens, _is_short),
     ScreenPart("shapes", _shapes, _has_one_layer),
-    ScreenPart("overview", _overview, _has_several_layers),
+    ScreenPart("overview", _overview, lambda document, view: several_layers(document)),
     ScreenPart("maps", maps_part, _has_maps),
     ScreenPart("embedding", partial(stage_part, "embedding"), never),
     ScreenPart("positions", partial(stage_part, "positions"), never),

@@ -14,7 +14,6 @@ from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import ATTENTION, LARGEST, RUN, SCREEN, About, meaning, number, option, redeclare
 from attncli.cli.output import (
-    PAGE_BUDGET,
     PageOptions,
     refuse_over,
     validate_options,
@@ -22,7 +21,7 @@ from attncli.cli.output import (
     wants_all_stages,
     write_documents,
     write_figure,
-    write_page,
+    write_run_page,
 )
 from attncli.errors import UsageError
 from attncli.language import message
@@ -135,13 +134,10 @@ def tensors(
             on_trace=traces.append,
         )
     if page.html is not None and traces:
-        from attncli.draw.page import Page, answer_of
         from attncli.features.tensors.compute import captured_record
 
         record = captured_record(arrays, traces[0], document, heads=heads)
-        answer = answer_of(document)
-        content = Page(file.name, [record], lang=view.lang, budget=page.budget, option=PAGE_BUDGET, answer=answer)
-        write_page(page, content)
+        write_run_page(page, document, record, view.lang, title=file.name)
     if output.svg is not None:
         write_figure(document, output)
     write_documents([document], output, environment, view)
