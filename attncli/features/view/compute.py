@@ -180,7 +180,7 @@ def _steps(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
         if name in stages and before in stages and np.array_equal(stages[name], stages[before]):
             del steps[name]
     if "mixed" in stages and "out" in stages:
-        heads = head_outputs(stages).swapaxes(0, 1)
+        heads = np.swapaxes(np.asarray(head_outputs(stages)), 0, 1)
         concat = heads.reshape((len(heads), -1))
         if not np.array_equal(concat, stages["out"]):  # W_O stood between them
             steps["concat"] = concat
