@@ -124,12 +124,18 @@ def test_a_link_of_a_head_that_is_not_there_is_refused(tmp_path: Path) -> None:
         assert "$.links[0]" in answer.err
 
 
-def test_a_share_beyond_all_bounds_is_drawn_as_the_largest(tmp_path: Path) -> None:
+def test_shares_beyond_all_bounds_are_drawn_as_the_largest_or_refused(tmp_path: Path) -> None:
     document = ask("explain", "multihead", "the cat sat", "--query", "cat", "--json").json
     document["heads"][0]["weights"][0] = 1e308
     path = tmp_path / "changed.json"
     path.write_text(json.dumps(document))
     assert "█the█" in ask("view", str(path), "--brief").out
+    document = ask("cache", "the cat sat", "--mask", "causal", "--json").json
+    document["policies"][0]["heads"][0]["kept"] = -1e308
+    path.write_text(json.dumps(document))
+    answer = ask("view", str(path))
+    assert answer.code == 3
+    assert "$.policies[0].heads[0].kept" in answer.err
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
