@@ -402,7 +402,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
                 )
                 if labelled_count
                 else message(
-                    "None of {heads} heads earns a label over {texts}; {borderline}.",
+                    "None of the {heads} heads earns a label over {texts}; {borderline}.",
                     borderline=borderline_phrase,
                     **counts,
                 ),
