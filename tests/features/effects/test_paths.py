@@ -85,7 +85,7 @@ def test_several_receivers_and_what_is_refused() -> None:
     assert document["into"] == [{"layer": 5, "head": 11, "side": "q"}, {"layer": 3, "head": 1, "side": "v"}]
     assert {row["layer"] for row in document["effects"]} == set(range(5))
     shown = " ".join(ask(*line, "--into", "L5H11:q", "--brief").out.split())
-    assert "Only told: the queries of layer 5 head 11; norms as in the corrupt text" in shown
+    assert "Only the queries of layer 5 head 11 read what is put in; norms as in the corrupt text" in shown
     for into, code, said in (
         ("L5H11", 3, "such as L5H11:q"), ("L5H12:q", 3, "no head L5H12"), ("L0H1:k", 3, "comes before"),
         ("5:q", 3, "no head with its side"),
