@@ -30,6 +30,7 @@ from attncli.draw.figures.charts import (
 )
 from attncli.draw.figures.drawing import LIGHT, Drawing, Theme
 from attncli.draw.numbers import format_period, percent, writer
+from attncli.draw.page.page_words import PAGE_WORDS
 from attncli.draw.region_tables import region_order
 from attncli.draw.safe import label, safe
 from attncli.draw.shaded_matrix import as_matrix, head_grid, visible
@@ -285,11 +286,17 @@ def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> Non
         say(
             view,
             contextual("figure", "what changes when one head is taken away ({by}): {measure}"),
-            by=document.by,
-            measure=name,
+            by=_words_of("by", document.by, view),
+            measure=_words_of("measure", name, view),
         ),
     )
     _draw_ranking(drawing, rows, top, view)
+
+
+def _words_of(group: str, name: str, view: View) -> str:
+    """What a name of a document stands for, as its page says it; the name itself where there are no words for it."""
+    words = PAGE_WORDS.get(f"{group}.{name}")
+    return name if words is None else say(view, words)
 
 
 def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None:
@@ -299,8 +306,8 @@ def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None
         f"{document.clean}  →  {document.corrupt}",
         say(
             view,
-            "clean into corrupt, one head at a time: what it brings back of the {measure}",
-            measure=document.measure,
+            "clean into corrupt, one head at a time: what it brings back of {measure}",
+            measure=_words_of("patch" if document.measure == "cosine" else "measure", document.measure, view),
         ),
     )
     rows = [(row.layer, row.head, row.recovered, None) for row in document.effects if row.attention == "self"]

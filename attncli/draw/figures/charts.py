@@ -318,6 +318,7 @@ def _draw(
         max(
             columns * cell + edge,
             min(90.0 if math.isinf(drawing.room) else 300.0, drawing.room / 1.08) if with_words else 0,
+            60.0 if small is not None and small < NARROW_MAP and not any(figure_map.short) else 0,  # the last of all
         ),
     )
     drawing.text(left, top + 9, caption, size=size, bold=with_words, quiet=not with_words)
