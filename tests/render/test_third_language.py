@@ -150,8 +150,10 @@ def test_a_page_of_what_is_trained_or_counted_has_no_english(folder: Path, name:
 
 
 def page_texts(file: Path) -> str:
-    """What a page says in the third language: its elements, its script's phrases, its notes."""
-    page = file.read_text("utf-8")
+    """What a page says in the third language: its elements, its script's phrases, its notes; not its table, whose words
+    are those of the file that it is kept as."""
+    others = r'<section (?:class="reading" )?lang="(?:en|zh)".*?</section>|<details id="table">.*?</details>'
+    page = re.sub(others, "", file.read_text("utf-8"), flags=re.S)
     elements = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.S)
     texts = [*re.findall(r">([^<]+)<", elements)]
     texts += re.findall(r'(?:title|aria-label|alt|placeholder)="([^"]*)"', elements)
