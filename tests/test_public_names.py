@@ -28,6 +28,16 @@ def test_attention_is_a_plain_function_with_a_page_of_help():
         assert said in page, said
 
 
+def test_a_public_function_says_what_goes_in_and_what_comes_out():
+    functions = {name: value for name in attncli.__all__ if inspect.isfunction(value := getattr(attncli, name))}
+    assert len(functions) > 15
+    for name, function in functions.items():
+        args, _, returns = inspect.getdoc(function).partition("\nReturns:\n")
+        assert returns, name
+        for parameter in inspect.signature(function).parameters:
+            assert re.search(rf"^    {parameter}: ", args, re.M), f"{name}: {parameter}"
+
+
 def test_metrics_is_a_module():
     weights = np.full((2, 3, 4), 0.25)
     assert np.allclose(entropy(weights), np.log(4))

@@ -85,7 +85,10 @@ class HeadWeights:
 def draw_regions(
     drawing: Drawing, document: RunDocument | HeadsDocument, part: RegionPart, top: float, view: View
 ) -> float:
-    """The share of each region, the largest first, beside even attention; layers × regions; regions × regions."""
+    """Draw the share of each region, the largest first, beside even attention; layers × regions; regions × regions.
+
+    top: where the drawing begins, in points. Returns where it ends.
+    """
     names = [region_name(region.name, view) for region in document.regions or ()]
     token = quoted_token(document.tokens, part.query, view)
     drawing.text(0, top + 10, say(view, "of what {token} looks at; line: even attention", token=token), quiet=True)
@@ -273,7 +276,7 @@ Row = tuple[int, int, float | None, float | None]
 
 
 def draw_ablation(drawing: Drawing, document: AblateDocument, view: View) -> None:
-    """Layers × heads of the first measure, and its ranking; a line where a random change of the same size lies."""
+    """Draw layers × heads of the first measure, and its ranking; a line where a random change of the same size lies."""
     name = readings_of(document.measures)[0]
     rows = [
         (row.layer, row.head, reading_of(row, name), None if row.random is None else reading_of(row.random, name))
@@ -300,7 +303,7 @@ def _words_of(group: str, name: str, view: View) -> str:
 
 
 def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None:
-    """Layers × heads of what each brings back, and the ranking."""
+    """Draw layers × heads of what each brings back, and the ranking."""
     top = draw_title(
         drawing,
         f"{document.clean}  →  {document.corrupt}",
@@ -315,7 +318,7 @@ def draw_patching(drawing: Drawing, document: PatchDocument, view: View) -> None
 
 
 def draw_logits(drawing: Drawing, document: LogitsDocument, view: View) -> None:
-    """Layers × heads of what each adds, and the ranking of all parts."""
+    """Draw layers × heads of what each adds, and the ranking of all parts."""
     heads = [
         (part.layer, part.head, part.value, None)
         for part in document.parts
@@ -358,7 +361,8 @@ def _draw_lens(drawing: Drawing, rows: Sequence[LensRow], target: str, top: floa
 
 
 def draw_why(drawing: Drawing, document: WhyDocument, view: View) -> None:
-    """What asks and what answers as bars, a line where the weight would be without; the earlier heads by what they add."""
+    """Draw the parts of the query and of the key as bars, each with the weight that would be left without it, and
+    the earlier heads by what they add."""
     link = document.link
     query, key = label(document.tokens[link.query].text), label(document.keys[link.key].text)
     total = writer([document.total], 2)(document.total)

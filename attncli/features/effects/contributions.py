@@ -214,8 +214,8 @@ class HeadSpace(Struct, frozen=True, eq=False):
 
 
 class PassedHeads(Struct, frozen=True, eq=False):
-    """The heads of an attention as a receiver heard them. entering: what entered the attention, [token, width]; the
-    rest is what `HeadEvent` says."""
+    """The heads of an attention, with what a later head receives of them. entering: what entered the attention,
+    [token, width]; the rest is what `HeadEvent` says."""
 
     layer: int
     kind: Kind
@@ -567,7 +567,7 @@ class _SourceSplit:
         self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 
     def take(self, model: Model, tokens: Sequence[Token], heads: Sequence[PassedHeads]) -> None:
-        """Split what the heads of an attention bring. heads: as each side heard them."""
+        """Split what the heads of an attention bring. heads: the same heads, once for each side that receives them."""
         layer, kind, entering = heads[0].layer, heads[0].kind, heads[0].entering
         stages = mix_again(model, tokens, self._backend, layer, kind, entering)
         weights, values = known_numbers(self._backend, stages["weights"]), known_numbers(self._backend, stages["v"])

@@ -43,6 +43,7 @@ class Global(Mask, frozen=True):
         return self._among(pairs.i) | self._among(pairs.j)
 
     def _among(self, positions: Array) -> Array:
+        """Which positions are those of the global tokens, booleans of the same shape."""
         return reduce(or_, (positions == token for token in self.tokens), positions != positions)
 
     def reach(self, i: Ints, keys: int) -> Reach:
