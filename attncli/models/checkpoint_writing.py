@@ -17,7 +17,7 @@ from attncli.inputs.files import atomic_writer, make_folder
 from attncli.inputs.tensors import write_tensors
 from attncli.language import message, term
 from attncli.models.families import family
-from attncli.models.family import Concat, GroupedTensor, Source, StackedTensor
+from attncli.models.family import Concat, GroupedTensor, PerExpert, Source, StackedTensor
 
 Floats = np.ndarray[Any, Any]
 RoleArrays = Mapping[str, Floats]
@@ -116,8 +116,11 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
         file.write((json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def stored_tensors(parts: CheckpointParts) -> dict[str, Floats]:
-    """The tensors by the names that the family gives them: what reading a checkpoint does, the other way round."""
+def stored_tensors(parts: CheckpointParts, *, every_name: bool = False) -> dict[str, Floats]:
+    """The tensors by the names that the family gives them: what reading a checkpoint does, the other way round.
+
+    every_name: whether a tensor that relatives call otherwise stands under each of its names, for whoever reads any.
+    """
     definition = family(parts.kind)
     assert definition is not None
     names = definition.names
@@ -131,7 +134,14 @@ def stored_tensors(parts: CheckpointParts) -> dict[str, Floats]:
     }
     for layer, roles in enumerate(parts.layers):
         before = prefix + names.layer.format(layer=layer)
-        tensors |= _stored(roles, names.inside, before, parts.heads, transposed=names.transposed)
+        inside = names.inside
+        if every_name:
+            spelled = {key: source.split("|") for key, source in inside.items() if isinstance(source, str)}
+            longest = max(map(len, spelled.values()), default=1)
+            for place in range(1, longest):
+                others = {key: modules[place] for key, modules in spelled.items() if len(modules) > place}
+                tensors |= _stored(roles, others, before, parts.heads, transposed=names.transposed)
+        tensors |= _stored(roles, inside, before, parts.heads, transposed=names.transposed)
     return tensors
 
 
@@ -141,7 +151,7 @@ def _stored(
     """The tensors that hold these roles, by name."""
     tensors: dict[str, Floats] = {}
     for modules, source in sources.items():
-        for suffix in (".weight", ".bias"):
+        for suffix in (".weight", ".bias", ""):
             arrays = [roles[module + suffix] for module in modules.split() if module + suffix in roles]
             if not arrays:
                 continue
@@ -156,6 +166,15 @@ def _stored(
                     items = {f"{before}{name.format(item=item)}{suffix}": part for item, part in enumerate(arrays[0])}
                     tensors |= {stored: np.ascontiguousarray(part, np.float32) for stored, part in items.items()}
                     continue
+                case PerExpert(name, alternating):
+                    turns = np.stack(arrays, 2)
+                    whole = (
+                        turns.reshape(len(turns), -1, *turns.shape[3:]) if alternating else np.concatenate(arrays, 1)
+                    )
+                    whole = whole.swapaxes(1, 2) if source.transposed and whole.ndim == 3 else whole
+                    # some have a module for each tensor, some a parameter
+                    parameter = f"{before}{name}{suffix.replace('.bias', '_bias').removesuffix('.weight')}"
+                    tensors[parameter] = np.ascontiguousarray(whole, np.float32)
                 case str():
                     name, whole = source.partition("|")[0], arrays[0]
                 case _:

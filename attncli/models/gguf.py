@@ -186,7 +186,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             self.config["model_type"], {}, "", spec.blocks[0].attention.kv_heads, outer, layers, (), False, {}
         )
         config = {key: value for key, value in self.config.items() if key in self._read_keys}
-        return {"model_type": self.config["model_type"], **config}, stored_tensors(checkpoint_parts)
+        return {"model_type": self.config["model_type"], **config}, stored_tensors(checkpoint_parts, every_name=True)
 
     def _config(self, kind: str) -> dict[str, Any]:
         """What the file says, under every name that a family may read it by; what it does not say is left out."""

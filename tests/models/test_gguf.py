@@ -565,7 +565,9 @@ def test_a_vocabulary_that_contradicts_itself(change: dict[str, object], message
         gguf_tokenizer(Metadata(values, "file"), "file")
 
 
-@pytest.mark.parametrize("name", ["llama 3.1", "gemma2", "gpt_neox", "phi3", "gpt2", "bert", "qwen3_moe"])
+@pytest.mark.parametrize(
+    "name", ["llama 3.1", "gemma2", "gpt_neox", "phi3", "gpt2", "bert", "qwen3_moe", "falcon", "gpt_oss", "granitemoe"]
+)
 def test_a_file_is_verified_against_transformers(name: str, pair: Callable[[str], tuple[Path, Path]]):
     result = verify(pair(name)[1], IDS)
     assert result.is_within_limits, (result.worst, result.ratio)
