@@ -637,6 +637,10 @@ def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
     return sorted(bands, key=lambda band: band[1:])
 
 
+LEFTWARD = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+(?:\s+[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+)*")
+"""Words that are written from the right: without an isolation, the number behind a quoted one reads as before it."""
+
+
 def answer_of(document: Document) -> Answer:
     """What a document's screen answers in words, by language, with what its model does not know; empty for a kind that
     has no answer of its own."""
@@ -648,7 +652,7 @@ def answer_of(document: Document) -> Answer:
     for lang in languages():
         view = View(lang=lang, claims=True)
         texts = [*answer(marked_document, view), *unknown_word_sentences(marked_document, view)]
-        pieces[lang] = [split_claims(text) for text in texts if text]
+        pieces[lang] = [split_claims(LEFTWARD.sub("\u2068\\g<0>\u2069", text)) for text in texts if text]
     return pieces
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from browsing import Opened, opened
 import attncli
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.documents import Document
-from attncli.draw.page import Page, page_bytes, page_of
+from attncli.documents.reading import document_of
+from attncli.draw.page import Page, answer_of, page_bytes, page_of
 from attncli.draw.screen_header import screen_of
 from attncli.draw.view import View
 from attncli.inputs.tokenize import tokenizer
@@ -88,6 +90,12 @@ def test_what_is_written_from_the_right_is_read_from_the_right(chromium: Any, tm
     window.page.keyboard.press("ArrowLeft")
     assert window.value("attn.state.query") == 4
     window.page.context.close()
+
+
+def test_a_word_from_the_right_leaves_the_number_behind_it_in_its_place() -> None:
+    document = document_of(ask("run", "א ב ג א ב א", "--mask", "causal", "--json").json, "run")
+    answer = "".join(piece for text in answer_of(document)["en"] for piece in text if isinstance(piece, str))
+    assert re.search('"\u2068[אבג]\u2069"', answer)
 
 
 BOTH = {
