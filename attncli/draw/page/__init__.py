@@ -372,6 +372,10 @@ def page_bytes(page: Page) -> Iterator[bytes]:
 
     page_heads = PageHeads(page.budget)
     runs, maps = [], []
+    # what the answer says, too, is no note beside it
+    said = [
+        "".join(piece if isinstance(piece, str) else piece[0] for piece in text) for text in page.answer.get("en", ())
+    ]
     for index, run in enumerate(page.runs):
         heads, small = [], []
         for record in run.heads:
@@ -379,7 +383,9 @@ def page_bytes(page: Page) -> Iterator[bytes]:
             small.append(np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8))
         maps.append(deflate(np.concatenate(small).tobytes() if small else b""))
         shape = small[0].shape if small else (1, 1)
-        runs.append(_run_entry(run) | {"heads": heads, "tile": list(shape)})
+        entry = _run_entry(run)
+        entry["notes"] = [note for note in entry["notes"] if not any(text.startswith(note["en"]) for text in said)]
+        runs.append(entry | {"heads": heads, "tile": list(shape)})
     meta = {
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": words_by_language(PAGE_WORDS), "runs": runs, "pairs": page.pairs and [list(places) for places in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "why": [_why(document) for document in page.why],
