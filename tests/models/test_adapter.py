@@ -223,7 +223,7 @@ def test_scans_tell_what_an_adapter_changes_over_a_corpus(bases: Callable[[str],
             means.append(np.mean([-(w * np.log(np.where(w > 0, w, 1))).sum(-1).mean() for w in weights]))
         assert (row["a"], row["b"]) == pytest.approx(means, abs=1e-5)
         assert abs(row["difference"]) > 1e-3
-    assert "+ a:0.5" in ask("scan", "compare", plain, changed).out
+    assert "+ a:0.5" in ask("scan", "compare", plain, changed, width=400).out
     assert ask(*scan, changed, "--adapter", str(adapter)).code == 2, "another weight is another scan"
     assert ask("scan", "verify", changed).code == 0
     arrays = load_file(adapter / "adapter_model.safetensors")
