@@ -177,6 +177,7 @@ def test_a_source_that_stands_twice_is_told_with_its_place(gpt2: str) -> None:
     named = [row for row in rows if "←" in row]
     assert len(named) == len({*named}) > 3
     assert any(row.endswith("← t #1") for row in named)
+    assert not re.search(r'" ?#\d', shown)  # in sentences as everywhere: "t" (1)
     assert any(row.endswith("← he") for row in named)
     writes = shown.split("what the head writes")[1]
     assert "c #4" in writes

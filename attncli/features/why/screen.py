@@ -476,7 +476,8 @@ def reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
 def _reason(part: WhyPart, document: WhyDocument, word: str, view: View) -> str:
     layer, head = part.layer, part.head
     if part.kind == "head" and (source := source_of(part, document)):
-        name = f"{quoted_word(source[0].text, view)}{source[1]}"
+        name = quoted_word(source[0].text, view)
+        name = say(view, "{name} ({place})", name=name, place=source[0].index) if source[1] else name
         places = {"layer": layer, "head": head, "word": word, "source": name}
         return say(view, "what layer {layer} head {head} brought to {word} from {source}", **places)
     match part.kind:
