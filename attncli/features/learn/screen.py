@@ -60,14 +60,10 @@ def _header(document: LearnDocument, view: View) -> Lines:
         " · ",
     )
     title = message("learning {task}", task=safe(document.task, ascii=view.ascii))
-    text = quote_text(document.example.text, view)
-    return stack(
-        (
-            heading(title, "", view),
-            remark(facts, view),
-            remark(message("one of the texts: {text}", text=text), view),
-        )
-    )
+    notes = [facts, message("one of the texts: {text}", text=quote_text(document.example.text, view))]
+    if document.task in task_names() and task_class(document.task).thrift:
+        notes.append(message("each step also shortens what every head writes, so that one does what several would"))
+    return stack((heading(title, "", view), *(remark(note, view) for note in notes)))
 
 
 def _curve(document: LearnDocument, view: View) -> Lines:
