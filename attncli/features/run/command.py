@@ -274,7 +274,7 @@ def _document(
             matrices=tables or output.svg is not None,
             stages=run_options.stages,
             projections=run_options.projections,
-            implicit="implicit" in run_options.parts,
+            implicit="implicit" in run_options.parts and output.show != "all",  # all: what every model has
             top=output.top,
             regions=regions,
             all_links=run_options.all_links,
